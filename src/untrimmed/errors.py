@@ -1,0 +1,41 @@
+"""What can go wrong at the boundary: files, configuration, requests, public calls.
+
+Every message names the thing, the value found, the value wanted and the next step. The command line turns these into
+one line and a non-zero exit; anything else is a bug and keeps its traceback.
+"""
+
+
+class UntrimmedError(Exception):
+    """The base of everything this package raises on purpose."""
+
+
+class ConfigError(UntrimmedError, ValueError):
+    """A setting is unknown, of the wrong type, or contradicts another one."""
+
+
+class UnknownNameError(UntrimmedError, LookupError):
+    """A name that no registry, library or data set knows."""
+
+
+class FeatureError(UntrimmedError, ValueError):
+    """Features, captions or annotations are missing, of the wrong width, or not finite."""
+
+
+class VideoError(FeatureError):
+    """One media file cannot be used: empty, truncated, no picture, unknown format, over a limit."""
+
+
+class EncoderError(UntrimmedError, RuntimeError):
+    """An encoder cannot be loaded, or fails its self-test."""
+
+
+class CheckpointError(UntrimmedError, ValueError):
+    """A checkpoint is truncated, of another method, or holds something that is not weights."""
+
+
+class IndexMismatchError(UntrimmedError, ValueError):
+    """An index was made by another encoder or model, or is of a version this program does not read."""
+
+
+class IndexBusyError(UntrimmedError, RuntimeError):
+    """Another process is writing to the index."""

@@ -1,0 +1,18 @@
+"""One fixture world for all tests; shapes in annotations are checked while tests run."""
+
+import os
+from pathlib import Path
+
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook("untrimmed", "beartype.beartype")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real videos, annotations and golden data that may lie beside the project."""
+    folder = Path(os.environ.get("UNTRIMMED_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"no real material at {folder}; set UNTRIMMED_SHARED to its folder")
+    return folder
