@@ -1,0 +1,33 @@
+# `make demo` and `make test` set themselves up: a virtual environment, pinned packages, the small CPU build of torch.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+
+.PHONY: demo test stress lint setup clean
+
+demo: setup
+	$(BIN)/untrimmed demo
+
+test: setup lint
+	$(BIN)/python -m pytest -m "not slow"
+
+stress: setup
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]" --group dev
+	rm -f $(VENV)/installed-*
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo

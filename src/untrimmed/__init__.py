@@ -1,0 +1,42 @@
+"""Find, by a sentence, the moment inside long untrimmed videos."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from untrimmed.search.index import VideoRecord
+    from untrimmed.search.indexing import Failure, IndexReport, Progress
+    from untrimmed.search.library import Hit, Library
+    from untrimmed.search.library import open_library as open
+    from untrimmed.types import Moment
+
+__version__ = "0.1.0"
+
+# Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
+_PUBLIC = {
+    "Failure": "untrimmed.search.indexing:Failure",
+    "Hit": "untrimmed.search.library:Hit",
+    "IndexReport": "untrimmed.search.indexing:IndexReport",
+    "Library": "untrimmed.search.library:Library",
+    "Moment": "untrimmed.types:Moment",
+    "Progress": "untrimmed.search.indexing:Progress",
+    "VideoRecord": "untrimmed.search.index:VideoRecord",
+    "open": "untrimmed.search.library:open_library",
+}
+
+__all__ = ["Failure", "Hit", "IndexReport", "Library", "Moment", "Progress", "VideoRecord", "__version__", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PUBLIC[name].partition(":")
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,64 @@
+"""The command line: one file per command, errors in one line, exit codes 0 found, 1 nothing, 2 usage, 3 some failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from untrimmed import __version__
+from untrimmed.cli.cut import cut
+from untrimmed.cli.data import data_app
+from untrimmed.cli.demo import demo
+from untrimmed.cli.doctor import doctor
+from untrimmed.cli.encoders import encoders
+from untrimmed.cli.evaluate import evaluate
+from untrimmed.cli.index import index
+from untrimmed.cli.inspect import ls, rm, status
+from untrimmed.cli.search import search, similar
+from untrimmed.errors import UntrimmedError
+
+USAGE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="untrimmed",
+    help="Find, by a sentence, the moment inside long untrimmed videos.",
+    epilog="Start with: untrimmed index FOLDER, then: untrimmed search 'a dog jumps into a lake'.  "
+    "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (index, search, similar, cut, ls, status, rm, evaluate, encoders, doctor, demo):
+    app.command()(command)
+app.add_typer(data_app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"untrimmed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Options before any command."""
+
+
+def main() -> None:
+    """Run the command line; what a user can put right is one line, anything else keeps its traceback."""
+    try:
+        app()
+    except UntrimmedError as error:
+        typer.echo(f"untrimmed: {error}", err=True)
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        typer.echo("untrimmed: interrupted; what was reported done is kept", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,108 @@
+"""`untrimmed doctor`: what of the program works on this machine, and what to do about what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrimmed.cli.shared import LibraryOption, result_console
+from untrimmed.errors import UntrimmedError
+
+USAGE = 2
+_MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: ok, note (works, could be better) or bad (does not work)."""
+
+    state: str
+    subject: str
+    text: str
+
+
+def doctor(
+    library: LibraryOption = None,
+    encoder: Annotated[str, typer.Option(metavar="NAME", help="Load and test this encoder.")] = "builtin",
+) -> None:
+    """Check this machine: packages, video decoding, the encoder's self-test, the hub, the library, free disk space.
+
+    Exit code 2 if something does not work.
+    """
+    bad = False
+    for check in (_python, _video, lambda: _encoder(encoder), _hub, lambda: _library(library)):
+        for finding in _guarded(check):
+            result_console.print(f"{_MARKS[finding.state]} {finding.subject:9} {finding.text}")
+            bad = bad or finding.state == "bad"
+    if bad:
+        raise typer.Exit(USAGE)
+
+
+def _guarded(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except UntrimmedError as error:
+        yield Finding("bad", "error", str(error))
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    missing = [name for name in ("av", "lancedb", "transformers", "PIL") if importlib.util.find_spec(name) is None]
+    if missing:
+        yield Finding("bad", "packages", f"missing: {', '.join(missing)}; run: pip install 'untrimmed[video]'")
+        return
+    import torch
+
+    where = "CUDA" if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    yield Finding("ok", "torch", f"{torch.__version__}, {where}")
+
+
+def _video() -> Iterator[Finding]:
+    if importlib.util.find_spec("av") is None:
+        return
+    import av
+
+    common = ("h264", "hevc", "av1", "vp9", "mpeg4")
+    lacking = [name for name in common if name not in av.codecs_available]
+    state, text = ("note", f"cannot decode {', '.join(lacking)}") if lacking else ("ok", f"decodes {', '.join(common)}")
+    yield Finding(state, "video", f"PyAV {av.__version__}, {text}")
+
+
+def _encoder(name: str) -> Iterator[Finding]:
+    from untrimmed.features.encoders import load_encoder, self_test
+
+    loaded = load_encoder(name)
+    self_test(loaded.encoder)
+    yield Finding("ok", "encoder", f"{loaded.encoder.identity}: self-test passed")
+
+
+def _hub() -> Iterator[Finding]:
+    from untrimmed.features.encoders import load_encoder
+
+    notice = load_encoder(None).notice
+    yield (
+        Finding("note", "hub", notice) if notice else Finding("ok", "hub", "the default encoder's weights are at hand")
+    )
+
+
+def _library(folder: Path | None) -> Iterator[Finding]:
+    import untrimmed
+
+    library = untrimmed.open(folder)
+    if not library.folder.exists():
+        yield Finding("note", "library", f"none yet at {library.folder}; make one with: untrimmed index FOLDER")
+        return
+    records = library.videos()
+    yield Finding("ok", "library", f"{library.folder}: {len(records)} videos")
+    free = shutil.disk_usage(library.folder).free
+    yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
+    if sys.platform == "win32":
+        yield Finding("note", "limits", "memory limits of the decoding process are not enforced on Windows")

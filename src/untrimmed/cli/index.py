@@ -1,0 +1,139 @@
+"""`untrimmed index`: bring a library up to date with files and folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from untrimmed.cli.shared import LibraryOption, progress_console, result_console
+
+if TYPE_CHECKING:
+    from untrimmed.search.indexing import IndexReport, Timings
+    from untrimmed.search.indexing import Progress as Step
+
+SOME_FAILED = 3
+
+
+def index(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Video files, or folders of them.")],
+    library: LibraryOption = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Short name (see: untrimmed encoders), hub id, or local folder.  [default: the library's own]",
+            show_default=False,
+        ),
+    ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False),
+    ] = None,
+    keyframes: Annotated[
+        bool | None,
+        typer.Option(
+            "--keyframes/--no-keyframes",
+            help="Decode key frames only: many times faster, but coarser.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    json_output: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
+
+    Every video is kept as soon as it is done: stop at any time and run the same command again.
+    Exit code 3: some files could not be indexed (each is named with its reason).
+    """
+    import untrimmed
+
+    with _Display() as display:
+        report = untrimmed.open(library).index(
+            paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
+        )
+    if report.notice:
+        progress_console.print(f"[yellow]note:[/] {report.notice}")
+    if json_output:
+        result_console.print_json(json.dumps(asdict(report), default=str))
+    else:
+        _print_report(report)
+    if report.failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+class _Display:
+    """A bar on a terminal, one line a file elsewhere; failures stay visible in both."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.completed:.0f}/{task.total:.0f} files"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=progress_console,
+        )
+        self._task = self._progress.add_task("", total=None, speed="")
+        self._video_s = 0.0
+
+    def __enter__(self) -> _Display:
+        if progress_console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, step: Step) -> None:
+        """Show one step."""
+        within = min(1.0, step.done_s / step.duration_s) if step.state == "encoding" and step.duration_s > 0 else 0.0
+        if step.state == "done":
+            self._video_s += step.duration_s
+        elapsed_s = self._progress.tasks[self._task].elapsed or 0.0
+        done_s = self._video_s + (step.done_s if step.state == "encoding" else 0.0)
+        self._progress.update(
+            self._task,
+            total=step.total,
+            completed=step.position + within,
+            description=step.path.name if step.state == "encoding" else "",
+            speed=f"{done_s / elapsed_s:.1f}x real time" if elapsed_s > 0.5 else "",
+        )
+        if step.state == "failed":
+            progress_console.print(f"[red]failed[/]   {_plain(step.reason)}")
+        elif step.state == "done":
+            progress_console.print(f"[green]done[/]     {_plain(str(step.path))}  ({step.duration_s:.1f} s)")
+        elif step.state == "moved":
+            progress_console.print(f"[cyan]moved[/]    {_plain(str(step.path))}")
+
+
+def _plain(text: str) -> str:
+    """Text in which brackets are no markup and control characters cannot steer the terminal."""
+    from rich.markup import escape
+
+    return escape("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
+
+
+def _print_report(report: IndexReport) -> None:
+    for warning in report.warnings:
+        progress_console.print(f"[yellow]warning[/]  {_plain(str(warning.path))}: {_plain(warning.reason)}")
+    moved = f" ({len(report.moved)} of them moved)" if report.moved else ""
+    result_console.print(
+        f"{len(report.done)} indexed, {len(report.skipped)} already known{moved}, {len(report.failed)} failed"
+    )
+    if report.done:
+        result_console.print(_where_time_went(report.timings))
+
+
+def _where_time_went(timings: Timings) -> str:
+    return (
+        f"{timings.video_s:.0f} s of video in {timings.wall_s:.1f} s: {timings.speed:.1f}x real time "
+        f"(decode {timings.decode_s:.1f} s, encode {timings.encode_s:.1f} s, write {timings.write_s:.1f} s; "
+        "decoding and encoding overlap)"
+    )

@@ -1,0 +1,83 @@
+"""`untrimmed ls`, `status` and `rm`: what is in a library, and taking it out again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrimmed.cli.shared import LibraryOption, clock, progress_console, result_console
+from untrimmed.errors import ConfigError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
+
+
+def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
+    """List the indexed videos: length, frames looked at, path; `gone` marks files no longer there."""
+    import untrimmed
+
+    records = untrimmed.open(library).videos()
+    if json_output:
+        typer.echo(json.dumps([asdict(record) for record in records], indent=2, ensure_ascii=False))
+        return
+    for record in records:
+        gone = "" if Path(record.path).exists() else "  (gone)"
+        result_console.print(
+            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {record.path}{gone}", markup=False
+        )
+
+
+def status(library: LibraryOption = None, json_output: JsonOption = False) -> None:
+    """Say what a library holds and what it was made with."""
+    import untrimmed
+
+    opened = untrimmed.open(library)
+    records, settings = opened.videos(), opened.settings()
+    facts = {
+        "library": str(opened.folder),
+        "videos": len(records),
+        "duration_s": round(sum(record.duration_s for record in records), 1),
+        "frames": sum(record.num_frames for record in records),
+        "gone": sum(not Path(record.path).exists() for record in records),
+        "bytes": sum(file.stat().st_size for file in opened.folder.rglob("*") if file.is_file()),
+        "encoder": settings.encoder if settings else None,
+        "encoder_identity": settings.encoder_identity if settings else None,
+        "model": settings.model if settings else None,
+        "sampling": None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps",
+    }
+    if json_output:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    result_console.print(f"library   {facts['library']}", markup=False)
+    result_console.print(
+        f"videos    {facts['videos']}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at"
+    )
+    result_console.print(f"size      {facts['bytes'] / 1e6:.1f} MB")
+    if settings is not None:
+        result_console.print(f"encoder   {settings.encoder_identity}, {facts['sampling']}")
+        result_console.print(f"model     {settings.model}")
+    if facts["gone"]:
+        result_console.print(f"gone      {facts['gone']} files are no longer there; forget them: untrimmed rm --gone")
+
+
+def rm(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH...]", help="Videos, or folders of them.")] = None,
+    library: LibraryOption = None,
+    gone: Annotated[bool, typer.Option("--gone", help="Forget every video whose file is no longer there.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Forget everything.")] = False,
+) -> None:
+    """Forget videos. Only the library changes; your files stay as they are."""
+    import untrimmed
+
+    if not (paths or gone or everything):
+        raise ConfigError("nothing to forget: name videos or folders, or use --gone or --all")
+    opened = untrimmed.open(library)
+    wanted = [str(path) for path in paths or ()]
+    wanted += [r.path for r in opened.videos() if everything or (gone and not Path(r.path).exists())]
+    removed = opened.remove(wanted)
+    for record in removed:
+        progress_console.print(f"forgotten  {record.path}", markup=False)
+    result_console.print(f"{len(removed)} forgotten")

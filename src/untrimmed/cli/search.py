@@ -1,0 +1,138 @@
+"""`untrimmed search` and `untrimmed similar`: a sentence or a picture in, moments out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from untrimmed.cli.shared import LibraryOption, clock, parse_time, progress_console, result_console
+from untrimmed.errors import FeatureError
+
+if TYPE_CHECKING:
+    from untrimmed.search.library import Hit, Library
+
+NOTHING_FOUND = 1
+
+LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
+MomentsOption = Annotated[int, typer.Option("--moments", min=1, help="How many moments of each video at most.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
+ScoreOption = Annotated[
+    float | None,
+    typer.Option("--min-score", metavar="X", help="Leave out videos that score less.", show_default=False),
+]
+WithinOption = Annotated[
+    Path | None,
+    typer.Option("--in", metavar="FOLDER", help="Only videos below this folder.", show_default=False),
+]
+FramesOption = Annotated[
+    Path | None,
+    typer.Option("--save-frames", metavar="DIR", help="Write a frame of each hit there.", show_default=False),
+]
+
+
+def search(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be seen, in plain words.")],
+    library: LibraryOption = None,
+    limit: LimitOption = 10,
+    moments: MomentsOption = 3,
+    min_score: ScoreOption = None,
+    within: WithinOption = None,
+    json_output: JsonOption = False,
+    save_frames: FramesOption = None,
+) -> None:
+    """Find the videos that fit a sentence, and where in them.
+
+    Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold.
+    """
+    import untrimmed
+
+    opened = untrimmed.open(library)
+    hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
+    _show(opened, {"text": text}, hits, json_output, save_frames)
+
+
+def similar(
+    what: Annotated[str, typer.Argument(metavar="FILE@TIME|IMAGE", help="A picture, or a time in a video.")],
+    library: LibraryOption = None,
+    limit: LimitOption = 10,
+    moments: MomentsOption = 3,
+    min_score: ScoreOption = None,
+    within: WithinOption = None,
+    json_output: JsonOption = False,
+    save_frames: FramesOption = None,
+) -> None:
+    """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
+    import untrimmed
+    from untrimmed.features.video import frame_at, read_image
+
+    path, at, time = what.rpartition("@")
+    if at and not Path(what).exists():
+        image = frame_at(Path(path), parse_time(time))
+    elif Path(what).is_file():
+        image = read_image(Path(what))
+    else:
+        raise FeatureError(f"{what}: no such file; give a picture, or a video and a time: clip.mp4@12.5")
+    opened = untrimmed.open(library)
+    hits = opened.similar(image, limit=limit, moments=moments, min_score=min_score, within=within)
+    _show(opened, {"like": what}, hits, json_output, save_frames)
+
+
+def _show(
+    library: Library, query: dict[str, str], hits: Sequence[Hit], json_output: bool, save_frames: Path | None
+) -> None:
+    frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
+    document = {**query, "hits": [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]}
+    library.remember_hits(hits)
+    if json_output:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    for rank, hit in enumerate(hits if not json_output else (), start=1):
+        result_console.print(
+            f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {hit.video}", markup=False
+        )
+        for moment in hit.moments[1:]:
+            result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}", markup=False)
+    if not hits:
+        progress_console.print("nothing above the threshold")
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def _as_json(rank: int, hit: Hit, frame: Path | None) -> dict[str, Any]:
+    found = {
+        "rank": rank,
+        "video": str(hit.video),
+        "video_id": hit.video_id,
+        "score": round(hit.score, 6),
+        "duration_s": round(hit.duration_s, 3),
+        "start_s": round(hit.start_s, 3),
+        "end_s": round(hit.end_s, 3),
+        "moments": [
+            {"start_s": round(m.start_s, 3), "end_s": round(m.end_s, 3), "score": round(m.score, 6)}
+            for m in hit.moments
+        ],
+    }
+    return found if frame is None else {**found, "frame": str(frame)}
+
+
+def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
+    """One JPEG a hit, from the middle of its best moment; a video that is gone costs only its own frame."""
+    from PIL import Image
+
+    from untrimmed.features.video import frame_at
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path | None] = []
+    for rank, hit in enumerate(hits, start=1):
+        middle_s = (hit.start_s + hit.end_s) / 2
+        file = folder / f"{rank:02d}_{hit.video.stem}_{middle_s:.1f}s.jpg"
+        try:
+            Image.fromarray(frame_at(hit.video, middle_s)).save(file, quality=90)
+        except FeatureError as error:
+            progress_console.print(f"no frame: {error}", markup=False)
+            written.append(None)
+        else:
+            written.append(file)
+    return written

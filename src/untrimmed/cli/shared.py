@@ -1,0 +1,56 @@
+"""What several commands share: the library option, times as people write them, the two streams."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from untrimmed.errors import ConfigError
+
+progress_console = Console(stderr=True, highlight=False)  # progress, notices, failures
+result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
+
+LibraryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        metavar="DIR",
+        envvar="UNTRIMMED_LIBRARY",
+        help="Where the library lies.  [default: a folder of your user data]",
+        show_default=False,
+    ),
+]
+
+
+def clock(time_s: float) -> str:
+    """Seconds as people read a player: 75.25 -> '1:15.2'.
+
+    >>> clock(75.25), clock(3600.0), clock(59.96)
+    ('1:15.2', '1:00:00.0', '1:00.0')
+    """
+    tenths = round(time_s * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{rest // 10:02d}.{rest % 10}"
+    return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes}:{seconds}"
+
+
+def parse_time(text: str) -> float:
+    """Seconds of '75.2', '1:15.2' or '1:02:03'.
+
+    >>> parse_time("1:15.2"), parse_time("90"), parse_time("1:02:03")
+    (75.2, 90.0, 3723.0)
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    if not re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text.strip()):
+        raise ConfigError(f"time {text!r} is not understood; write seconds (75.2) or 1:15.2")
+    seconds = 0.0
+    for part in text.strip().split(":"):
+        seconds = seconds * 60 + float(part)
+    return seconds

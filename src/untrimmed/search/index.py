@@ -1,0 +1,286 @@
+"""The store of a library: one row a video in an embedded, versioned table (LanceDB); it knows no method.
+
+Every change is one atomic commit, so a process killed at any time leaves the last committed state. One process writes
+(a lock says so to the second); readers hold a version and are never blocked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.types import FrameFeatures
+
+os.environ.setdefault("LANCE_LOG", "error")  # its notices about new folders would land between our own lines
+
+import lancedb
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+FORMAT = 1
+_TABLE = "videos"
+_COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
+_KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every row of a library shares, fixed when its first video is indexed."""
+
+    encoder: str  # the name that loads it again
+    encoder_identity: str  # names the exact weights; vectors of two identities are never compared
+    frame_dim: int
+    fps: float
+    keyframes_only: bool
+    model: str = "gaussian_windows"
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class VideoRecord:
+    """One indexed video without its vectors. `video_id` is opaque and stays through renames, moves and changes."""
+
+    video_id: str
+    path: str
+    content_hash: str
+    size: int
+    mtime_ns: int
+    duration_s: float
+    width: int
+    height: int
+    num_frames: int
+    sampling: str  # "2 fps" or "key frames"
+    encoder_identity: str
+    model: str
+    indexed_at: float
+    warnings: str = ""
+
+
+def new_video_id() -> str:
+    """A fresh opaque id: 16 hexadecimal digits."""
+    return uuid.uuid4().hex[:16]
+
+
+_RECORD_TYPES = {
+    "video_id": pa.string(),
+    "path": pa.string(),
+    "content_hash": pa.string(),
+    "size": pa.int64(),
+    "mtime_ns": pa.int64(),
+    "duration_s": pa.float64(),
+    "width": pa.int32(),
+    "height": pa.int32(),
+    "num_frames": pa.int32(),
+    "sampling": pa.string(),
+    "encoder_identity": pa.string(),
+    "model": pa.string(),
+    "indexed_at": pa.float64(),
+    "warnings": pa.string(),
+}
+_RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
+_SCHEMA = pa.schema(
+    [
+        *((name, _RECORD_TYPES[name]) for name in _RECORD_COLUMNS),
+        ("times_s", pa.list_(pa.float64())),
+        ("frames", pa.large_list(pa.float16())),  # row-major [T, D]
+        ("encoded", pa.large_binary()),  # a model's own encoding of the video (safetensors); empty: it needs none
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StoredVideo:
+    """One video as a model receives it: the record, its frame vectors (float16), and the model's own encoding."""
+
+    record: VideoRecord
+    features: FrameFeatures
+    encoded: bytes = b""
+
+
+class VideoIndex:
+    """Add, replace, remove, get and scan the videos of one library folder."""
+
+    def __init__(self, folder: Path, *, create: bool = False):
+        self.folder = Path(folder)
+        self._settings_file = self.folder / "library.json"
+        if not self._settings_file.exists() and not create:
+            raise UntrimmedError(f"{self.folder}: no library here; make one with: untrimmed index FOLDER")
+        if create:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UntrimmedError(
+                    f"{self.folder}: a library cannot be made here ({error.strerror}); choose another --library"
+                ) from None
+        self._db = lancedb.connect(self.folder)
+        self._table: lancedb.table.Table | None = None
+        self._commits = 0
+        self._lock = FileLock(self.folder / "writer.lock")
+
+    # -- what the library is made with
+
+    @property
+    def settings(self) -> Settings | None:
+        """What all rows share; None as long as nothing was ever indexed.
+
+        Raises:
+            IndexMismatchError: The file is damaged, or of a version that this program does not read.
+        """
+        if not self._settings_file.exists():
+            return None
+        try:
+            found = json.loads(self._settings_file.read_text(encoding="utf-8"))
+            version = found["format"]
+            if version == FORMAT:
+                return Settings(**found)
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise IndexMismatchError(
+                f"{self._settings_file}: not a library's settings file; restore it or index into another --library"
+            ) from None
+        raise IndexMismatchError(
+            f"{self._settings_file}: library format {version}, this program reads {FORMAT}; index into a new --library"
+        )
+
+    def write_settings(self, settings: Settings) -> None:
+        """Record what the rows share; whole or not at all."""
+        temporary = self._settings_file.with_suffix(".json.tmp")
+        temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
+        temporary.replace(self._settings_file)
+
+    # -- one writer
+
+    def __enter__(self) -> VideoIndex:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise IndexBusyError(
+                f"{self.folder}: another process is writing to this library; wait until it ends, or use another "
+                "--library (searching is not affected)"
+            ) from None
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            if self._commits:
+                self.compact()
+        finally:
+            self._lock.release()
+
+    # -- reading
+
+    def version(self) -> int:
+        """A number that grows with every commit, by whichever process; 0 while nothing was committed."""
+        table = self._open_table()
+        return table.version if table is not None else 0
+
+    def __len__(self) -> int:
+        table = self._open_table()
+        return table.count_rows() if table is not None else 0
+
+    def scan(self) -> list[VideoRecord]:
+        """All records without vectors, by path."""
+        table = self._open_table()
+        if table is None:
+            return []
+        rows = table.search().select(_RECORD_COLUMNS).limit(None).to_arrow().to_pylist()
+        return sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
+
+    def get(self, video_id: str) -> StoredVideo | None:
+        """One video with its vectors, or None."""
+        return next(self.read([video_id]), None)
+
+    def read(self, video_ids: Sequence[str]) -> Iterator[StoredVideo]:
+        """The named videos with their vectors, in any order, a few at a time (memory stays flat)."""
+        table = self._open_table()
+        for start in range(0, len(video_ids) if table is not None else 0, 64):
+            wanted = ", ".join(f"'{video_id}'" for video_id in video_ids[start : start + 64])
+            for batch in table.search().where(f"video_id IN ({wanted})").limit(None).to_batches(batch_size=16):
+                yield from _stored(batch)
+
+    # -- writing: each call is one atomic commit
+
+    def put(self, video: StoredVideo) -> None:
+        """Add a video, or replace the one with the same `video_id`."""
+        row = _row(video)
+        table = self._open_table()
+        if table is None:
+            self._table = self._db.create_table(_TABLE, row)
+        elif table.count_rows(f"video_id = '{video.record.video_id}'"):
+            table.merge_insert("video_id").when_matched_update_all().execute(row)
+        else:
+            table.add(row)
+        self._committed()
+
+    def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
+        """Note that a known video now lies elsewhere, or was touched without a change of content."""
+        moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
+        table = self._open_table()
+        assert table is not None, "a record comes from a table"
+        table.update(
+            where=f"video_id = '{record.video_id}'",
+            values={"path": moved.path, "size": moved.size, "mtime_ns": moved.mtime_ns},
+        )
+        self._committed()
+        return moved
+
+    def remove(self, video_ids: Sequence[str]) -> int:
+        """Forget videos; gives how many there were."""
+        table = self._open_table()
+        if table is None or not video_ids:
+            return 0
+        before = table.count_rows()
+        table.delete("video_id IN (" + ", ".join(f"'{video_id}'" for video_id in video_ids) + ")")
+        self._committed()
+        return before - table.count_rows()
+
+    def compact(self) -> None:
+        """Merge the many small pieces that single commits leave."""
+        table = self._open_table()
+        if table is not None:
+            table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+        self._commits = 0
+
+    def _committed(self) -> None:
+        self._commits += 1
+        if self._commits >= _COMMITS_BETWEEN_COMPACTIONS:
+            self.compact()
+
+    def _open_table(self) -> lancedb.table.Table | None:
+        if self._table is None:
+            if _TABLE not in self._db.list_tables().tables:
+                return None
+            self._table = self._db.open_table(_TABLE)
+            if self._table.schema.names != _SCHEMA.names:
+                raise IndexMismatchError(
+                    f"{self.folder}: its table has columns this program does not know; index into a new --library"
+                )
+        self._table.checkout_latest()
+        return self._table
+
+
+def _row(video: StoredVideo) -> pa.Table:
+    frames = np.ascontiguousarray(video.features.vectors, dtype=np.float16).ravel()
+    columns = {name: [value] for name, value in asdict(video.record).items()}
+    lengths = np.array([0, len(frames)])
+    columns["times_s"] = [np.asarray(video.features.times_s, dtype=np.float64)]
+    columns["frames"] = pa.LargeListArray.from_arrays(lengths, pa.array(frames, type=pa.float16()))
+    columns["encoded"] = [video.encoded]
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
+    records = batch.select(_RECORD_COLUMNS).to_pylist()
+    times, frames, encoded = (batch.column(name) for name in ("times_s", "frames", "encoded"))
+    for i, row in enumerate(records):
+        record = VideoRecord(**row)
+        vectors = frames[i].values.to_numpy(zero_copy_only=False).reshape(record.num_frames, -1)
+        features = FrameFeatures(vectors, times[i].values.to_numpy(zero_copy_only=False), record.duration_s)
+        yield StoredVideo(record, features, encoded[i].as_py() or b"")

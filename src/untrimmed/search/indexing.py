@@ -1,0 +1,398 @@
+"""Files in, rows out: which videos need work, and the pipeline that does it.
+
+One thread hashes and decodes (in the reader's child process), the calling thread encodes and commits; a small bounded
+queue joins them, so memory stays flat however long or many the videos are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+import numpy as np
+
+from untrimmed.errors import FeatureError, UntrimmedError
+from untrimmed.features.encoder import Encoder
+from untrimmed.features.video import FrameBatch, VideoReader, VideoStream, is_video_path
+from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.types import FrameFeatures
+
+_QUEUED_BATCHES = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A file that could not be indexed, and the reason in one line."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where the time of an indexing run went, in seconds; decoding and encoding overlap and may exceed the wall."""
+
+    wall_s: float = 0.0
+    decode_s: float = 0.0
+    encode_s: float = 0.0
+    write_s: float = 0.0
+    video_s: float = 0.0  # seconds of video that were encoded
+
+    @property
+    def speed(self) -> float:
+        """Seconds of video per second of wall time."""
+        return self.video_s / self.wall_s if self.wall_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What became of every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
+
+    done: tuple[Path, ...] = ()
+    skipped: tuple[Path, ...] = ()
+    failed: tuple[Failure, ...] = ()
+    moved: tuple[Path, ...] = ()  # those of `skipped` that were found at a new place
+    warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
+    timings: Timings = field(default_factory=Timings)
+    notice: str | None = None  # one line: another encoder than the one wished for is in use
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of an indexing run, for a progress display."""
+
+    path: Path
+    state: str  # encoding, done, skipped, moved, failed
+    position: int  # files dealt with so far
+    total: int
+    done_s: float = 0.0  # seconds of this video encoded so far
+    duration_s: float = 0.0
+    reason: str = ""
+
+
+class ProgressCallback(Protocol):
+    """Called with every step, from the thread that called `index`."""
+
+    def __call__(self, progress: Progress, /) -> None:
+        """Take note of one step."""
+
+
+def find_videos(paths: Iterable[Path]) -> list[Path]:
+    """The video files named or found below the folders named, sorted and absolute; hidden folders are left out.
+
+    A file that is named is taken whatever its suffix; below a folder the suffix decides.
+
+    Raises:
+        UntrimmedError: A path does not exist.
+    """
+    found: dict[Path, None] = {}
+    for path in map(Path, paths):
+        path = Path(os.path.abspath(path.expanduser()))
+        if path.is_dir():
+            found.update(dict.fromkeys(_walk(path)))
+        elif path.exists() or path.is_symlink():
+            found[path] = None
+        else:
+            raise UntrimmedError(f"{path}: no such file or folder; check the path")
+    return list(found)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and is_video_path(Path(parent, name)):
+                yield Path(parent, name)
+
+
+def content_hash(path: Path) -> str:
+    """A hash of all bytes of a file (BLAKE2b, 20 bytes)."""
+    digest = hashlib.blake2b(digest_size=20)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file as it was when its turn came."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+    digest: str = ""  # empty: it lies where it lay, with the same size and time, and was not read
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The content is in the index already, or in a file before this one."""
+
+    file: _File
+
+
+@dataclass(frozen=True)
+class _Started:
+    file: _File
+    stream: VideoStream
+
+
+@dataclass(frozen=True)
+class _Batch:
+    batch: FrameBatch
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """All frames of the video that started last were handed over."""
+
+
+@dataclass(frozen=True)
+class _Failed:
+    path: Path
+    reason: str
+
+
+_Step = _Known | _Started | _Batch | _Ended | _Failed
+
+
+class Indexer:
+    """Brings an index up to date with files; the caller holds the index for writing."""
+
+    def __init__(self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings):
+        self._index, self._encoder, self._reader, self._model = index, encoder, reader, settings.model
+        self._sampling = "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
+        records = index.scan()
+        self._by_path = {record.path: record for record in records}
+        self._by_hash = {record.content_hash: record for record in records if record.sampling == self._sampling}
+        self._decode_s = 0.0
+
+    def run(self, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
+        """Index files; one that cannot be used is reported and costs no other."""
+        started = time.perf_counter()
+        self._outcome = _Outcome(len(paths), progress)
+        steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
+        stop = Event()
+        worker = threading.Thread(target=self._fill, args=(paths, steps, stop), daemon=True)
+        worker.start()
+        try:
+            while (step := steps.get()) is not None:
+                if isinstance(step, BaseException):
+                    raise step
+                self._take(step)
+        finally:
+            stop.set()
+            while worker.is_alive():
+                with contextlib.suppress(queue.Empty):
+                    while True:  # it may be waiting for room
+                        steps.get_nowait()
+                worker.join(0.05)
+        return self._outcome.report(wall_s=time.perf_counter() - started, decode_s=self._decode_s)
+
+    # -- the decoding thread
+
+    def _fill(self, paths: Sequence[Path], steps: queue.Queue[_Step | BaseException | None], stop: Event) -> None:
+        last: BaseException | None = None
+        try:
+            seen: set[str] = set()
+            for path in paths:
+                for step in self._decode(path, seen):
+                    steps.put(step)
+                    if stop.is_set():
+                        return
+        except BaseException as error:
+            last = error  # a bug: raised again in the calling thread
+        finally:
+            if last is not None:
+                steps.put(last)
+            steps.put(None)
+
+    def _decode(self, path: Path, seen: set[str]) -> Iterator[_Step]:
+        started = time.perf_counter()
+        try:
+            stat = path.stat()
+            file = _File(path, stat.st_size, stat.st_mtime_ns)
+            known = self._by_path.get(str(path))
+            if known is not None and self._unchanged(known, file):
+                yield _Known(file)
+                return
+            if path.is_file():  # anything else is refused by the reader, unread
+                file = replace(file, digest=content_hash(path))
+            if file.digest in self._by_hash or file.digest in seen:
+                yield _Known(file)
+                return
+            stream = self._reader.read(path)
+            yield _Started(file, stream)
+            batches = iter(stream)
+            while True:
+                batch = next(batches, None)
+                self._decode_s += time.perf_counter() - started
+                if batch is None:
+                    break
+                yield _Batch(batch)
+                started = time.perf_counter()
+            seen.add(file.digest)
+            yield _Ended()
+        except FeatureError as error:
+            yield _Failed(path, str(error))
+        except OSError as error:
+            yield _Failed(path, f"{path}: cannot be read ({error.strerror}); check that it is there and readable")
+
+    def _unchanged(self, known: VideoRecord, file: _File) -> bool:
+        now = (file.size, file.mtime_ns, self._sampling)
+        return (known.size, known.mtime_ns, known.sampling) == now
+
+    # -- the calling thread
+
+    def _take(self, step: _Step) -> None:
+        outcome = self._outcome
+        match step:
+            case _Started(file, stream):
+                self._video = _Video(file, stream)
+                outcome.tell(file.path, "encoding", duration_s=stream.info.duration_s)
+            case _Batch(batch):
+                started = time.perf_counter()
+                self._video.vectors.append(self._encoder.encode_frames(batch.frames).astype(np.float16))
+                self._video.times_s.append(batch.times_s)
+                outcome.encode_s += time.perf_counter() - started
+                duration_s = self._video.stream.info.duration_s
+                outcome.tell(self._video.file.path, "encoding", done_s=float(batch.times_s[-1]), duration_s=duration_s)
+            case _Ended():
+                self._commit(self._video)
+            case _Known(file):
+                self._settle(file)
+            case _Failed(path, reason):
+                outcome.fail(path, reason)
+
+    def _commit(self, video: _Video) -> None:
+        if not np.isfinite(vectors := np.concatenate(video.vectors)).all():
+            self._outcome.fail(video.file.path, f"{video.file.path}: the encoder gave numbers that are not finite")
+            return
+        started = time.perf_counter()
+        info, file = video.stream.info, video.file
+        replaced = self._by_path.get(str(file.path))
+        record = VideoRecord(
+            video_id=replaced.video_id if replaced else new_video_id(),
+            path=str(file.path),
+            content_hash=file.digest,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            duration_s=video.stream.duration_s,
+            width=info.width,
+            height=info.height,
+            num_frames=len(vectors),
+            sampling=self._sampling,
+            encoder_identity=self._encoder.identity,
+            model=self._model,
+            indexed_at=time.time(),
+            warnings="; ".join(video.stream.warnings),
+        )
+        features = FrameFeatures(vectors, np.concatenate(video.times_s), record.duration_s)
+        self._index.put(StoredVideo(record, features))
+        self._remember(record)
+        self._outcome.write_s += time.perf_counter() - started
+        self._outcome.finish(record)
+
+    def _settle(self, file: _File) -> None:
+        """A file whose content is known: unchanged, touched, moved here, or a copy."""
+        here = self._by_path.get(str(file.path))
+        if here is not None and here.sampling == self._sampling and file.digest in ("", here.content_hash):
+            if file.digest:
+                self._remember(self._index.relocate(here, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+            self._outcome.skip(file.path)
+            return
+        known = self._by_hash.get(file.digest)
+        if known is None:  # its twin earlier in this run could not be indexed
+            self._outcome.fail(file.path, f"{file.path}: has the same content as a file that failed before it")
+        elif here is None and not os.path.lexists(known.path):
+            del self._by_path[known.path]
+            self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+            self._outcome.skip(file.path, moved=True)
+        else:
+            self._copy(known, file, video_id=here.video_id if here else new_video_id())
+
+    def _copy(self, known: VideoRecord, file: _File, *, video_id: str) -> None:
+        stored = self._index.get(known.video_id)
+        assert stored is not None, "the writer's lock is held, so a known record stays"
+        record = replace(
+            known,
+            video_id=video_id,
+            path=str(file.path),
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            indexed_at=time.time(),
+        )
+        self._index.put(replace(stored, record=record))
+        self._remember(record)
+        self._outcome.skip(file.path)
+
+    def _remember(self, record: VideoRecord) -> None:
+        self._by_path[record.path] = record
+        self._by_hash[record.content_hash] = record
+
+
+@dataclass(frozen=True)
+class _Video:
+    """The video whose frames are coming in."""
+
+    file: _File
+    stream: VideoStream
+    vectors: list[np.ndarray] = field(default_factory=list)
+    times_s: list[np.ndarray] = field(default_factory=list)
+
+
+class _Outcome:
+    """The report as it grows, told to the progress display step by step."""
+
+    def __init__(self, total: int, progress: ProgressCallback | None):
+        self._total, self._progress = total, progress
+        self._done: list[Path] = []
+        self._skipped: list[Path] = []
+        self._moved: list[Path] = []
+        self._failed: list[Failure] = []
+        self._warnings: list[Failure] = []
+        self._video_s = 0.0
+        self.encode_s = 0.0
+        self.write_s = 0.0
+
+    def finish(self, record: VideoRecord) -> None:
+        self._done.append(Path(record.path))
+        self._video_s += record.duration_s
+        if record.warnings:
+            self._warnings.append(Failure(Path(record.path), record.warnings))
+        self.tell(Path(record.path), "done", done_s=record.duration_s, duration_s=record.duration_s)
+
+    def skip(self, path: Path, *, moved: bool = False) -> None:
+        self._skipped.append(path)
+        if moved:
+            self._moved.append(path)
+        self.tell(path, "moved" if moved else "skipped")
+
+    def fail(self, path: Path, reason: str) -> None:
+        self._failed.append(Failure(path, reason))
+        self.tell(path, "failed", reason=reason)
+
+    def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
+        if self._progress is not None:
+            position = len(self._done) + len(self._skipped) + len(self._failed)
+            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
+
+    def report(self, *, wall_s: float, decode_s: float) -> IndexReport:
+        timings = Timings(wall_s, decode_s, self.encode_s, self.write_s, self._video_s)
+        return IndexReport(
+            tuple(self._done),
+            tuple(self._skipped),
+            tuple(self._failed),
+            moved=tuple(self._moved),
+            warnings=tuple(self._warnings),
+            timings=timings,
+        )

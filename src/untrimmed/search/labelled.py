@@ -1,0 +1,161 @@
+"""Score a library on labelled sentences: does it find the video, and the moment in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.evaluation.moments import mean_iou, moment_recall
+from untrimmed.search.library import Library
+from untrimmed.types import Moment
+
+_DEPTH = 100  # a video that is not among so many counts as not found
+_IOUS = (0.3, 0.5, 0.7)
+
+
+@dataclass(frozen=True)
+class LabelledQuery:
+    """A sentence, the video it is about (a path, file name or name without suffix), and where it holds."""
+
+    text: str
+    video: str
+    moments: tuple[Moment, ...]  # none: the video is known, the moment is not
+
+
+@dataclass(frozen=True)
+class QueryOutcome:
+    """What the library gave for one labelled sentence."""
+
+    query: LabelledQuery
+    rank: int | None  # of the true video, from 1; None: not among the first 100
+    found: Moment  # the best moment in the true video
+
+    @property
+    def iou(self) -> float:
+        """Best IoU of the found moment with a true one, in [0, 1]."""
+        return max((self.found.iou(moment) for moment in self.query.moments), default=0.0)
+
+
+@dataclass(frozen=True)
+class LibraryQuality:
+    """Figures in percent, keyed as printed in papers, and the outcome of every query behind them."""
+
+    figures: dict[str, float]
+    outcomes: tuple[QueryOutcome, ...]
+    num_videos: int
+
+
+def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
+    """Labelled sentences from JSON lines.
+
+    A line is one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
+    `{"file", "queries": [{"query", "start", "end"}]}`. Lines that repeat sentence and video give it more moments.
+
+    Raises:
+        FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
+    """
+    moments: dict[tuple[str, str], list[Moment]] = {}
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FeatureError(f"{file}: cannot be read as text ({error}); expected one JSON object a line") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            for video, text, span in _labels(json.loads(line)):
+                if not isinstance(text, str) or not text.strip():
+                    raise ValueError("the sentence is empty")
+                known = moments.setdefault((video, text), [])
+                if span is not None:
+                    known.append(_moment(*span))
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FeatureError(
+                f'{file}, line {number}: {error}; expected {{"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}}'
+            ) from None
+    if not moments:
+        raise FeatureError(f"{file}: holds no queries; expected one JSON object a line")
+    return [LabelledQuery(text, video, tuple(spans)) for (video, text), spans in moments.items()]
+
+
+def evaluate_library(
+    library: Library, queries: Sequence[LabelledQuery], *, progress: Callable[[int, int], None] | None = None
+) -> LibraryQuality:
+    """R@K of the true video, and how well its moment is met.
+
+    `R@K` ranks all videos. `mean IoU` and `R1@IoU` take the best moment inside the true video (grounding). `event R@K,
+    IoU` ask for both: the true video among the first K and its best moment at least so far inside.
+
+    Raises:
+        UnknownNameError: A query's video is not in the library, or fits several.
+    """
+    records = library.videos()
+    paths = _by_name([record.path for record in records])
+    outcomes = []
+    for number, query in enumerate(queries, start=1):
+        path = _resolve(query.video, paths, library)
+        hits = library.search(query.text, limit=min(_DEPTH, len(records)), moments=1)
+        rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
+        found = library.search(query.text, limit=1, moments=1, within=path)[0].moments[0]
+        outcomes.append(QueryOutcome(query, rank, found))
+        if progress is not None:
+            progress(number, len(queries))
+    return LibraryQuality(_figures(outcomes), tuple(outcomes), len(records))
+
+
+def _figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
+    ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
+    figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
+    figures["SumR"] = sum(figures.values())
+    timed = [(outcome, rank) for outcome, rank in zip(outcomes, ranks, strict=True) if outcome.query.moments]
+    if not timed:
+        return figures
+    truth = [np.array([(m.start_s, m.end_s) for m in outcome.query.moments], dtype=float) for outcome, _ in timed]
+    found = [np.array([(outcome.found.start_s, outcome.found.end_s)]) for outcome, _ in timed]
+    figures["mean IoU"] = mean_iou(found, truth)
+    for threshold in _IOUS:
+        figures[f"R1@IoU={threshold}"] = moment_recall(found, truth, top=1, min_iou=threshold)
+    for k in (1, 5, 10):
+        inside = [span if rank <= k else np.empty((0, 2)) for span, (_, rank) in zip(found, timed, strict=True)]
+        for threshold in _IOUS:
+            figures[f"event R@{k},IoU={threshold}"] = moment_recall(inside, truth, top=1, min_iou=threshold)
+    return figures
+
+
+def _labels(line: dict[str, Any]) -> list[tuple[str, Any, tuple[Any, Any] | None]]:
+    if "queries" in line:
+        video = line.get("file") or line["video"]
+        return [(video, query["query"], (query["start"], query["end"])) for query in line["queries"]]
+    span = (line["start_s"], line["end_s"]) if line.get("start_s") is not None else None
+    return [(line["video"], line["query"] if "query" in line else line["caption"], span)]
+
+
+def _moment(start_s: Any, end_s: Any) -> Moment:
+    moment = Moment(float(start_s), float(end_s))
+    if not 0 <= moment.start_s < moment.end_s:
+        raise ValueError(f"a moment from {start_s} to {end_s} s")
+    return moment
+
+
+def _by_name(paths: Sequence[str]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        for name in {path, Path(path).name, Path(path).stem}:
+            names.setdefault(name, []).append(path)
+    return names
+
+
+def _resolve(video: str, paths: dict[str, list[str]], library: Library) -> str:
+    found = paths.get(video) or paths.get(os.path.abspath(video)) or []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownNameError(f"video {video!r} fits {len(found)} files, e.g. {found[0]}; name it by its path")
+    raise UnknownNameError(f"video {video!r} is not in {library.folder}; index it first, see: untrimmed ls")

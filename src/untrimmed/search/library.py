@@ -1,0 +1,309 @@
+"""A library: videos in, sentences in, moments out.
+
+>>> lib = untrimmed.open("~/.my-videos")          # doctest: +SKIP
+>>> lib.index(["~/Videos"])                       # doctest: +SKIP
+>>> lib.search("a dog jumps into a lake")[0]      # doctest: +SKIP
+Hit(video=PosixPath('/home/me/Videos/summer.mp4'), start_s=61.5, end_s=66.0, score=0.31, ...)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from jaxtyping import Float, UInt8
+
+from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.features.encoder import Encoder
+from untrimmed.features.encoders import LoadedEncoder, load_encoder
+from untrimmed.features.video import Sampling, VideoReader
+from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo, WindowCorpus
+from untrimmed.search.index import Settings, VideoIndex, VideoRecord
+from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback, find_videos
+from untrimmed.types import Moment
+
+_LAST_SEARCH = "last_search.json"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A video that fits, and where in it: `start_s` to `end_s` is the first of `moments`."""
+
+    video: Path
+    video_id: str
+    start_s: float
+    end_s: float
+    score: float  # of the video: the relevance of its best window; comparable within one library and encoder
+    duration_s: float
+    moments: tuple[Moment, ...]  # best first, at least one
+
+
+class Library:
+    """Indexed videos in one folder; opening costs nothing, models load when they are first needed."""
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        self.folder = Path(os.path.abspath(Path(folder).expanduser()))
+        self._encoder: Encoder | None = None
+        self._loaded_version = -1
+        self._records: list[VideoRecord] = []
+        self._corpus: WindowCorpus | None = None
+
+    # -- filling
+
+    def index(
+        self,
+        paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+        *,
+        encoder: str | None = None,
+        fps: float | None = None,
+        keyframes_only: bool | None = None,
+        device: str = "auto",
+        progress: ProgressCallback | None = None,
+    ) -> IndexReport:
+        """Bring the library up to date with files and folders.
+
+        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded anew. Every video
+        is committed by itself: whatever ends the process, what was reported done is kept.
+
+        Args:
+            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 where
+                its weights can be had within seconds and else `builtin` (the report's `notice` says so).
+            fps: Frames a second of presentation time; by default the library's, 2 for a new one.
+            keyframes_only: Decode key frames alone: many times faster, and as fine as the file's key frames are apart.
+
+        Raises:
+            UntrimmedError: A path does not exist.
+            IndexMismatchError: The library was made by another encoder.
+            IndexBusyError: Another process is writing to the library.
+        """
+        found = find_videos([Path(paths)] if isinstance(paths, str | os.PathLike) else map(Path, paths))
+        index = VideoIndex(self.folder, create=True)
+        with index:
+            loaded = self._choose_encoder(index.settings, encoder, device)
+            sampling = _choose_sampling(index.settings, fps, keyframes_only)
+            settings = Settings(
+                encoder=loaded.encoder.name,
+                encoder_identity=loaded.encoder.identity,
+                frame_dim=loaded.encoder.frame_dim,
+                fps=sampling.fps,
+                keyframes_only=sampling.keyframes_only,
+            )
+            if index.settings != settings:
+                index.write_settings(settings)
+            with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side) as reader:
+                report = Indexer(index, loaded.encoder, reader, settings).run(found, progress)
+        self._encoder = loaded.encoder
+        return replace(report, notice=loaded.notice)
+
+    def remove(self, paths: Iterable[str | os.PathLike[str]]) -> list[VideoRecord]:
+        """Forget videos by file, or all below a folder; the files stay. Gives what was forgotten.
+
+        Raises:
+            UnknownNameError: A path is not in the library.
+            IndexBusyError: Another process is writing to the library.
+        """
+        with VideoIndex(self.folder) as index:
+            records = index.scan()
+            chosen: dict[str, VideoRecord] = {}
+            for path in map(_absolute, paths):
+                below = [record for record in records if _is_below(record, path)]
+                if not below:
+                    raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
+                chosen.update((record.video_id, record) for record in below)
+            index.remove(list(chosen))
+        return list(chosen.values())
+
+    # -- asking
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        moments: int = 3,
+        min_score: float | None = None,
+        within: str | os.PathLike[str] | None = None,
+    ) -> list[Hit]:
+        """The videos that fit a sentence best, each with its best moments.
+
+        Args:
+            text: What is to be seen, in plain words.
+            limit: How many videos at most.
+            moments: How many moments of each at most.
+            min_score: Leave out videos that score less. What is a good score depends on the encoder.
+            within: Only videos below this folder, or this one file.
+
+        Raises:
+            ConfigError: The sentence is empty.
+            IndexMismatchError: The library's encoder is not the one that can be loaded now.
+            UntrimmedError: The library does not exist, or nothing was indexed yet.
+        """
+        if not text.strip():
+            raise ConfigError("the sentence to search for is empty; describe what is to be seen")
+        self._refresh()
+        query = self._ready_encoder().encode_texts([text])[0].sentence
+        return self._hits(query, limit, moments, min_score, within)
+
+    def similar(
+        self,
+        image: UInt8[np.ndarray, "Y X 3"],
+        *,
+        limit: int = 10,
+        moments: int = 3,
+        min_score: float | None = None,
+        within: str | os.PathLike[str] | None = None,
+    ) -> list[Hit]:
+        """The videos with frames like this RGB image; the rest is as in `search`."""
+        self._refresh()
+        query = self._ready_encoder().encode_frames(image[None])[0]
+        return self._hits(query, limit, moments, min_score, within)
+
+    def relevance(
+        self, text: str, video: str | os.PathLike[str]
+    ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """How well each time of one video fits a sentence: times in seconds and relevance.
+
+        Raises:
+            UnknownNameError: The video is not in the library.
+        """
+        self._refresh()
+        rows = [row for row, record in enumerate(self._records) if record.path == str(_absolute(video))]
+        if not rows:
+            raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
+        assert self._corpus is not None, "a library with records has a corpus"
+        return self._corpus.relevance(self._ready_encoder().encode_texts([text])[0].sentence, rows[0])
+
+    def videos(self) -> list[VideoRecord]:
+        """What is indexed, by path."""
+        return VideoIndex(self.folder).scan()
+
+    def settings(self) -> Settings | None:
+        """Encoder and sampling of the library; None as long as nothing was indexed."""
+        return VideoIndex(self.folder).settings
+
+    # -- the last search, so that a hit can be named by its number
+
+    def remember_hits(self, hits: Iterable[Hit]) -> None:
+        """Keep where these hits are for `recall_hit`; a library that may only be read keeps nothing."""
+        spans = [[str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]] for hit in hits]
+        temporary = self.folder / f"last_search.{os.getpid()}.tmp"
+        with contextlib.suppress(PermissionError):
+            temporary.write_text(json.dumps(spans), encoding="utf-8")
+            temporary.replace(self.folder / _LAST_SEARCH)
+
+    def recall_hit(self, number: str) -> tuple[Path, float, float]:
+        """Video, start and end in seconds of hit "3" of the last search remembered, or of its second moment, "3.2".
+
+        Raises:
+            UnknownNameError: There was no such hit.
+            ConfigError: It is not a number of that form.
+        """
+        parts = number.split(".")
+        if not all(part.isdecimal() for part in parts) or len(parts) > 2:
+            raise ConfigError(f"hit {number!r} is not understood; write 3, 3.2 or FILE@START-END")
+        rank, moment = int(parts[0]), int(parts[1]) if len(parts) == 2 else 1
+        file = self.folder / _LAST_SEARCH
+        spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        if not 1 <= rank <= len(spans) or not 1 <= moment <= len(spans[rank - 1][1]):
+            raise UnknownNameError(
+                f"hit {number}: the last search in {self.folder} gave {len(spans)} hits; search again"
+            )
+        video, moments = spans[rank - 1]
+        return Path(video), *moments[moment - 1]
+
+    # -- inside
+
+    def _hits(
+        self,
+        query: Float[np.ndarray, " D"],
+        limit: int,
+        moments: int,
+        min_score: float | None,
+        within: str | os.PathLike[str] | None,
+    ) -> list[Hit]:
+        if limit < 1 or moments < 1:
+            raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
+        assert self._corpus is not None, "refreshed before"
+        allowed = None
+        if within is not None:
+            folder = _absolute(within)
+            allowed = np.array([_is_below(record, folder) for record in self._records])
+        ranked = self._corpus.rank(query, limit=limit, allowed=allowed)
+        return [self._hit(query, video, moments) for video in ranked if min_score is None or video.score >= min_score]
+
+    def _hit(self, query: Float[np.ndarray, " D"], ranked: RankedVideo, limit: int) -> Hit:
+        assert self._corpus is not None, "it gave the rank"
+        record = self._records[ranked.row]
+        moments = tuple(self._corpus.moments(query, ranked.row, limit=limit))
+        return Hit(
+            video=Path(record.path),
+            video_id=record.video_id,
+            start_s=moments[0].start_s,
+            end_s=moments[0].end_s,
+            score=ranked.score,
+            duration_s=record.duration_s,
+            moments=moments,
+        )
+
+    def _refresh(self) -> None:
+        """Load what was committed since the last look, by whichever process."""
+        index = VideoIndex(self.folder)
+        version = index.version()
+        if version == self._loaded_version:
+            return
+        records = {record.video_id: record for record in index.scan()}
+        if not records:
+            raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
+        videos = [(video.record.video_id, video.features) for video in index.read(list(records))]
+        self._records = [records[video_id] for video_id, _ in videos]
+        self._corpus = GaussianWindows().corpus([features for _, features in videos])
+        self._loaded_version = version
+
+    def _ready_encoder(self) -> Encoder:
+        if self._encoder is None:
+            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings, None, "auto").encoder
+        return self._encoder
+
+    def _choose_encoder(self, settings: Settings | None, name: str | None, device: str) -> LoadedEncoder:
+        loaded = load_encoder(name or (settings.encoder if settings else None), device=device)
+        if settings is not None and loaded.encoder.identity != settings.encoder_identity:
+            raise IndexMismatchError(
+                f"{self.folder}: made with encoder {settings.encoder_identity}, found {loaded.encoder.identity}; their "
+                "vectors cannot be compared. Use the same encoder, or index into a new --library"
+            )
+        return loaded
+
+
+def open_library(folder: str | os.PathLike[str] | None = None) -> Library:
+    """The library in a folder, by default the user's own; it is made when something is first indexed into it."""
+    return Library(folder if folder is not None else default_folder())
+
+
+def default_folder() -> Path:
+    """Where a library lies if none is named: $UNTRIMMED_LIBRARY, else the user's data folder."""
+    named = os.environ.get("UNTRIMMED_LIBRARY")
+    return Path(named) if named else platformdirs.user_data_path("untrimmed") / "library"
+
+
+def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
+    before = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
+    if fps is not None and keyframes_only is None:
+        keyframes_only = False
+    return Sampling(
+        fps=before.fps if fps is None else fps,
+        keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
+    )
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _is_below(record: VideoRecord, folder: Path) -> bool:
+    return Path(record.path).is_relative_to(folder)
