@@ -1,0 +1,128 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.types import FrameFeatures
+
+DIM = 6
+SETTINGS = Settings("toy", "toy:1", DIM, 2.0, False)
+
+
+def stored(path, *, num_frames=5, seed=0, encoded=b""):
+    vectors = np.random.default_rng(seed).standard_normal((num_frames, DIM)).astype(np.float16)
+    record = VideoRecord(
+        video_id=new_video_id(),
+        path=str(path),
+        content_hash=f"hash-{path}",
+        size=10,
+        mtime_ns=20,
+        duration_s=num_frames / 2,
+        width=320,
+        height=180,
+        num_frames=num_frames,
+        sampling="2 fps",
+        encoder_identity="toy:1",
+        model="gaussian_windows",
+        indexed_at=1.0,
+    )
+    return StoredVideo(record, FrameFeatures(vectors, np.arange(num_frames) / 2.0, num_frames / 2), encoded)
+
+
+@pytest.fixture
+def index(tmp_path):
+    with VideoIndex(tmp_path / "library", create=True) as index:
+        index.write_settings(SETTINGS)
+        yield index
+
+
+def test_what_is_put_comes_back_the_same_to_another_reader(index):
+    videos = [stored(f"/v/{i}.mp4", num_frames=i + 1, seed=i, encoded=bytes([i])) for i in range(20)]
+    for video in videos:
+        index.put(video)
+    found = {
+        video.record.video_id: video for video in VideoIndex(index.folder).read([v.record.video_id for v in videos])
+    }
+    assert len(found) == 20
+    for video in videos:
+        other = found[video.record.video_id]
+        assert other.record == video.record
+        assert other.encoded == video.encoded
+        assert np.array_equal(other.features.vectors, video.features.vectors)
+        assert np.array_equal(other.features.times_s, video.features.times_s)
+
+
+def test_putting_a_known_id_replaces_the_row(index):
+    first, second = stored("/v/a.mp4", seed=1), stored("/v/a.mp4", seed=2, num_frames=9)
+    index.put(first)
+    replaced = StoredVideo(VideoRecord(**{**vars(second.record), "video_id": first.record.video_id}), second.features)
+    index.put(replaced)
+    assert len(index) == 1
+    assert np.array_equal(index.get(first.record.video_id).features.vectors, second.features.vectors)
+
+
+def test_a_relocated_video_keeps_its_id_and_vectors(index, tmp_path):
+    video = stored("/v/a.mp4")
+    index.put(video)
+    index.relocate(video.record, path=tmp_path / "it's here.mp4", size=11, mtime_ns=21)
+    found = index.get(video.record.video_id)
+    assert (found.record.path, found.record.size, found.record.mtime_ns) == (str(tmp_path / "it's here.mp4"), 11, 21)
+    assert np.array_equal(found.features.vectors, video.features.vectors)
+
+
+def test_removing_gives_how_many_there_were(index):
+    videos = [stored(f"/v/{i}.mp4") for i in range(3)]
+    for video in videos:
+        index.put(video)
+    assert index.remove([videos[0].record.video_id, "0123456789abcdef"]) == 1
+    assert [record.path for record in index.scan()] == ["/v/1.mp4", "/v/2.mp4"]
+
+
+def test_compacting_changes_nothing_that_is_read(index):
+    videos = [stored(f"/v/{i}.mp4", seed=i) for i in range(12)]
+    for video in videos:
+        index.put(video)
+    before = index.scan()
+    index.compact()
+    assert index.scan() == before
+    assert np.array_equal(index.get(videos[7].record.video_id).features.vectors, videos[7].features.vectors)
+
+
+def test_a_reader_sees_commits_of_the_writer_and_is_not_blocked_by_its_lock(index):
+    reader = VideoIndex(index.folder)
+    assert (len(reader), reader.version()) == (0, 0)
+    index.put(stored("/v/a.mp4"))
+    first = reader.version()
+    index.put(stored("/v/b.mp4"))
+    assert len(reader) == 2
+    assert reader.version() > first
+
+
+def test_a_second_writer_is_told_so_in_one_line(index):
+    code = "import sys; from untrimmed.search.index import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
+    other = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "another process is writing" in other.stderr.splitlines()[-1]
+    with pytest.raises(IndexBusyError, match="another process is writing"):
+        VideoIndex(index.folder).__enter__()
+
+
+def test_settings_of_another_format_or_damaged_ones_are_refused(index):
+    file = index.folder / "library.json"
+    found = json.loads(file.read_text())
+    assert index.settings == SETTINGS
+    file.write_text(json.dumps({**found, "format": 99}))
+    with pytest.raises(IndexMismatchError, match="format 99"):
+        _ = index.settings
+    file.write_text("{")
+    with pytest.raises(IndexMismatchError, match="not a library's settings"):
+        _ = index.settings
+
+
+def test_a_folder_without_a_library_is_not_opened_for_reading(tmp_path):
+    with pytest.raises(UntrimmedError, match="no library here"):
+        VideoIndex(tmp_path)
