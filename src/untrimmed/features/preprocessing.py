@@ -1,0 +1,148 @@
+"""Frames -> model input, for a whole stack at once: what a `transformers` image processor does one image at a time.
+
+The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
+torch's antialiased kernels, which follow Pillow's filters but round in other places: on a shrunken image the two agree
+within one grey level of 255. A processor that does more than these steps (SigLIP 2's NaFlex patches, padding) is found
+out by a probe image and called itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn import functional
+
+# Pillow's filter numbers and torch's names for the same filters
+_NEAREST, _BILINEAR, _BICUBIC = 0, 2, 3
+_MODES = {_NEAREST: "nearest-exact", _BILINEAR: "bilinear", _BICUBIC: "bicubic"}
+_PROBE_LEVELS = (
+    2.0  # grey levels by which the probe may differ: one for rounding, one to spare; a wrong step costs tens
+)
+
+
+@dataclass(frozen=True)
+class FramePipeline:
+    """Resize, centre crop and normalise, as one image processor's settings say.
+
+    `resize` is (height, width), the shorter side alone, or None. A pixel value p becomes p * scale + shift.
+    """
+
+    resize: tuple[int, int] | int | None
+    mode: str
+    crop: tuple[int, int] | None
+    scale: Float[Tensor, " 3"]
+    shift: Float[Tensor, " 3"]
+
+    def __call__(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> dict[str, Tensor]:
+        """The model's `pixel_values` [T, 3, height, width] (float32, on the CPU)."""
+        pixels = torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2)  # a copy: the caller's may be read-only
+        size = self._resized(pixels.shape[2], pixels.shape[3])
+        if size != tuple(pixels.shape[2:]):
+            antialias = {"antialias": True, "align_corners": False} if self.mode in ("bilinear", "bicubic") else {}
+            pixels = functional.interpolate(pixels, size=size, mode=self.mode, **antialias)
+        if self.crop is not None:
+            top, left = (pixels.shape[2] - self.crop[0]) // 2, (pixels.shape[3] - self.crop[1]) // 2
+            pixels = pixels[:, :, top : top + self.crop[0], left : left + self.crop[1]]
+        values = pixels.to(torch.float32) * self.scale[:, None, None] + self.shift[:, None, None]
+        return {"pixel_values": values.contiguous()}
+
+    def _resized(self, height: int, width: int) -> tuple[int, int]:
+        """The size after resizing; the longer side is cut, not rounded, as the processors do."""
+        if self.resize is None:
+            return height, width
+        if isinstance(self.resize, tuple):
+            return self.resize
+        short = self.resize
+        if width <= height:
+            return int(short * height / width), short
+        return short, int(short * width / height)
+
+
+@dataclass(frozen=True)
+class ProcessorPipeline:
+    """The image processor itself, for one that does more than resize, crop and normalise."""
+
+    processor: Callable[..., Mapping[str, Any]]
+    inputs: frozenset[str]
+
+    def __call__(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> dict[str, Tensor]:
+        """What the processor makes of the frames, of it only what the model takes."""
+        batch = self.processor(images=list(frames), return_tensors="pt", input_data_format="channels_last")
+        return {name: value for name, value in batch.items() if name in self.inputs}
+
+
+def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
+    """A processor's pipeline, and the length in pixels of the shorter side it wants frames to have.
+
+    `image_inputs` is the model's function that takes its output; `side` the model's image size, used where the
+    processor names none. The vectorised pipeline is taken only if it agrees with the processor on a probe image.
+    """
+    itself = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
+    short_side = _short_side(processor, side)
+    pipeline = _read_settings(processor)
+    if pipeline is not None and _agree(pipeline, itself, short_side):
+        return pipeline, short_side
+    return itself, short_side
+
+
+def _read_settings(processor: Any) -> FramePipeline | None:
+    """The vectorised pipeline a processor's settings describe; None where they hold anything else."""
+    resize: tuple[int, int] | int | None = None
+    mode = _MODES.get(getattr(processor, "resample", -1), "")
+    if getattr(processor, "do_resize", False):
+        size = _size(processor, "size")
+        if set(size) == {"height", "width"}:
+            resize = (size["height"], size["width"])
+        elif set(size) == {"shortest_edge"}:
+            resize = size["shortest_edge"]
+        else:
+            return None
+    crop = None
+    if getattr(processor, "do_center_crop", False):
+        crop_size = _size(processor, "crop_size")
+        crop = (crop_size.get("height", 0), crop_size.get("width", 0))
+        smallest = resize if isinstance(resize, tuple) else (resize or 0, resize or 0)
+        if min(crop) < 1 or crop[0] > smallest[0] or crop[1] > smallest[1]:
+            return None  # it would pad
+    if resize is not None and not mode:
+        return None
+    factor = float(getattr(processor, "rescale_factor", 1.0)) if getattr(processor, "do_rescale", False) else 1.0
+    mean, deviation = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    if getattr(processor, "do_normalize", False):
+        mean = torch.tensor(processor.image_mean, dtype=torch.float64).expand(3)
+        deviation = torch.tensor(processor.image_std, dtype=torch.float64).expand(3)
+    return FramePipeline(resize, mode, crop, (factor / deviation).float(), (-mean / deviation).float())
+
+
+def _size(processor: Any, name: str) -> dict[str, int]:
+    """A processor's size setting with only the keys that are set (a dict, or from transformers 5 on a record)."""
+    size = getattr(processor, name, None) or {}
+    return {key: int(value) for key, value in dict(size).items() if value is not None}
+
+
+def _short_side(processor: Any, side: int) -> int:
+    """The length of a frame's shorter side that loses nothing in the processor's own resizing."""
+    if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
+        return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
+    patches, patch = getattr(processor, "max_num_patches", None), getattr(processor, "patch_size", None)
+    if isinstance(patches, int) and isinstance(patch, int):
+        return math.isqrt(patches) * patch  # NaFlex keeps the shape of a frame within this many patches
+    return max(_size(processor, "crop_size").values(), default=side)
+
+
+def _agree(pipeline: FramePipeline, processor: ProcessorPipeline, short_side: int) -> bool:
+    """Whether two pipelines give the same `pixel_values` for a wide, detailed probe, to within rounding."""
+    probe = np.random.default_rng(0).integers(0, 256, (1, short_side + 30, 2 * short_side + 7, 3), dtype=np.uint8)
+    ours, theirs = pipeline(probe), processor(probe)
+    if set(theirs) != {"pixel_values"} or theirs["pixel_values"].shape != ours["pixel_values"].shape:
+        return False
+    difference = (ours["pixel_values"] - theirs["pixel_values"]).abs() / pipeline.scale[:, None, None]
+    return bool(difference.max() <= _PROBE_LEVELS)

@@ -1,0 +1,231 @@
+"""Where an encoder's files lie, whether they are safe to read, and a digest of their weights.
+
+A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is asked first and
+without the network; only then the hub itself, and it has seconds to answer: an unreachable hub must cost a user no
+more than that, however the network fails (a name server that never replies is not covered by a client's own timeout).
+Weights are read from safetensors files alone, for a pickle can run code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from untrimmed.errors import EncoderError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WEIGHTS = "model.safetensors"
+WEIGHTS_INDEX = "model.safetensors.index.json"
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "model.ckpt")
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+_DOWNLOADED = (
+    "config.json",
+    WEIGHTS,
+    WEIGHTS_INDEX,
+    "model-*-of-*.safetensors",
+    *_PROCESSOR_FILES,
+    *_TOKENIZER_FILES,
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether a text has the form OWNER/NAME of a hub repository.
+
+    >>> is_hub_id("google/siglip2-base-patch16-224"), is_hub_id("./my-model"), is_hub_id("clip-b32")
+    (True, False, False)
+    """
+    return _HUB_ID.fullmatch(source) is not None
+
+
+def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: float = 5.0) -> Path:
+    """The folder that holds an encoder's files; a hub repository is fetched into the hub's cache if it must be.
+
+    `timeout_s` bounds the wait for the hub's first answer; a download that has begun takes as long as its bytes flow.
+
+    Raises:
+        EncoderError: no such folder, a name of another form, or a repository that is neither cached nor fetchable.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder.resolve()
+    if not is_hub_id(str(source)):
+        raise EncoderError(f"{source}: no such folder, and not a hub id (OWNER/NAME); check the path")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise EncoderError(f"{source}: hub models need transformers; pip install 'untrimmed[video]'")
+    cached = _cached_snapshot(str(source))
+    if cached is not None:
+        return cached
+    if local_files_only:
+        raise EncoderError(
+            f"{source}: not in the hub's cache, and only local files are allowed; run `hf download {source}` once"
+        )
+    return _fetch(str(source), timeout_s)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model folder, in the order of their names.
+
+    Raises:
+        EncoderError: the weights are missing, incomplete, or of a format that can run code.
+    """
+    index = folder / WEIGHTS_INDEX
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if index.is_file():
+        return _shards(index)
+    pickled = [name for name in _PICKLED if (folder / name).is_file()]
+    if pickled:
+        raise EncoderError(_only_pickled(str(folder), pickled[0]))
+    raise EncoderError(f"{folder}: no {WEIGHTS} in it; name a folder that `save_pretrained` wrote, or a hub id")
+
+
+def weights_digest(folder: Path) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 over a model's weight files.
+
+    A shard counts by its own SHA-256, which for files in the hub's cache is the name of the blob they link to, so that
+    nothing is read; anywhere else the files are read once (about one second per gigabyte).
+    """
+    digests = [_file_sha256(path) for path in weight_files(folder)]
+    if len(digests) == 1:
+        return digests[0][:16]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a foreign error, or its class where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _shards(index: Path) -> list[Path]:
+    """The files a shard index names; each must be a safetensors file right beside the index."""
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EncoderError(f"{index}: not an index of weight files ({error}); fetch the model again") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise EncoderError(f"{index}: names {name!r}, wanted a .safetensors file beside it; fetch the model again")
+        if not (index.parent / name).is_file():
+            raise EncoderError(f"{index.parent}: the weight file {name} is missing; fetch the model again")
+    return [index.parent / name for name in names]
+
+
+def _file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, taken from the hub cache's blob name where the file is a link to one."""
+    blob = path.resolve()
+    if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
+        return blob.name
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _cached_snapshot(hub_id: str) -> Path | None:
+    """The snapshot of a repository in the hub's cache if every file an encoder needs is there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(hub_id, "config.json")
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    try:
+        weight_files(folder)
+    except EncoderError:
+        return None  # an interrupted download, or another program's choice of files: the hub is asked for the rest
+    has_processor = any((folder / name).is_file() for name in _PROCESSOR_FILES)
+    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZER_FILES)
+    return folder if has_processor and has_tokenizer else None
+
+
+def _fetch(hub_id: str, timeout_s: float) -> Path:
+    """Download a repository into the hub's cache, after a check that it answers and holds safetensors weights."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+
+    api = HfApi()
+    get_it = f"run `hf download {hub_id}` where there is a network, or name a local folder"
+    try:
+        info = _answer_within(timeout_s, lambda: api.model_info(hub_id, files_metadata=True, timeout=timeout_s))
+    except RepositoryNotFoundError as error:
+        raise EncoderError(f"{hub_id}: no such model on {api.endpoint}, or it is private; check the name") from error
+    except OfflineModeIsEnabled as error:
+        raise EncoderError(
+            f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids to fetch it; {get_it}"
+        ) from error
+    except Exception as error:  # the HTTP client's errors share no base class over the supported versions
+        found = f"not in the hub's cache, and {api.endpoint} cannot be reached ({first_line(error)})"
+        raise EncoderError(f"{hub_id}: {found}; {get_it}") from error
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    if WEIGHTS not in sizes and WEIGHTS_INDEX not in sizes:
+        pickled = [name for name in _PICKLED if name in sizes]
+        raise EncoderError(_only_pickled(hub_id, pickled[0]) if pickled else f"{hub_id}: has no {WEIGHTS}")
+    gigabytes = sum(size for name, size in sizes.items() if name.endswith(".safetensors") and "/" not in name) / 1e9
+    logger.info("downloading %s (about %.1f GB) into the hub's cache", hub_id, gigabytes)
+    try:
+        with _quiet_hub():
+            folder = Path(snapshot_download(hub_id, revision=info.sha, allow_patterns=list(_DOWNLOADED)))
+    except Exception as error:  # as above; what has arrived stays in the cache and is taken up again
+        raise EncoderError(f"{hub_id}: the download broke off ({first_line(error)}); run again to go on") from error
+    return folder
+
+
+def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
+    """What a call returns or raises; TimeoutError after `timeout_s`, whatever it waits for.
+
+    The thread is a daemon, so one that hangs in a name server's silence never delays the end of the program.
+    """
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except BaseException as error:  # handed to the caller's thread, which raises it
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="untrimmed-hub", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if outcome:
+        return outcome[0]
+    raise failure[0] if failure else TimeoutError(f"no answer within {timeout_s:g} s")
+
+
+@contextlib.contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Keep the hub client's advice on retries to itself; failures still arrive as exceptions."""
+    hub_logger = logging.getLogger("huggingface_hub")
+    level = hub_logger.level
+    hub_logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        hub_logger.setLevel(level)
+
+
+def _only_pickled(where: str, name: str) -> str:
+    return (
+        f"{where}: its weights are pickled ({name}), which can run code and is never read; "
+        f"wanted {WEIGHTS}: convert it with `save_pretrained(FOLDER)` on a machine you trust it on, and name FOLDER"
+    )
