@@ -1,0 +1,193 @@
+"""One split of a data set, ready for training and evaluation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from untrimmed.data.annotations import Annotation, Span, videos_of
+from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed
+from untrimmed.data.registry import find_benchmark
+from untrimmed.data.sources import open_frames, open_teacher, open_words
+from untrimmed.errors import FeatureError
+
+
+class TrainingRows(NamedTuple):
+    """Which rows of a data set make up a training batch, in the released order."""
+
+    videos: Int[np.ndarray, " V"]
+    captions: Int[np.ndarray, " Q"]
+    video_index: Int[np.ndarray, " Q"]
+
+
+@dataclass(frozen=True)
+class RetrievalDataset:
+    """Videos, captions and features of one split; a query is a caption, a candidate a distinct video.
+
+    Videos stand in order of first appearance in the caption file, captions in file order. Moments are in seconds, none
+    where the files hold no times; `several_annotators` says that they are opinions on one span (DiDeMo).
+    """
+
+    name: str
+    split: str
+    annotations: tuple[Annotation, ...]
+    features: PackedFeatures
+    several_annotators: bool = False
+
+    @cached_property
+    def video_ids(self) -> tuple[str, ...]:
+        """The distinct videos."""
+        return tuple(videos_of(self.annotations))
+
+    @property
+    def caption_ids(self) -> tuple[str, ...]:
+        """The id of each caption."""
+        return tuple(annotation.caption_id for annotation in self.annotations)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of each caption."""
+        return tuple(annotation.text for annotation in self.annotations)
+
+    @property
+    def moments(self) -> tuple[tuple[Span, ...], ...]:
+        """The annotated spans of each caption in seconds."""
+        return tuple(annotation.moments for annotation in self.annotations)
+
+    @cached_property
+    def video_index(self) -> Int[np.ndarray, " Q"]:
+        """The row of each caption's video."""
+        row_of = {video: row for row, video in enumerate(self.video_ids)}
+        return np.array([row_of[annotation.video] for annotation in self.annotations])
+
+    @cached_property
+    def durations_s(self) -> Float[np.ndarray, " V"]:
+        """The length of each video in seconds, NaN where unknown; that of its last caption, as JSG takes it."""
+        known = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
+        return np.array([known.get(video, np.nan) for video in self.video_ids])
+
+    @cached_property
+    def moment_ratios(self) -> Float[np.ndarray, " Q"]:
+        """Length of each caption's main moment over that of its video (M/V), NaN where unknown."""
+        ratios = [annotation.moment_ratio for annotation in self.annotations]
+        return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
+
+    @property
+    def video_dim(self) -> int:
+        """Width of a frame feature."""
+        return self.features.video_dim
+
+    @property
+    def query_dim(self) -> int:
+        """Width of a word feature."""
+        return self.features.query_dim
+
+    def captions_of(self, video: int) -> Int[np.ndarray, " N"]:
+        """The rows of the captions of one video, in file order."""
+        order, offsets = self._captions_by_video
+        return order[offsets[video] : offsets[video + 1]]
+
+    def training_rows(
+        self, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
+    ) -> TrainingRows:
+        """The batch of some videos with all their captions, those of a video consecutive.
+
+        Videos come with most frames first, ties in the given order, as released; DL-DKD sorts by number of captions.
+        """
+        order, offsets = self._captions_by_video
+        counts = np.diff(offsets)
+        size = self.features.frames.lengths if sort_by == "frames" else counts
+        videos = videos[np.argsort(-size[videos], kind="stable")]
+        captions = np.concatenate([order[offsets[video] : offsets[video + 1]] for video in videos])
+        return TrainingRows(videos, captions, np.repeat(np.arange(len(videos)), counts[videos]))
+
+    @cached_property
+    def _captions_by_video(self) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " N"]]:
+        order = np.argsort(self.video_index, kind="stable")
+        counts = np.bincount(self.video_index, minlength=len(self.video_ids))
+        return order, np.concatenate([[0], np.cumsum(counts)])
+
+
+def load_dataset(
+    name: str,
+    root: Path | str,
+    split: str,
+    *,
+    num_clips: int = 32,
+    max_frames: int = 128,
+    max_words: int = 30,
+    cache_dir: Path | str | None = None,
+    dtype: Literal["float16", "float32"] = "float32",
+    video_features: str | None = None,
+    fixed_frames: bool = False,
+    teacher: TeacherRule | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RetrievalDataset:
+    """One split (train, val or test) of the data set at ROOT/NAME, in whichever layout it is.
+
+    The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed), later ones map what is there.
+    `video_features` chooses among several frame features. `fixed_frames` gives every video exactly `max_frames` rows
+    (JSG). `teacher` adds DL-DKD's CLIP vectors to the training split, which alone has them. `progress` is called with
+    videos done and in all while packing.
+
+    Raises:
+        UnknownNameError: for an unknown split or frame feature.
+        ConfigError: for a setting out of range, or several frame features and none chosen.
+        FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
+    """
+    root = Path(root)
+    layout = Layout(name, root)
+    settings = PackSettings(
+        num_clips=num_clips,
+        max_frames=max_frames,
+        max_words=max_words,
+        fixed_frames=fixed_frames,
+        precision="float64" if averages_in_float64(layout, video_features) else "float32",
+        dtype=dtype,
+        teacher=teacher if split == "train" else None,
+    )
+    annotations = read_split(name, root, split)
+    require_distinct(annotations, layout, split)
+    sources = PackSources(
+        frames=open_frames(layout, video_features),
+        words=open_words(layout),
+        video_ids=videos_of(annotations),
+        caption_ids=[annotation.caption_id for annotation in annotations],
+        teacher=open_teacher(layout) if settings.teacher else None,
+    )
+    features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
+    benchmark = find_benchmark(name)
+    return RetrievalDataset(
+        name=name,
+        split=split,
+        annotations=tuple(annotations),
+        features=features,
+        several_annotators=benchmark is not None and benchmark.several_annotators,
+    )
+
+
+def averages_in_float64(layout: Layout, video_features: str | None) -> bool:
+    """Whether the releases average these frames in float64: those of a BigFile folder, not those of JSG's HDF5."""
+    return layout.is_plain or layout.frames(video_features).is_dir()
+
+
+def require_distinct(annotations: Sequence[Annotation], layout: Layout, split: str) -> None:
+    """Raise a FeatureError for the first caption id that repeats or caption that is empty."""
+    counts = Counter(annotation.caption_id for annotation in annotations)
+    caption_id, count = counts.most_common(1)[0]
+    place = layout.plain_captions if layout.is_plain else layout.folder / "TextData"
+    if count > 1:
+        raise FeatureError(
+            f"{place}, split {split}: caption id {caption_id!r} occurs {count} times; rename all but one"
+        )
+    empty = next((annotation.caption_id for annotation in annotations if not annotation.text), None)
+    if empty is not None:
+        raise FeatureError(f"{place}, split {split}: caption {empty!r} is empty; write a sentence or remove it")

@@ -1,0 +1,148 @@
+"""Where the files of a data set lie below ROOT/NAME, in the field's layout, in JSG's and in the plain one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.bigfile import read_captions
+from untrimmed.data.jsg import read_jsg
+from untrimmed.data.plain import CAPTION_FILE, read_plain
+from untrimmed.data.registry import find_benchmark
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one data set; nothing is read here."""
+
+    name: str
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the data set."""
+        return self.root / self.name
+
+    @property
+    def plain_captions(self) -> Path:
+        """Captions of all splits in the plain layout."""
+        return self.folder / CAPTION_FILE
+
+    def captions(self, split: str) -> Path:
+        """Caption ids and texts in the field's layout."""
+        return self.folder / "TextData" / f"{self.name}{split}.caption.txt"
+
+    def moments(self, split: str) -> Path:
+        """Captions with times, as JSG reads them; of its two names the one that is there."""
+        short = self.folder / "TextData" / f"prvr_vcmr_{split}.jsonl"
+        long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
+        return long if long.is_file() and not short.is_file() else short
+
+    @property
+    def words(self) -> Path:
+        """Word features in the field's layout."""
+        return self.folder / "TextData" / f"roberta_{self.name}_query_feat.hdf5"
+
+    @property
+    def teacher_frames(self) -> Path:
+        """CLIP frame vectors for DL-DKD."""
+        return self.folder / "FeatureData" / f"new_clip_vit_32_{self.name}_vid_features.hdf5"
+
+    @property
+    def teacher_sentences(self) -> Path:
+        """CLIP sentence vectors for DL-DKD."""
+        return self.folder / "TextData" / f"clip_ViT_B_32_{self.name}_query_feat.hdf5"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the plain layout."""
+        return self.plain_captions.is_file()
+
+    def frame_sources(self) -> list[Path]:
+        """Every place with frame features: BigFile folders, then JSG's HDF5 files."""
+        big_files = sorted(path.parent for path in self.folder.glob("FeatureData/*/shape.txt"))
+        return big_files + sorted(self.folder.glob(f"{self.name}_*.hdf5"))
+
+    def frames(self, video_features: str | None = None) -> Path:
+        """The frame features: those named, else the ones of the released archive, else the only ones there.
+
+        Raises:
+            FeatureError: if there are none.
+            UnknownNameError: if the named ones are not there.
+            ConfigError: if there are several and none is named.
+        """
+        by_name: dict[str, Path] = {}
+        for path in self.frame_sources():  # a BigFile folder goes before a JSG file of the same name
+            by_name.setdefault(path.name.removeprefix(f"{self.name}_").removesuffix(".hdf5"), path)
+        if not by_name:
+            wanted = f"FeatureData/<name>/shape.txt or {self.name}_<name>.hdf5"
+            raise FeatureError(f"{self.folder}: no frame features, wanted {wanted}; extract them or correct --root")
+        if video_features is not None:
+            if video_features not in by_name:
+                raise UnknownNameError(
+                    f"{self.folder}: no frame features {video_features!r}; found {', '.join(by_name)}"
+                )
+            return by_name[video_features]
+        benchmark = find_benchmark(self.name)
+        if benchmark is not None and benchmark.video_features in by_name:
+            return by_name[benchmark.video_features]
+        if len(by_name) > 1:
+            raise ConfigError(f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features")
+        return next(iter(by_name.values()))
+
+
+def read_split(name: str, root: Path, split: str) -> list[Annotation]:
+    """The captions of one split in file order, from whichever layout is at ROOT/NAME.
+
+    In the field's layout the caption file says which captions there are; their times come from JSG's file where it is
+    beside it, by caption id, else by video and text.
+
+    Raises:
+        UnknownNameError: for an unknown split.
+        FeatureError: if there are no captions, or a file is damaged.
+    """
+    if split not in SPLITS:
+        raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
+    layout = Layout(name, root)
+    if layout.is_plain:
+        annotations, source = read_plain(layout.plain_captions)[split], layout.plain_captions
+    elif layout.captions(split).is_file():
+        annotations, source = _read_field(layout, split), layout.captions(split)
+    elif layout.moments(split).is_file():
+        annotations, source = read_jsg(layout.moments(split)), layout.moments(split)
+    else:
+        raise FeatureError(_nothing_found(layout, split))
+    if not annotations:
+        raise FeatureError(f"{source}: no caption for split {split}; add some")
+    return annotations
+
+
+def _read_field(layout: Layout, split: str) -> list[Annotation]:
+    captions = [Annotation(c.video_id, c.caption_id, c.text) for c in read_captions(layout.captions(split))]
+    path = layout.moments(split)
+    if not path.is_file():
+        return captions
+    timed = read_jsg(path)
+    by_id = {annotation.caption_id: annotation for annotation in timed}
+    by_text = {(annotation.video, annotation.text): annotation for annotation in timed}
+    joined = []
+    for caption in captions:
+        found = by_id.get(caption.caption_id) or by_text.get((caption.video, caption.text))
+        if found is not None:
+            caption = replace(caption, moments=found.moments, duration_s=found.duration_s, kind=found.kind)
+        joined.append(caption)
+    return joined
+
+
+def _nothing_found(layout: Layout, split: str) -> str:
+    looked_for = (
+        f"{layout.plain_captions.name}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
+    )
+    if find_benchmark(layout.name) is not None:
+        step = f"run: untrimmed data prepare {layout.name} --annotations DIR --out {layout.root}"
+    else:
+        step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.root}"
+    return f"{layout.folder}: no captions for split {split}, looked for {looked_for}; {step}"

@@ -1,0 +1,314 @@
+"""Features resampled once into memory-mapped arrays, so that a batch is a few gathers and no work per frame.
+
+A cache is a folder `<key>/` with `clips.npy` [V, L, D], `frames.npy` [sum of T, D], `words.npy` [sum of W, E], the
+offsets of each video's and caption's rows, and for DL-DKD the teacher's arrays. The key is a hash of the settings, the
+ids and the names, sizes and times of the feature files: changed features get a new cache, an old one is never mistaken
+for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from untrimmed.data.atomic import whole_folder
+from untrimmed.data.sources import VectorSource
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.features.resampling import at_most, normalise, segment_means
+
+FORMAT = 1
+"""Raised whenever packed values change for the same input, so that old caches are not read."""
+
+TeacherRule = Literal["conference", "later"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackSettings:
+    """How features are resampled.
+
+    `fixed_frames`: every video gets exactly `max_frames` rows, short ones by repeating (JSG's default). `precision`:
+    means and norms of frames in float64 (BigFile route of the releases) or float32 (JSG's HDF5 route). `teacher`: how
+    student and teacher frames of DL-DKD are brought to one length, None without a teacher: the conference version cuts
+    the teacher to the student, the later one first resamples the student to a shorter teacher.
+    """
+
+    num_clips: int = 32
+    max_frames: int = 128
+    max_words: int = 30
+    fixed_frames: bool = False
+    precision: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float16", "float32"] = "float32"
+    teacher: TeacherRule | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_clips", "max_frames", "max_words"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+        if self.dtype not in ("float16", "float32"):
+            raise ConfigError(f"dtype is {self.dtype!r}, wanted float16 or float32")
+        if self.teacher not in (None, "conference", "later"):
+            raise ConfigError(f"teacher is {self.teacher!r}, wanted 'conference' or 'later'")
+
+
+class VideoArrays(NamedTuple):
+    """Features of some videos: clips, zero-padded frames, and which frames are real."""
+
+    clips: Float[np.ndarray, "V L D"]
+    frames: Float[np.ndarray, "V T D"]
+    frame_mask: Bool[np.ndarray, "V T"]
+
+
+class PaddedRows(NamedTuple):
+    """Rows of different number, zero-padded to the longest, and which are real."""
+
+    rows: Float[np.ndarray, "N R D"]
+    mask: Bool[np.ndarray, "N R"]
+
+
+@dataclass(frozen=True)
+class RaggedRows:
+    """Tables of one width and different lengths in one array; table i is `rows[offsets[i]:offsets[i + 1]]`."""
+
+    rows: Float[np.ndarray, "R D"]
+    offsets: Int[np.ndarray, " N"]
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " N"]:
+        """Number of rows of each table."""
+        return np.diff(self.offsets)
+
+    @property
+    def dim(self) -> int:
+        """Width of a row."""
+        return self.rows.shape[1]
+
+    def table(self, index: int) -> Float[np.ndarray, "T D"]:
+        """One table as stored."""
+        return self.rows[self.offsets[index] : self.offsets[index + 1]]
+
+    def padded(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
+        """Some tables as float32, zero-padded to the longest of them."""
+        starts, lengths = self.offsets[index], self.lengths[index]
+        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        rows = np.zeros((*mask.shape, self.dim), dtype=np.float32)
+        for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+            rows[place, :length] = self.rows[start : start + length]  # one copy a table; a fancy gather copies twice
+        return PaddedRows(rows, mask)
+
+
+@dataclass(frozen=True)
+class TeacherFeatures:
+    """CLIP vectors for DL-DKD: frames aligned with the student's, one sentence vector a caption; not normalised."""
+
+    frames: RaggedRows
+    sentences: Float[np.ndarray, "Q S"]
+
+
+@dataclass(frozen=True)
+class PackedFeatures:
+    """Prepared features of one split; videos and captions are addressed by their position in the split."""
+
+    clips: Float[np.ndarray, "V L D"]
+    frames: RaggedRows
+    words_packed: RaggedRows
+    teacher: TeacherFeatures | None
+    settings: PackSettings
+    folder: Path
+
+    @property
+    def video_dim(self) -> int:
+        """Width of a frame feature."""
+        return self.clips.shape[2]
+
+    @property
+    def query_dim(self) -> int:
+        """Width of a word feature."""
+        return self.words_packed.dim
+
+    def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
+        """Clips, padded frames and frame mask of some videos, float32, in the given order."""
+        frames, mask = self.frames.padded(index)
+        return VideoArrays(np.asarray(self.clips[index], dtype=np.float32), frames, mask)
+
+    def words(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
+        """Padded words and word mask of some captions, float32, in the given order."""
+        return self.words_packed.padded(index)
+
+
+@dataclass(frozen=True)
+class PackSources:
+    """Where raw features come from, for which ids; caption i belongs to no particular video here."""
+
+    frames: VectorSource
+    words: VectorSource
+    video_ids: Sequence[str]
+    caption_ids: Sequence[str]
+    teacher: tuple[VectorSource, VectorSource] | None = None
+
+    def key(self, settings: PackSettings) -> str:
+        """A hash that changes with the settings, the ids, and the feature files."""
+        videos, captions = list(self.video_ids), list(self.caption_ids)
+        files = self.frames.files(videos) + self.words.files(captions)
+        if self.teacher is not None:
+            files += self.teacher[0].files(videos) + self.teacher[1].files(captions)
+        stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        content = json.dumps([FORMAT, asdict(settings), videos, captions, stamps])
+        return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+def open_packed(
+    sources: PackSources,
+    cache_dir: Path,
+    settings: PackSettings,
+    progress: Callable[[int, int], None] | None = None,
+) -> PackedFeatures:
+    """The packed features, made first if the cache has none of these.
+
+    `progress` is called with videos done and videos in all while packing.
+
+    Raises:
+        FeatureError: naming file and id for a missing entry, a video without frames, a caption without words, a wrong
+            width, or a value that is not finite; the cache is then left as it was.
+    """
+    folder = cache_dir / sources.key(settings)
+    if not folder.is_dir():
+        logger.info("packing %d videos and %d captions to %s", len(sources.video_ids), len(sources.caption_ids), folder)
+        try:
+            with whole_folder(folder) as temporary:
+                _pack(sources, temporary, settings, progress)
+        except OSError as error:
+            raise FeatureError(f"{cache_dir}: cannot be written ({error}); free space or set cache_dir") from error
+    return _open(folder, settings)
+
+
+def _open(folder: Path, settings: PackSettings) -> PackedFeatures:
+    def ragged(name: str) -> RaggedRows:
+        return RaggedRows(_load(folder, name), _load(folder, f"{name}_offsets", mapped=False))
+
+    teacher = None
+    if settings.teacher is not None:
+        teacher = TeacherFeatures(ragged("teacher_frames"), _load(folder, "teacher_sentences"))
+    return PackedFeatures(_load(folder, "clips"), ragged("frames"), ragged("words"), teacher, settings, folder)
+
+
+def _load(folder: Path, name: str, mapped: bool = True) -> np.ndarray:
+    path = folder / f"{name}.npy"
+    try:
+        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FeatureError(f"{path}: cannot be read ({error}); remove {folder}, it will be made again") from error
+
+
+def _pack(
+    sources: PackSources, folder: Path, settings: PackSettings, progress: Callable[[int, int], None] | None
+) -> None:
+    """Fill the folder; sizes are known beforehand, so that nothing larger than one video is held in memory."""
+    videos, teacher = sources.video_ids, sources.teacher
+    teacher_frames = teacher[0] if teacher is not None else None
+    lengths = [_frame_count(sources.frames, teacher_frames, video, settings) for video in videos]
+    dim = sources.frames.dim
+    clips = _create(folder, "clips", (len(videos), settings.num_clips, dim), settings.dtype)
+    frames = _create_ragged(folder, "frames", lengths, dim, settings.dtype)
+    taught = None
+    if teacher_frames is not None:
+        kept = [
+            _teacher_count(teacher_frames, video, length, settings)
+            for video, length in zip(videos, lengths, strict=True)
+        ]
+        taught = _create_ragged(folder, "teacher_frames", kept, teacher_frames.dim, settings.dtype)
+    for index, video in enumerate(videos):
+        raw = read_finite(sources.frames, video).astype(settings.precision)
+        clips[index] = normalise(segment_means(raw, settings.num_clips, np.float32))
+        if taught is not None and teacher_frames is not None:
+            rows = at_most(read_finite(teacher_frames, video), settings.max_frames)
+            taught.table(index)[:] = rows[: len(taught.table(index))]
+            if settings.teacher == "later":
+                raw = at_most(raw, teacher_frames.count(video))
+        frames.table(index)[:] = normalise(_sample(raw, settings))
+        if progress is not None:
+            progress(index + 1, len(videos))
+    _pack_words(sources, folder, settings)
+    if teacher is not None:
+        _pack_sentences(teacher[1], sources.caption_ids, folder, settings)
+
+
+def _pack_words(sources: PackSources, folder: Path, settings: PackSettings) -> None:
+    captions = sources.caption_ids
+    lengths = [min(_count(sources.words, caption, "word"), settings.max_words) for caption in captions]
+    words = _create_ragged(folder, "words", lengths, sources.words.dim, settings.dtype)
+    for index, caption in enumerate(captions):
+        words.table(index)[:] = normalise(read_finite(sources.words, caption))[: settings.max_words]
+
+
+def _pack_sentences(source: VectorSource, captions: Sequence[str], folder: Path, settings: PackSettings) -> None:
+    sentences = _create(folder, "teacher_sentences", (len(captions), source.dim), settings.dtype)
+    for index, caption in enumerate(captions):
+        short = caption.replace("#enc#", "#")  # the later version's files use this form
+        rows = read_finite(source, caption if caption in source or short not in source else short)
+        if len(rows) != 1:
+            raise FeatureError(f"{source.place}: caption {caption!r} has {len(rows)} sentence vectors, wanted one")
+        sentences[index] = rows[0]
+
+
+def _sample(frames: np.ndarray, settings: PackSettings) -> np.ndarray:
+    if settings.fixed_frames:
+        return segment_means(frames, settings.max_frames, np.float32)
+    return at_most(frames, settings.max_frames)
+
+
+def _frame_count(source: VectorSource, teacher: VectorSource | None, video: str, settings: PackSettings) -> int:
+    count = _count(source, video, "frame")
+    if settings.fixed_frames:
+        return settings.max_frames
+    if settings.teacher == "later" and teacher is not None:
+        count = min(count, _count(teacher, video, "frame"))
+    return min(count, settings.max_frames)
+
+
+def _teacher_count(source: VectorSource, video: str, student: int, settings: PackSettings) -> int:
+    count = min(_count(source, video, "frame"), settings.max_frames)
+    if count < student:
+        what = f"video {video!r} has {count} teacher frames for {student} of the student"
+        raise FeatureError(f"{source.place}: {what}; extract as many, or use teacher='later'")
+    return student
+
+
+def _count(source: VectorSource, name: str, what: str) -> int:
+    count = source.count(name)
+    if count == 0:
+        raise FeatureError(f"{source.place}: {name!r} has no {what} vectors, wanted at least one; extract or remove it")
+    return count
+
+
+def read_finite(source: VectorSource, name: str) -> np.ndarray:
+    """The rows of an entry, all numbers finite.
+
+    Raises:
+        FeatureError: naming source, entry and row otherwise.
+    """
+    rows = source.read(name)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        what = f"{name!r} is not finite in {len(bad)} of {len(rows)} rows, first in row {bad[0]}"
+        raise FeatureError(f"{source.place}: {what}; extract it again")
+    return rows
+
+
+def _create(folder: Path, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=np.dtype(dtype), shape=shape)
+
+
+def _create_ragged(folder: Path, name: str, lengths: Sequence[int], dim: int, dtype: str) -> RaggedRows:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    np.save(folder / f"{name}_offsets.npy", offsets)
+    return RaggedRows(_create(folder, name, (int(offsets[-1]), dim), dtype), offsets)

@@ -1,0 +1,88 @@
+"""Turn a benchmark's own annotation files into the field's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.data.annotations import Annotation, videos_of
+from untrimmed.data.atomic import whole_file
+from untrimmed.data.benchmark import SPLITS, Benchmark
+from untrimmed.data.bigfile import Caption, write_captions
+from untrimmed.data.jsg import write_jsg
+from untrimmed.data.layout import Layout
+from untrimmed.data.registry import get_benchmark
+from untrimmed.errors import FeatureError
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """What became of one split; `part` is its name in the benchmark, `differences` the published counts it is not."""
+
+    split: str
+    part: str
+    videos: int
+    captions: int
+    without_moment: int
+    published: str
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The splits that were written, and for those that were not, the files that are missing."""
+
+    splits: tuple[PreparedSplit, ...]
+    missing: Mapping[str, str]
+    folder: Path
+
+
+def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None) -> Prepared:
+    """Write caption files and moments of a benchmark below `out/name` and report the counts.
+
+    All parts are read before anything is written. `parts` replaces the benchmark's own choice of parts for some splits,
+    e.g. `{"test": "val_2"}`. A split whose annotation file is not in the folder is reported, not written.
+
+    Raises:
+        UnknownNameError: for an unknown benchmark or part.
+        FeatureError: if a file is damaged or none is there.
+    """
+    benchmark = get_benchmark(name)
+    chosen = {**benchmark.parts, **(parts or {})}
+    read: dict[str, list[Annotation]] = {}
+    missing: dict[str, str] = {}
+    for split in SPLITS:
+        part = chosen[split]
+        if part in benchmark.files and benchmark.find(part, annotations_dir) is None:
+            missing[split] = " or ".join(benchmark.files[part])
+        else:
+            read[split] = benchmark.read_part(part, annotations_dir)
+    if not read:
+        wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
+        raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
+    layout = Layout(name, out)
+    for split, captions in read.items():
+        write_annotations(layout, split, captions)
+    splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())
+    return Prepared(splits, missing, layout.folder)
+
+
+def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
+    """Write the caption file of a split and JSG's lines with the times beside it."""
+    with whole_file(layout.captions(split)) as temporary:
+        write_captions(temporary, [Caption(a.caption_id, a.text) for a in annotations])
+    write_jsg(layout.moments(split), annotations)
+
+
+def _report(benchmark: Benchmark, split: str, part: str, annotations: list[Annotation]) -> PreparedSplit:
+    videos = len(videos_of(annotations))
+    return PreparedSplit(
+        split=split,
+        part=part,
+        videos=videos,
+        captions=len(annotations),
+        without_moment=sum(not annotation.moments for annotation in annotations),
+        published=benchmark.published(part, videos, len(annotations)),
+        differences=tuple(benchmark.differs_from(part, videos, len(annotations))),
+    )

@@ -1,0 +1,263 @@
+"""Rows of vectors by name, stored in a BigFile folder, an HDF5 file or a folder of numpy files."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.data.bigfile import BigFile, read_video2frames
+from untrimmed.data.layout import Layout
+from untrimmed.errors import FeatureError
+
+
+class VectorSource(Protocol):
+    """Frame vectors of videos or word vectors of captions, by video or caption id.
+
+    `place` names the source in messages; `dim` is the common width, that of the first entry.
+    """
+
+    place: Path
+    dim: int
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an entry of that name."""
+        ...
+
+    def count(self, name: str) -> int:
+        """Number of rows of an entry, without reading them where the format allows it."""
+        ...
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The rows of an entry as float32 (float64 stays).
+
+        Raises:
+            FeatureError: if the entry is missing, is no table of numbers, or is of another width.
+        """
+        ...
+
+    def files(self, names: list[str]) -> list[Path]:
+        """The files that the entries are in: when none of them changes, neither do the entries."""
+        ...
+
+
+class BigFileFrames:
+    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`."""
+
+    def __init__(self, folder: Path):
+        self.place = folder
+        self._table = read_video2frames(folder / "video2frames.txt")
+        self._rows = BigFile(folder)
+        self.dim = self._rows.shape[1]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._table
+
+    def count(self, name: str) -> int:
+        """Number of frames of a video."""
+        return len(self._frames(name))
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The frames of a video in temporal order."""
+        frames = self._frames(name)
+        unknown = next((frame for frame in frames if frame not in self._rows.row_of), None)
+        if unknown is not None:
+            what = f"frame {unknown!r} of video {name!r} is in video2frames.txt but not in id.txt"
+            raise FeatureError(f"{self.place}: {what}; write the folder again")
+        return self._rows.read_sequence(frames) if frames else np.zeros((0, self.dim), np.float32)
+
+    def files(self, names: list[str]) -> list[Path]:
+        """The four files of the folder."""
+        return [self.place / file for file in ("feature.bin", "id.txt", "shape.txt", "video2frames.txt")]
+
+    def _frames(self, name: str) -> list[str]:
+        if name not in self._table:
+            raise FeatureError(_absent(self.place / "video2frames.txt", name))
+        return self._table[name]
+
+
+class Hdf5Vectors:
+    """One HDF5 file with a data set per name, (rows, width) or (1, rows, width)."""
+
+    def __init__(self, path: Path):
+        self.place = path
+        try:
+            self._file = h5py.File(path, "r")
+        except OSError as error:
+            raise FeatureError(
+                f"{path}: cannot be read as HDF5 ({_one_line(error)}); write or copy it again"
+            ) from error
+        first = next(iter_datasets(self._file), None)
+        if first is None:
+            raise FeatureError(f"{path}: no data set in it; write it again")
+        self.dim = int(first.shape[-1]) if first.shape else 0
+
+    def __contains__(self, name: str) -> bool:
+        return isinstance(self._file.get(name), h5py.Dataset)
+
+    def count(self, name: str) -> int:
+        """Number of rows of a data set."""
+        return _table_shape(self._dataset(name).shape, self.dim, self.place, name)[0]
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The rows of a data set, without a leading axis of length one."""
+        dataset = self._dataset(name)
+        shape = _table_shape(dataset.shape, self.dim, self.place, name)
+        try:
+            values = dataset[()]
+        except (OSError, RuntimeError) as error:
+            what = f"data set {name!r} cannot be read ({_one_line(error)})"
+            raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
+        return _as_float(values, self.place, name).reshape(shape)
+
+    def files(self, names: list[str]) -> list[Path]:
+        """The file."""
+        return [self.place]
+
+    def _dataset(self, name: str) -> Any:
+        if name not in self:
+            raise FeatureError(_absent(self.place, name))
+        return self._file[name]
+
+
+class FolderVectors:
+    """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
+
+    def __init__(self, folder: Path):
+        self.place = folder
+        first = next((path for path in sorted(folder.rglob("*")) if path.suffix in (".npy", ".npz")), None)
+        if first is None:
+            raise FeatureError(f"{folder}: no .npy or .npz file in it; write one per entry")
+        values = _load_numpy(first)
+        self.dim = values.shape[-1] if values.ndim else 0
+
+    def __contains__(self, name: str) -> bool:
+        return self._path(name) is not None
+
+    def count(self, name: str) -> int:
+        """Number of rows of a file; an npy is not read for it."""
+        return _table_shape(self._load(name).shape, self.dim, self.place, name)[0]
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The rows of a file."""
+        values = self._load(name)
+        shape = _table_shape(values.shape, self.dim, self.place, name)
+        return _as_float(np.asarray(values), self.place, name).reshape(shape)
+
+    def files(self, names: list[str]) -> list[Path]:
+        """The file of each name."""
+        return [path for path in map(self._path, names) if path is not None]
+
+    def _path(self, name: str) -> Path | None:
+        candidates = (self.place / f"{name}{suffix}" for suffix in (".npy", ".npz"))
+        return next((path for path in candidates if path.is_file()), None)
+
+    def _load(self, name: str) -> np.ndarray:
+        path = self._path(name)
+        if path is None:
+            raise FeatureError(_absent(self.place, f"{name}.npy"))
+        return _load_numpy(path)
+
+
+def open_frames(layout: Layout, video_features: str | None = None) -> VectorSource:
+    """The frame vectors of a data set in any layout.
+
+    Raises:
+        FeatureError: if there are none or their files are damaged.
+    """
+    if layout.is_plain:
+        return _open_plain(layout.folder, "frames")
+    path = layout.frames(video_features)
+    return BigFileFrames(path) if path.is_dir() else Hdf5Vectors(path)
+
+
+def open_words(layout: Layout) -> VectorSource:
+    """The word vectors of a data set in any layout.
+
+    Raises:
+        FeatureError: if there are none or their file is damaged.
+    """
+    if layout.is_plain:
+        return _open_plain(layout.folder, "words")
+    return Hdf5Vectors(_existing(layout.words, "word features"))
+
+
+def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
+    """CLIP frame vectors of videos and sentence vectors of captions, for DL-DKD.
+
+    Raises:
+        FeatureError: if one of the two files is missing or damaged.
+    """
+    frames = Hdf5Vectors(_existing(layout.teacher_frames, "CLIP frame features"))
+    return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "CLIP sentence features"))
+
+
+def iter_datasets(group: Any) -> Any:
+    """The data sets below a group of an HDF5 file, groups within it included."""
+    for item in group.values():
+        if isinstance(item, h5py.Dataset):
+            yield item
+        elif isinstance(item, h5py.Group):
+            yield from iter_datasets(item)
+
+
+def _open_plain(folder: Path, what: str) -> VectorSource:
+    opened: dict[Path, Callable[[Path], VectorSource]] = {
+        folder / f"{what}.h5": Hdf5Vectors,
+        folder / what: FolderVectors,
+    }
+    for path, open_source in opened.items():
+        if path.exists():
+            return open_source(path)
+    raise FeatureError(f"{folder}: neither {what}.h5 nor a folder {what}/ with a .npy per entry; write one of them")
+
+
+def _existing(path: Path, what: str) -> Path:
+    if not path.is_file():
+        raise FeatureError(f"{path}: no such file, wanted {what}; extract them or correct --root")
+    return path
+
+
+def _load_numpy(path: Path) -> np.ndarray:
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            names = loaded.files
+            chosen = next(
+                (name for name in ("frames", "words") if name in names), names[0] if len(names) == 1 else None
+            )
+            if chosen is not None:
+                return loaded[chosen]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise FeatureError(f"{path}: cannot be read as numpy ({_one_line(error)}); write it again") from error
+    raise FeatureError(f"{path}: arrays {', '.join(names)}, wanted one, or one called 'frames' or 'words'; rename it")
+
+
+def _table_shape(shape: tuple[int, ...], dim: int, place: Path, name: str) -> tuple[int, int]:
+    table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
+    if len(table) != 2:
+        raise FeatureError(f"{place}: {name!r} has shape {tuple(shape)}, wanted (rows, {dim}); write it again")
+    if table[1] != dim:
+        raise FeatureError(f"{place}: {name!r} has width {table[1]}, the others {dim}; extract all with one encoder")
+    return int(table[0]), int(table[1])
+
+
+def _as_float(values: np.ndarray, place: Path, name: str) -> np.ndarray:
+    if values.dtype.kind not in "fiu":
+        raise FeatureError(f"{place}: {name!r} holds {values.dtype}, wanted numbers; write it again")
+    return values if values.dtype == np.float64 else values.astype(np.float32)
+
+
+def _absent(place: Path, name: str) -> str:
+    return f"{place}: no entry {name!r}; extract its features, or remove its captions"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
