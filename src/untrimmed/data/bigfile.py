@@ -1,0 +1,184 @@
+"""The field's on-disk layout: BigFile frame features, `video2frames`, caption files."""
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.errors import FeatureError
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A query of a caption file; its video id is the part of the caption id before the first `#`."""
+
+    caption_id: str
+    text: str
+
+    @property
+    def video_id(self) -> str:
+        """The video the caption describes."""
+        return self.caption_id.partition("#")[0]
+
+
+class BigFile:
+    """Rows of `feature.bin` by name, memory-mapped (`shape.txt`, `id.txt`, `feature.bin` of one folder).
+
+    Raises: FeatureError when a file is missing or the three disagree.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.shape = self._read_shape()
+        # ISO-8859-1 after splitting at ASCII white space: byte 0xA0 belongs to a name, though it decodes to a space.
+        self.names = [name.decode("iso-8859-1") for name in _read_bytes(self.folder / "id.txt").split()]
+        if len(self.names) != self.shape[0]:
+            raise FeatureError(
+                f"{self.folder / 'id.txt'} has {len(self.names)} names, shape.txt says {self.shape[0]}; "
+                "write both files again from the same features"
+            )
+        self.row_of = {name: row for row, name in enumerate(self.names)}  # of repeated names the last row counts
+        self.vectors = self._map_vectors()
+
+    def _read_shape(self) -> tuple[int, int]:
+        path = self.folder / "shape.txt"
+        numbers = _read_bytes(path).decode("ascii", "replace").partition("\n")[0].split()
+        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+            raise FeatureError(f"{path}: first line is {' '.join(numbers)!r}, wanted two whole numbers: count width")
+        return int(numbers[0]), int(numbers[1])
+
+    def _map_vectors(self) -> Float[np.ndarray, "N D"]:
+        path, (count, width) = self.folder / "feature.bin", self.shape
+        if not path.is_file():
+            raise FeatureError(f"{path} is missing; give a BigFile folder")
+        if path.stat().st_size != 4 * count * width:
+            raise FeatureError(
+                f"{path} has {path.stat().st_size} bytes, {count} x {width} float32 needs {4 * count * width}; "
+                "the file is truncated or shape.txt is of another one"
+            )
+        if count * width == 0:
+            return np.zeros((count, width), dtype=np.float32)
+        return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
+
+    def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
+        """The known ones among `names` without repeats, in row order, and their vectors (the released bulk read)."""
+        return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
+
+    def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
+        """Names and vectors of the given rows without repeats, in row order."""
+        ordered = sorted(set(rows))
+        return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
+
+    def read_one(self, name: str) -> Float[np.ndarray, " D"]:
+        """One vector.
+
+        Raises: FeatureError for an unknown name.
+        """
+        if name not in self.row_of:
+            raise FeatureError(f"{self.folder / 'id.txt'}: no frame named {name!r}; extract it or fix video2frames.txt")
+        return np.asarray(self.vectors[self.row_of[name]])
+
+    def read_sequence(self, names: Sequence[str]) -> Float[np.ndarray, "T D"]:
+        """The vectors of `names` in the given order: the frames of a video.
+
+        Raises: FeatureError for an unknown name.
+        """
+        unknown = [name for name in names if name not in self.row_of]
+        if unknown:
+            self.read_one(unknown[0])
+        return np.asarray(self.vectors[[self.row_of[name] for name in names]])
+
+
+def read_video2frames(path: Path) -> dict[str, list[str]]:
+    """Video id -> frame names in temporal order, from a Python dictionary literal that is parsed, never run.
+
+    Raises: FeatureError when the file is missing or holds anything else.
+    """
+    try:
+        table = ast.literal_eval(_read_bytes(path).decode("utf-8"))
+    except (ValueError, SyntaxError, UnicodeDecodeError, MemoryError, RecursionError) as error:
+        raise FeatureError(f"{path}: not a dictionary literal of lists of names ({error})") from error
+    if not isinstance(table, dict) or not all(
+        isinstance(video, str) and isinstance(frames, list) and all(isinstance(name, str) for name in frames)
+        for video, frames in table.items()
+    ):
+        raise FeatureError(f"{path}: wanted {{'video': ['frame', ...], ...}}; write it with `write_bigfile`")
+    return table
+
+
+def read_captions(path: Path) -> list[Caption]:
+    """The captions of a file in file order: `<caption id> <text>` a line, cut at the first space.
+
+    Raises: FeatureError when the file is missing or a line has no space.
+    """
+    captions = []
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        stripped = line.strip()
+        if not stripped:
+            continue
+        caption_id, space, text = stripped.partition(" ")
+        if not space:
+            raise FeatureError(f"{path}:{number}: {stripped!r} has no text; wanted `<caption id> <text>`")
+        captions.append(Caption(caption_id, text))
+    return captions
+
+
+def write_captions(path: Path, captions: Iterable[Caption]) -> None:
+    """A caption file that `read_captions` reads back; line breaks in a text become spaces.
+
+    Raises: FeatureError for an id with white space, an id that repeats, or an empty text.
+    """
+    lines, seen = [], set()
+    for caption in captions:
+        text = " ".join(caption.text.split())
+        if not caption.caption_id or caption.caption_id.split() != [caption.caption_id]:
+            raise FeatureError(f"caption id {caption.caption_id!r} is empty or has white space; change it")
+        if caption.caption_id in seen or not text:
+            problem = "repeats" if caption.caption_id in seen else "has no text"
+            raise FeatureError(f"caption id {caption.caption_id!r} {problem}; every id once, every text non-empty")
+        seen.add(caption.caption_id)
+        lines.append(f"{caption.caption_id} {text}\n")
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def write_bigfile(folder: Path, videos: Mapping[str, Float[np.ndarray, "_ D"]]) -> None:
+    """A BigFile folder with `video2frames.txt`; frame i of a video is named `<video id>_<i>`.
+
+    Raises: FeatureError when there is no video, a width differs, or two videos give one frame name.
+    """
+    widths = {video: frames.shape[1] for video, frames in videos.items()}
+    if len(set(widths.values())) != 1:
+        raise FeatureError(f"{folder}: videos have widths {sorted(set(widths.values()))}, wanted one common width")
+    table = {video: [f"{video}_{i}" for i in range(len(frames))] for video, frames in videos.items()}
+    names = [name for frames in table.values() for name in frames]
+    bad = next((name for name in names if name.encode("iso-8859-1", "replace").split() != [_latin(name)]), None)
+    if bad is not None or len(set(names)) != len(names):
+        raise FeatureError(f"{folder}: frame names must differ, be ISO-8859-1 and have no white space (found {bad!r})")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "feature.bin").open("wb") as file:
+        for frames in videos.values():
+            file.write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
+    (folder / "id.txt").write_bytes(b" ".join(_latin(name) for name in names))
+    (folder / "shape.txt").write_text(f"{len(names)} {next(iter(widths.values()))}\n", encoding="ascii")
+    (folder / "video2frames.txt").write_text(repr(table), encoding="utf-8")
+
+
+def _latin(name: str) -> bytes:
+    return name.encode("iso-8859-1", "ignore")
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FeatureError(f"{path}: cannot be read ({error.strerror}); give a complete data folder") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return _read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FeatureError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from error

@@ -1,0 +1,52 @@
+"""Results by how much of its video a query's moment covers (M/V in the papers)."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from untrimmed.evaluation.recall import RECALL_AT, recall
+
+MS_SL_EDGES = (0.0, 0.2, 0.4, 1.0)  # MS-SL, RAL
+GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # GMMFormer Fig. 4
+
+
+def moment_ratio(
+    start_s: Float[np.ndarray, " Q"], end_s: Float[np.ndarray, " Q"], duration_s: Float[np.ndarray, " Q"]
+) -> Float[np.ndarray, " Q"]:
+    """Moment length / video length, cut to [0, 1]: annotations sometimes reach past the end of the video."""
+    return np.clip((end_s - start_s) / duration_s, 0.0, 1.0)
+
+
+def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGES) -> Int[np.ndarray, " Q"]:
+    """The group of each query: i when edges[i] < ratio <= edges[i + 1]; 0 belongs to the first group.
+
+    >>> group_of(np.array([0.0, 0.2, 0.21, 1.0]))
+    array([0, 0, 1, 2])
+    """
+    return np.searchsorted(np.asarray(edges[1:-1]), ratio, side="left")
+
+
+def group_names(edges: Sequence[float] = MS_SL_EDGES) -> list[str]:
+    """How the groups are printed.
+
+    >>> group_names()
+    ['(0,0.2]', '(0.2,0.4]', '(0.4,1]']
+    """
+    return [f"({low:g},{high:g}]" for low, high in itertools.pairwise(edges)]
+
+
+def recall_by_moment_ratio(
+    rank: Int[np.ndarray, " Q"],
+    ratio: Float[np.ndarray, " Q"],
+    *,
+    edges: Sequence[float] = MS_SL_EDGES,
+    at: Sequence[int] = RECALL_AT,
+) -> dict[str, dict[str, float]]:
+    """Recall and SumR of each group and how many queries it has (`queries`)."""
+    group = group_of(ratio, edges)
+    return {
+        name: recall(rank[group == i], at) | {"queries": float(np.count_nonzero(group == i))}
+        for i, name in enumerate(group_names(edges))
+    }

@@ -1,0 +1,86 @@
+"""Ranks of the right videos and what is reported of them; pure functions of arrays, percent as in the papers."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+Ties = Literal["index", "best", "worst"]
+RECALL_AT = (1, 5, 10, 100)
+QUERIES_AT_A_TIME = 1024  # bounds the size of the boolean arrays below
+
+
+def ranks(
+    scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q *G"], *, ties: Ties = "index"
+) -> Int[np.ndarray, " Q"]:
+    """The 1-based rank of each query's right video by descending score; with several right ones the best rank.
+
+    `truth` holds columns of `scores`, one per query or several, -1 for none. Equal scores are ordered by column
+    (`index`), or the right video goes first (`best`) or last (`worst`). NaN ranks below every number.
+
+    >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
+    array([3])
+    """
+    truth = truth[:, None] if truth.ndim == 1 else truth
+    if not ((truth >= 0).any(axis=1) & (truth < scores.shape[1]).all(axis=1)).all():
+        raise ValueError("every query needs a right video that is a column of scores")
+    starts = range(0, len(scores), QUERIES_AT_A_TIME)
+    parts = [slice(start, start + QUERIES_AT_A_TIME) for start in starts]
+    all_ranks = [np.stack([_ranks(scores[p], column, ties) for column in truth[p].T]).min(axis=0) for p in parts]
+    return np.concatenate(all_ranks) if all_ranks else np.zeros(0, dtype=np.int64)
+
+
+def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
+    """Ranks for one right video each; without one (-1) behind all others."""
+    right = np.take_along_axis(scores, np.maximum(column, 0)[:, None], axis=1)
+    missing = np.isnan(scores)
+    better = (scores > right) | (np.isnan(right) & ~missing)
+    rank = 1 + better.sum(axis=1)
+    if ties != "best":
+        equal: Bool[np.ndarray, "Q V"] = (scores == right) | (np.isnan(right) & missing)
+        if ties == "index":
+            equal &= np.arange(scores.shape[1]) < column[:, None]
+            rank = rank + equal.sum(axis=1)
+        else:
+            rank = rank + equal.sum(axis=1) - 1
+    return np.where(column >= 0, rank, scores.shape[1] + 1).astype(np.int64)
+
+
+def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[str, float]:
+    """R@K for each K and SumR, their sum, in percent; NaN without queries.
+
+    >>> recall(np.array([1, 3, 7, 200]), at=(1, 5))
+    {'R@1': 25.0, 'R@5': 50.0, 'SumR': 75.0}
+    """
+    result = {f"R@{k}": 100.0 * float(np.count_nonzero(rank <= k)) / len(rank) if len(rank) else np.nan for k in at}
+    return result | {"SumR": sum(result.values())}
+
+
+def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
+    """The mean of 1 / rank, a fraction: what the released programs call mAP (one relevant video per query).
+
+    >>> mean_average_precision(np.array([1, 2]))
+    0.75
+    """
+    return float((1.0 / rank).mean())
+
+
+def retrieval_metrics(
+    scores: Float[np.ndarray, "Q V"],
+    truth: Int[np.ndarray, "Q *G"],
+    *,
+    at: Sequence[int] = RECALL_AT,
+    ties: Ties = "index",
+) -> dict[str, float]:
+    """Recall in percent, SumR, median and mean rank, and mAP.
+
+    With several right videos a query's rank is the best one, but mAP looks at the first column alone, as released.
+    """
+    rank = ranks(scores, truth, ties=ties)
+    first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)
+    return recall(rank, at) | {
+        "median_rank": float(np.median(rank)),
+        "mean_rank": float(rank.mean()),
+        "mAP": mean_average_precision(first),
+    }

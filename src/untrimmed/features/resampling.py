@@ -1,0 +1,69 @@
+"""Any number of frames -> a fixed number of segment means, and unit length, exactly as the released programs do."""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+def segment_bounds(
+    num_frames: int, num_segments: int, precision: type[np.floating] = np.float64
+) -> Int[np.ndarray, " B"]:
+    """Where segments begin and end: min(round(i / m * n), n - 1) for i = 0..m, ties to even, divided first.
+
+    The last bound is n - 1 and is excluded, so the very last frame counts only when its segment is empty; that is the
+    released behaviour. The release computes clip bounds in float32 and frame bounds in float64, which differ when m is
+    not a power of two.
+
+    >>> segment_bounds(5, 4)
+    array([0, 1, 2, 4, 4])
+    """
+    share = np.arange(num_segments + 1, dtype=precision) / precision(num_segments)
+    return np.minimum(np.round(share * precision(num_frames)), num_frames - 1).astype(np.int64)
+
+
+def segment_means(
+    frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
+) -> Float[np.ndarray, "L D"]:
+    """The mean of each segment; an empty segment is the frame at its bound, so short videos repeat frames.
+
+    Means are taken in the precision of `frames`; the BigFile route of the releases promotes to float64 first.
+
+    >>> segment_means(np.array([[1.0], [3.0], [5.0], [9.0], [100.0]]), 2)
+    array([[2.],
+           [7.]])
+    """
+    bounds = segment_bounds(len(frames), num_segments, precision)
+    # reduceat sums from each bound to the next and takes the single row where they coincide; the slice ends the last.
+    sums = np.add.reduceat(frames[: max(bounds[-1], bounds[-2] + 1)], bounds[:-1], axis=0)
+    return (sums / np.maximum(np.diff(bounds), 1)[:, None]).astype(frames.dtype)
+
+
+def at_most(frames: Float[np.ndarray, "T D"], max_frames: int) -> Float[np.ndarray, "L D"]:
+    """The frames as they are, or `max_frames` segment means when there are more."""
+    return frames if len(frames) <= max_frames else segment_means(frames, max_frames)
+
+
+def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
+    """Every row divided by (its norm + 1e-5), the released constant; a zero row stays zero.
+
+    >>> normalise(np.array([[3.0, 4.0], [0.0, 0.0]])).round(4)
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    return rows / (np.linalg.norm(rows, axis=-1, keepdims=True) + 1e-5)
+
+
+def prepare_video(
+    frames: Float[np.ndarray, "T D"], *, num_clips: int, max_frames: int
+) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:
+    """Clip rows and frame rows of one video as the models read them: resampled, then normalised, float32.
+
+    Arithmetic is in float64 as released; clip bounds are in float32.
+    """
+    exact = frames.astype(np.float64)
+    clips = normalise(segment_means(exact, num_clips, np.float32))
+    return clips.astype(np.float32), normalise(at_most(exact, max_frames)).astype(np.float32)
+
+
+def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "W E"]:
+    """Word rows as the models read them: normalised in their own precision, then cut to the first `max_words`."""
+    return normalise(words)[:max_words]

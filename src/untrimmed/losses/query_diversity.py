@@ -1,0 +1,62 @@
+"""Push apart the queries of one video, so that different moments keep different sentences."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Scale = Literal["released", "paper"]
+
+
+def _cosines_of_siblings(
+    query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"]
+) -> tuple[Float[Tensor, "Q Q"], Bool[Tensor, "Q Q"]]:
+    unit = F.normalize(query, dim=-1)
+    siblings = video_index[:, None] == video_index[None, :]
+    return unit @ unit.T, siblings & ~torch.eye(len(query), dtype=torch.bool, device=query.device)
+
+
+def query_diversity(
+    query: Float[Tensor, "Q D"],
+    video_index: Int[Tensor, " Q"],
+    *,
+    margin: float,
+    scale: float,
+    focus: float,
+    reduction: Scale = "released",
+) -> Float[Tensor, ""]:
+    """The revamped loss: close pairs are pushed more (GMMFormer v2, Eq. 4-5); 0 without two queries of one video.
+
+    `released` divides the sum over ordered pairs of the batch by Q; `paper` weighs the pairs of a video with M
+    queries by 2 / (M (M - 1)) and averages over the videos that have such pairs.
+
+    >>> query_diversity(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0, focus=1.0)
+    tensor(0.6931)
+    """
+    cosine, siblings = _cosines_of_siblings(query, video_index)
+    # Rounding can make 1 + cosine slightly negative, which a fractional power would turn into NaN.
+    push = (1 + cosine).clamp_min(1e-7) ** focus * F.softplus(scale * (cosine + margin))
+    push = push * siblings
+    if reduction == "released":
+        return push.sum() / len(query)
+    num_siblings = siblings.sum(dim=1)  # M - 1 for each query of a video
+    per_query = 2 * push.sum(dim=1) / ((num_siblings + 1) * num_siblings).clamp_min(1)
+    num_videos = (num_siblings.gt(0) / (num_siblings + 1)).sum().round().clamp_min(1)
+    return per_query.sum() / num_videos
+
+
+def query_diversity_v1(
+    query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], *, margin: float, scale: float
+) -> Float[Tensor, ""]:
+    """The first version: for each query, log(1 + sum over its siblings of exp) (GMMFormer Eq. 13).
+
+    As released; Eq. 13 takes the logarithm pair by pair. 0 without two queries of one video.
+
+    >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
+    tensor(0.6931)
+    """
+    cosine, siblings = _cosines_of_siblings(query, video_index)
+    logits = (scale * (cosine + margin)).masked_fill(~siblings, -torch.inf)
+    return F.pad(logits, (1, 0)).logsumexp(dim=1).mean()

@@ -1,0 +1,167 @@
+"""What every method is: encoders, a score, named losses.
+
+Adding a method: one file in this folder.
+
+    @register("my_method")
+    class MyMethod(RetrievalModel):
+        @dataclass(frozen=True, kw_only=True)
+        class Config(ModelConfig):                  # shared sizes are inherited; add the method's own fields
+            temperature: float = 0.1
+
+        def encode_queries(self, queries: QueryBatch) -> EncodedQueries: ...
+        def encode_videos(self, videos: VideoBatch) -> EncodedVideos: ...
+        def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores: ...
+        def losses(self, queries, videos, batch, *, draws, epoch) -> dict[str, Tensor]: ...
+
+The constructor calls `super().__init__(config)` first and `initialise(self)` last. A method that encodes more than the
+common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, keyword-only) beside its class; `to`, `select` and
+`cat` handle the new fields. `losses` returns unweighted terms; it gets the encodings and the batch they came from (for
+teacher features, words, frames), random numbers only from `draws`, and the epoch. A method whose frames or clips carry
+spans offers them through `Score.best`. Presets go to `presets/<method>/<dataset>.yaml`, released names to
+`models/released.py`, golden cases to one file in `parity/`.
+
+Adding a loss that any method can carry: a frozen dataclass in `models/attachments.py` or beside a method.
+
+    @register_attachment("my_loss")
+    @dataclass(frozen=True, kw_only=True)
+    class MyLoss(Attachment):
+        margin: float = 0.1
+
+        def __call__(self, queries: EncodedQueries, videos: EncodedVideos, video_index) -> Tensor: ...
+
+It is switched on by `losses: {my_loss: {margin: 0.2}}` in a preset or by `losses.my_loss.margin=0.2`, off by
+`losses.my_loss=null`, and weighed by `weights: {my_loss: 0.1}`. `forward` adds its term to the method's own. As
+released, attachments read a second pass of the query tower with its own dropout (`separate_pass: false`: the first).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.config import build, nearest
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.released import Names
+from untrimmed.scores.score import Scores
+
+LossSettings = dict[str, dict[str, Any] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The sizes that all methods share; defaults are the released ones."""
+
+    query_dim: int  # width of a word feature
+    video_dim: int  # width of a frame feature
+    dim: int = 384
+    num_heads: int = 4
+    num_clips: int = 32  # segment means per video
+    max_frames: int = 128
+    max_words: int = 30
+    input_dropout: float = 0.1
+    dropout: float = 0.1
+    init_std: float = 0.02
+    losses: LossSettings = field(default_factory=dict)  # attached losses: name -> settings, None = off
+    separate_pass: bool = True  # attached losses read a second pass of the query tower
+
+    def __post_init__(self) -> None:
+        for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+        for name in ("input_dropout", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted a probability below 1")
+        if self.dim % self.num_heads:
+            raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
+
+
+class Attachment(ABC):
+    """A loss on encodings that any method can carry; its fields are its settings."""
+
+    @abstractmethod
+    def __call__(
+        self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]
+    ) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+
+
+_ATTACHMENTS: dict[str, type[Attachment]] = {}
+
+
+def register_attachment(name: str) -> Callable[[type[Attachment]], type[Attachment]]:
+    """Make an attachment available to configurations under a name."""
+
+    def add(cls: type[Attachment]) -> type[Attachment]:
+        if name in _ATTACHMENTS:
+            raise ConfigError(f"two attached losses are named {name!r}; rename one")
+        _ATTACHMENTS[name] = cls
+        return cls
+
+    return add
+
+
+def build_attachments(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Attachment]:
+    """The attached losses of a configuration.
+
+    Raises: UnknownNameError for an unknown loss, ConfigError for an unknown or wrong setting.
+    """
+    attachments = {}
+    for name, values in settings.items():
+        if name not in _ATTACHMENTS:
+            hint = nearest(name, _ATTACHMENTS)
+            raise UnknownNameError(f"no attached loss named {name!r}{hint} Known: {', '.join(sorted(_ATTACHMENTS))}")
+        if values is not None:
+            attachments[name] = build(_ATTACHMENTS[name], values, where=f"losses.{name}")
+    return attachments
+
+
+class RetrievalModel(nn.Module, ABC):
+    """A method: videos and queries are encoded apart and scored by their encodings."""
+
+    name: ClassVar[str]  # set by `register`
+    Config: ClassVar[type[ModelConfig]]
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.attachments = build_attachments(config.losses)
+
+    @abstractmethod
+    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """Vectors of queries; each depends on its own words only."""
+
+    @abstractmethod
+    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+        """Vectors of videos; each depends on its own frames only, unless a released option says otherwise."""
+
+    @abstractmethod
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """Every query against every video; `fused` ranks them."""
+
+    @abstractmethod
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The method's own loss terms by name, unweighted."""
+
+    def forward(self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0) -> dict[str, Float[Tensor, ""]]:
+        """All loss terms of a batch by name, unweighted: the method's own and the attached ones."""
+        queries, videos = self.encode_queries(batch.queries), self.encode_videos(batch.videos)
+        terms = self.losses(queries, videos, batch, draws=draws, epoch=epoch)
+        if self.attachments and self.training and self.config.separate_pass:
+            queries = self.encode_queries(batch.queries)
+        return terms | {
+            name: attachment(queries, videos, batch.video_index) for name, attachment in self.attachments.items()
+        }
+
+    def released_names(self) -> Names:
+        """The authors' parameter names and where each tensor lives here.
+
+        Raises: CheckpointError for a method whose authors released none.
+        """
+        raise CheckpointError(f"{self.name}: no released checkpoint is known for this method")

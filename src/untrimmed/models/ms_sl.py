@@ -1,0 +1,132 @@
+"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames seen from the best clip.
+
+Released code: HuiGuanLab/ms-sl. Its transformer layers have no feed-forward part; training compares a query with the
+frames of the positive pairs only, in a square matrix in which other queries of the same video count as negatives.
+"""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.nce import nce, nce_square
+from untrimmed.losses.triplet import (
+    num_foreign_queries,
+    triplet_of_queries,
+    triplet_of_videos,
+    triplet_square_rows,
+)
+from untrimmed.models import released
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.registry import register
+from untrimmed.nn.blocks import NormOrder, TransformerLayer
+from untrimmed.nn.init import initialise
+from untrimmed.nn.tower import QueryTower, Tower
+from untrimmed.scores.guided_attention import GuidedAttention
+from untrimmed.scores.max_sim import max_sim
+from untrimmed.scores.proposals import proposals
+from untrimmed.scores.score import Scores, required_best
+
+
+@register("ms_sl")
+class MSSL(RetrievalModel):
+    """Query, clip and frame towers; clip score over all 528 proposals, frame score guided by the key clip."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """`margin` is that of both triplet losses; the two weights fuse the branches."""
+
+        margin: float = 0.1
+        clip_weight: float = 0.7
+        frame_weight: float = 0.3
+        norm: NormOrder = "post"
+
+    config: Config
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        c = config
+        self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
+        self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
+        self.frame_tower = self._tower(c.video_dim, c.max_frames)
+        self.guided_attention = GuidedAttention(c.dim)
+        initialise(self, c.init_std)
+
+    def _tower(self, in_dim: int, max_length: int) -> Tower:
+        c = self.config
+        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm)
+        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
+
+    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """One pooled vector a query."""
+        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
+
+    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+        """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""
+        return EncodedVideos(
+            clips=proposals(self.clip_tower(videos.clips)),
+            frames=self.frame_tower(videos.frames, videos.frame_mask),
+            frame_mask=videos.frame_mask,
+        )
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """The best clip, and the frames of each video as seen from it."""
+        clips, frames, mask = self._parts(videos)
+        clip = max_sim(queries.sentence, clips)
+        frame = self.guided_attention.score(queries.sentence, frames, mask, clips, required_best(clip))
+        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
+        return Scores({"clip": clip, "frame": frame}, weights)
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
+        sentence, index, margin = queries.sentence, batch.video_index, self.config.margin
+        clips, _, _ = self._parts(videos)
+        clip = max_sim(sentence, clips)
+        cosine, dot = clip.value, max_sim(sentence, clips, similarity="dot").value
+        num_queries, num_videos = cosine.shape
+        seen = self.positive_frames(videos, required_best(clip), index)
+        frame_cosine = F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T
+
+        video_ranks = draws.foreign_ranks("clip", num_foreign_queries(index, num_videos))
+        query_ranks = draws.candidate_ranks("clip", num_queries, num_videos)
+        row_ranks = draws.candidate_ranks("frame_rows", num_queries, num_queries)
+        column_ranks = draws.candidate_ranks("frame_columns", num_queries, num_queries)
+        return {
+            "clip_nce": nce(dot, index),
+            "clip_triplet": triplet_of_videos(cosine, index, video_ranks, margin=margin)
+            + triplet_of_queries(cosine, index, query_ranks, margin=margin),
+            "frame_nce": nce_square(sentence @ seen.T),
+            "frame_triplet": triplet_square_rows(frame_cosine, row_ranks, margin=margin)
+            + triplet_square_rows(frame_cosine.T, column_ranks, margin=margin),
+        }
+
+    def positive_frames(
+        self, videos: EncodedVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
+    ) -> Float[Tensor, "Q D"]:
+        """Each query's own video as one vector, seen from the query's key clip in it."""
+        clips, frames, mask = self._parts(videos)
+        own_key = key_clip.gather(1, video_index[:, None])[:, 0]
+        return self.guided_attention.of_positives(frames, mask, clips, own_key, video_index)
+
+    @staticmethod
+    def _parts(
+        videos: EncodedVideos,
+    ) -> tuple[Float[Tensor, "V P D"], Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
+        return required(videos, "clips"), required(videos, "frames"), required(videos, "frame_mask")
+
+    def released_names(self) -> released.Names:
+        """The authors' parameter names (methods page section 12) and where each tensor lives here."""
+        names: released.Names = {}
+        for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):
+            names |= released.embedding(tower, theirs)
+            names |= released.attention_layer(f"{tower}.blocks.0.layers", f"{theirs}_encoder", block=0)
+        return names | {
+            "modular_vector_mapping.weight": released.Slot("query_tower.pooling.score.weight"),
+            "mapping_linear.0.weight": released.Slot("guided_attention.key.weight"),
+            "mapping_linear.1.weight": released.Slot("guided_attention.value.weight"),
+        }

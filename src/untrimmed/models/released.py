@@ -1,0 +1,127 @@
+"""The authors' parameter names, translated to ours and back.
+
+A method lists its names in `released_names`, built from the pieces below; the pieces know how the released programs
+name the blocks they share. Ours stack what runs side by side, so a released tensor is often one entry of a parameter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from untrimmed.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a released tensor lives: a parameter of ours and the leading indices inside it."""
+
+    parameter: str
+    index: tuple[int, ...] = ()
+
+
+Names = dict[str, Slot]
+
+
+def _pair(ours: str, theirs: str, index: tuple[int, ...] = ()) -> Names:
+    """Weight and bias of one map or norm."""
+    return {f"{theirs}.{part}": Slot(f"{ours}.{part}", index) for part in ("weight", "bias")}
+
+
+def input_layer(ours: str, theirs: str) -> Names:
+    """Layer norm and linear map of an input layer."""
+    return _pair(f"{ours}.norm", f"{theirs}.LayerNorm") | _pair(f"{ours}.linear", f"{theirs}.net.1")
+
+
+def positions(ours: str, theirs: str) -> Names:
+    """Position table and its layer norm."""
+    table = {f"{theirs}.position_embeddings.weight": Slot(f"{ours}.table.weight")}
+    return table | _pair(f"{ours}.norm", f"{theirs}.LayerNorm")
+
+
+def embedding(tower: str, theirs: str) -> Names:
+    """Input layer and positions of a tower, named after the tower: `query`, `clip`, `frame`."""
+    return input_layer(f"{tower}.input", f"{theirs}_input_proj") | positions(
+        f"{tower}.positions", f"{theirs}_pos_embed"
+    )
+
+
+def self_attention(ours: str, theirs: str, block: int) -> Names:
+    """Query, key and value maps of layer `block` of a stack."""
+    return {
+        f"{theirs}.{name}.{part}": Slot(f"{ours}.{part}", (i, block))
+        for i, name in enumerate(("query", "key", "value"))
+        for part in ("weight", "bias")
+    }
+
+
+def attention_layer(ours: str, theirs: str, block: int) -> Names:
+    """Layer `block` of a stack with output map and without feed-forward part (MS-SL, GMMFormer, JSG, DL-DKD)."""
+    return (
+        self_attention(f"{ours}.attention", f"{theirs}.self", block)
+        | _pair(f"{ours}.output", f"{theirs}.output.dense", (block,))
+        | _pair(f"{ours}.norm1", f"{theirs}.output.LayerNorm", (block,))
+    )
+
+
+def ffn_layer(ours: str, theirs: str, block: int) -> Names:
+    """Layer `block` of a stack with feed-forward part and without output map (GMMFormer v2, RAL)."""
+    return (
+        self_attention(f"{ours}.attention", f"{theirs}.self", block)
+        | _pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
+        | _pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
+        | _pair(f"{ours}.norm1", f"{theirs}.norm1", (block,))
+        | _pair(f"{ours}.norm2", f"{theirs}.norm2", (block,))
+    )
+
+
+def token_layer(ours: str, theirs: str) -> Names:
+    """The cross layer in which a token reads a sequence (GMMFormer v2, RAL)."""
+    names: Names = {}
+    for part in ("query", "key", "value"):
+        names |= _pair(f"{ours}.attention.{part}", f"{theirs}.self.{part}")
+    for part in ("layer1", "layer2"):
+        names |= _pair(f"{ours}.{part}", f"{theirs}.output.{part}")
+    return names | _pair(f"{ours}.norm1", f"{theirs}.norm1") | _pair(f"{ours}.norm2", f"{theirs}.norm2")
+
+
+def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
+    """Load the authors' tensors into the model whose `released_names` are `names`, in place.
+
+    A `module.` prefix (training on several GPUs) is dropped.
+
+    Raises: CheckpointError when a tensor is missing, unknown, or of another shape; the model is unchanged then.
+    """
+    released = {name.removeprefix("module."): tensor for name, tensor in released.items()}
+    if missing := sorted(names.keys() - released.keys()):
+        raise CheckpointError(f"released checkpoint lacks {_some(missing)}; is it of another method or truncated?")
+    if unknown := sorted(released.keys() - names.keys()):
+        raise CheckpointError(f"released checkpoint has unknown tensors {_some(unknown)}; is it of another method?")
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
+        raise CheckpointError(f"the release has no {_some(uncovered)}; import it into the method's released form")
+    for name, slot in names.items():
+        target, source = state[slot.parameter][slot.index], released[name]
+        # Released tokens carry axes of length 1 around the width.
+        if [n for n in target.shape if n != 1] != [n for n in source.shape if n != 1]:
+            raise CheckpointError(
+                f"released tensor {name} has shape {tuple(source.shape)}, this model wants {tuple(target.shape)}; "
+                "set the model's sizes to those of the checkpoint"
+            )
+        target.copy_(source.reshape(target.shape))
+    model.load_state_dict(state)
+
+
+def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by our parameter names (a state dict, gradients) under the authors' names."""
+    return {name: tensors[slot.parameter][slot.index] for name, slot in names.items() if slot.parameter in tensors}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def as_tensors(arrays: Mapping[str, object]) -> dict[str, Tensor]:
+    """Arrays by name as tensors, for weights that were stored with numpy."""
+    return {name: torch.as_tensor(array) for name, array in arrays.items()}

@@ -1,0 +1,118 @@
+"""Multi-head attention: K self-attentions side by side, cross-attention of single tokens, pooling by attention."""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+# The releases add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
+MASKED_LOGIT = -10000.0
+
+
+class StackedSelfAttention(nn.Module):
+    """K multi-head self-attentions with separate weights over one input, heads joined, without an output map.
+
+    The queries, keys and values of all blocks come from one matrix product when the blocks share their input.
+    """
+
+    stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "bias": 2}
+
+    def __init__(self, count: int, dim: int, num_heads: int, dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.weight = nn.Parameter(torch.empty(3, count, dim, dim))  # queries, keys, values
+        self.bias = nn.Parameter(torch.empty(3, count, dim))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*K N T D"],
+        windows: Float[Tensor, "B T T"] | None = None,
+        mask: Bool[Tensor, "N T"] | None = None,
+    ) -> Float[Tensor, "B N T D"]:
+        """The output of every block; `x` is one input for all [N, T, D] or one for each [K, N, T, D].
+
+        `windows` multiply the logits before masking; masked keys get no weight.
+        """
+        query, key, value = (self._split_heads(part) for part in self._project(x))
+        logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        if windows is not None:
+            logits = logits * windows[:, None, None]
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, None, None, :], MASKED_LOGIT)
+        weights = self.dropout(logits.softmax(dim=-1))
+        return (weights @ value).transpose(-2, -3).flatten(-2)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values [K, N, T, D] each."""
+        count, dim = self.weight.shape[1], self.weight.shape[-1]
+        if x.ndim == 3:
+            joint = F.linear(x, self.weight.flatten(0, 2), self.bias.flatten())
+            return tuple(joint.unflatten(-1, (3, count, dim)).permute(2, 3, 0, 1, 4))
+        rows = x.flatten(1, 2)
+        weight, bias = self.weight.transpose(-1, -2), self.bias[:, :, None]
+        return tuple(torch.baddbmm(bias[i], rows, weight[i]).unflatten(1, x.shape[1:3]) for i in range(3))
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """[K, N, T, D] -> [K, N, H, T, D / H]."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
+
+
+class TokenAttention(nn.Module):
+    """Multi-head cross-attention of one token per sequence, heads joined, without an output map."""
+
+    def __init__(self, dim: int, num_heads: int, dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query = nn.Linear(dim, dim)
+        self.key = nn.Linear(dim, dim)
+        self.value = nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        token: Float[Tensor, " D"],
+        x: Float[Tensor, "*B N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+    ) -> Float[Tensor, "*B N D"]:
+        """What the token reads from each sequence; masked positions are not read."""
+        query = self.query(token).unflatten(-1, (self.num_heads, -1))
+        # One query for every sequence: fold it into the key map, so that the keys themselves are never formed.
+        weight = self.key.weight.unflatten(0, (self.num_heads, -1))
+        reader = torch.einsum("he,hed->hd", query, weight)
+        constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1)
+        logits = (x @ reader.T + constant) / math.sqrt(query.shape[-1])  # [..., N, T, H]
+        if mask is not None:
+            logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
+        weights = self.dropout(logits.softmax(dim=-2))
+        # The value map is linear, so reading first and mapping once per head gives the same with far less work;
+        # its bias counts with the weights' sum, which dropout makes differ from 1.
+        read = torch.einsum("...th,...td->...hd", weights, x)
+        value = self.value.weight.unflatten(0, (self.num_heads, -1))
+        bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
+        return (torch.einsum("...hd,hed->...he", read, value) + bias).flatten(-2)
+
+
+class AttentionPooling(nn.Module):
+    """One vector a sequence: rows weighted by the softmax of a learned linear score (GMMFormer Eq. 2)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.score = nn.Linear(dim, 1, bias=False)
+
+    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:
+        """The weighted mean over the rows that the mask allows."""
+        logits = self.score(x).masked_fill(~mask[..., None], -1e10)
+        return (logits.softmax(dim=1) * x).sum(dim=1)
+
+
+def stacked_dims(module: nn.Module, parameter: str) -> int:
+    """How many leading axes of a parameter count separate tensors (blocks, or queries, keys and values).
+
+    The releases keep these tensors apart; whatever works per tensor (gradient clipping) must do so too.
+    """
+    declared: dict[str, Any] = getattr(module, "stacked_dims", {})
+    return int(declared.get(parameter, 0))

@@ -1,0 +1,236 @@
+"""Transformer layers that run side by side, each with its own constraint window, and what joins their outputs."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.nn.attention import StackedSelfAttention, TokenAttention
+from untrimmed.nn.linear import StackedLinear
+from untrimmed.nn.norm import LayerNorm, StackedLayerNorm
+from untrimmed.nn.window import Constraint, Formula, constraint_windows
+
+NormOrder = Literal["post", "pre"]
+Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]
+
+
+class ParallelLayers(nn.Module):
+    """K transformer layers with separate weights, run as one batched computation; width inf means no window.
+
+    `output_map` adds a linear map after the heads, `ffn_ratio` a feed-forward part of that many times the width. MS-SL
+    and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released programs; the papers write
+    `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        widths: Sequence[float] = (math.inf,),
+        output_map: bool,
+        ffn_ratio: int = 0,
+        norm: NormOrder = "post",
+        constraint: Constraint = "gaussian",
+        window_formula: Formula = "released",
+        window_length: int | None = None,
+    ):
+        super().__init__()
+        count = len(widths)
+        self.widths, self.norm_order = tuple(widths), norm
+        self.constraint, self.window_formula, self.window_length = constraint, window_formula, window_length
+        decay_gain = ffn_ratio > 0
+        self.attention = StackedSelfAttention(count, dim, num_heads, dropout)
+        self.output = StackedLinear(count, dim, dim) if output_map else nn.Identity()
+        self.norm1 = StackedLayerNorm(count, dim, decay_gain=decay_gain)
+        self.ffn = StackedFeedForward(count, dim, ffn_ratio * dim, dropout) if ffn_ratio else None
+        self.norm2 = StackedLayerNorm(count, dim, decay_gain=decay_gain) if ffn_ratio else None
+        self.dropout = nn.Dropout(dropout)
+        self._windows: dict[tuple[int, torch.device], Tensor] = {}
+
+    def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
+        """The windows for sequences of this length, None when no layer has one; made once for each length.
+
+        With `window_length` they are cut from the windows of that length, so that padding cannot change them.
+        """
+        if all(math.isinf(width) for width in self.widths):
+            return None
+        key = (length, device)
+        if key not in self._windows:
+            full = max(self.window_length or length, length)
+            made = constraint_windows(full, self.widths, constraint=self.constraint, formula=self.window_formula)
+            self._windows[key] = made[:, :length, :length].to(device)
+        return self._windows[key]
+
+    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
+        """The outputs of all layers on the same input."""
+        windows = self.windows(x.shape[1], x.device)
+        if self.norm_order == "pre":
+            x = x.expand(len(self.widths), *x.shape)
+            x = x + self.dropout(self.output(self.attention(self.norm1(x), windows, mask)))
+            return x if self.ffn is None else x + self.ffn(self.norm2(x))  # type: ignore[misc]
+        x = self.norm1(x + self.dropout(self.output(self.attention(x, windows, mask))))
+        return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
+
+
+class StackedFeedForward(nn.Module):
+    """K two-layer perceptrons with ReLU, dropout after each layer."""
+
+    def __init__(self, count: int, dim: int, hidden_dim: int, dropout: float):
+        super().__init__()
+        self.layer1 = StackedLinear(count, dim, hidden_dim)
+        self.layer2 = StackedLinear(count, hidden_dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
+        """What the layer adds to its input."""
+        return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
+
+
+class TokenLayer(nn.Module):
+    """A post-norm transformer layer in which one token reads a sequence (the cross layer of GMMFormer v2)."""
+
+    def __init__(self, dim: int, num_heads: int, dropout: float):
+        super().__init__()
+        self.attention = TokenAttention(dim, num_heads, dropout)
+        self.norm1 = LayerNorm(dim, decay_gain=True)
+        self.layer1 = nn.Linear(dim, dim)
+        self.layer2 = nn.Linear(dim, dim)
+        self.norm2 = LayerNorm(dim, decay_gain=True)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, token: Float[Tensor, " D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
+    ) -> Float[Tensor, "*B N D"]:
+        """The token after reading each sequence."""
+        y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
+        return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
+
+
+class MeanAggregation(nn.Module):
+    """The plain mean of the layers (GMMFormer Eq. 10)."""
+
+    def forward(
+        self,
+        outputs: Float[Tensor, "K N T D"],
+        inputs: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        token: Float[Tensor, " D"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """One sequence from K."""
+        return outputs.mean(dim=0)
+
+
+class WeightedAggregation(nn.Module):
+    """One learned weight a layer (GMMFormer v2 Eq. 17)."""
+
+    def __init__(self, count: int, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.weight = nn.Parameter(torch.zeros(count))
+
+    def forward(
+        self,
+        outputs: Float[Tensor, "K N T D"],
+        inputs: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        token: Float[Tensor, " D"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """One sequence from K."""
+        return torch.einsum("k,kntd->ntd", (self.weight / self.temperature).softmax(0), outputs)
+
+
+class DynamicAggregation(nn.Module):
+    """One weight a layer and video, read from the block's input by a learned token (GMMFormer v2 Eq. 18)."""
+
+    def __init__(self, count: int, dim: int, num_heads: int, dropout: float, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.reader = TokenLayer(dim, num_heads, dropout)
+        self.weights = nn.Linear(dim, count)
+
+    def forward(
+        self,
+        outputs: Float[Tensor, "K N T D"],
+        inputs: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        token: Float[Tensor, " D"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """One sequence from K."""
+        weights = (self.weights(self.reader(token, inputs, mask)) / self.temperature).softmax(-1)
+        return torch.einsum("nk,kntd->ntd", weights, outputs)
+
+
+class TemporalConsolidation(nn.Module):
+    """A weight for each layer and time point, read from the layer's output (GMMFormer v2 Eq. 1-3).
+
+    As released: the reader is a whole transformer layer, two linear maps follow it, and its last map has one output
+    per absolute time point, hence the fixed `length`.
+    """
+
+    def __init__(self, length: int, dim: int, num_heads: int, dropout: float, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.reader = TokenLayer(dim, num_heads, dropout)
+        self.hidden = nn.Linear(dim, dim)
+        self.weights = nn.Linear(dim, length)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        outputs: Float[Tensor, "K N T D"],
+        inputs: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        token: Float[Tensor, " D"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """One sequence from K."""
+        read = self.reader(token, outputs, mask)
+        scores = self.weights(self.dropout(self.hidden(read).relu()))[..., : outputs.shape[2]]
+        weights = (scores / self.temperature).softmax(dim=0)
+        return (weights[..., None] * outputs).sum(dim=0)
+
+
+class GaussianBlock(nn.Module):
+    """Layers with different windows on one input, joined into one sequence: the GMMFormer block and its successor."""
+
+    def __init__(self, layers: ParallelLayers, aggregation: nn.Module):
+        super().__init__()
+        self.layers = layers
+        self.aggregation = aggregation
+
+    def forward(
+        self,
+        x: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        token: Float[Tensor, " D"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """A sequence of the same shape; masked positions are not read but are written.
+
+        `token` is what the aggregation reads the layers with, where it does.
+        """
+        return self.aggregation(self.layers(x, mask), x, mask, token)
+
+
+class TransformerLayer(nn.Module):
+    """One transformer layer without a window: `ParallelLayers` of one."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        output_map: bool,
+        ffn_ratio: int = 0,
+        norm: NormOrder = "post",
+    ):
+        super().__init__()
+        self.layers = ParallelLayers(dim, num_heads, dropout, output_map=output_map, ffn_ratio=ffn_ratio, norm=norm)
+
+    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
+        """A sequence of the same shape; masked positions are not read but are written."""
+        return self.layers(x, mask)[0]

@@ -1,0 +1,37 @@
+"""Layer normalisation, alone and for several blocks that run side by side."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation (eps 1e-5) that knows whether weight decay applies to its gain.
+
+    The released optimizers exclude a gain only if its name contains `LayerNorm`; the layers with a feed-forward part
+    call theirs `norm1` and `norm2`, so those gains are decayed.
+    """
+
+    def __init__(self, dim: int, *, decay_gain: bool = False):
+        super().__init__(dim)
+        self.decay_gain = decay_gain
+
+
+class StackedLayerNorm(nn.Module):
+    """K layer normalisations with separate gains, applied to K inputs at once."""
+
+    stacked_dims: ClassVar[dict[str, int]] = {"weight": 1, "bias": 1}
+
+    def __init__(self, count: int, dim: int, *, decay_gain: bool = False):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(count, dim))
+        self.bias = nn.Parameter(torch.zeros(count, dim))
+        self.decay_gain = decay_gain
+
+    def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
+        """Each x[k] normalised over its last axis, with the gain and bias of block k."""
+        normalised = F.layer_norm(x, x.shape[-1:])
+        return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

@@ -1,0 +1,74 @@
+"""From features to contextual vectors: input layer, positions, encoder; and the query tower that pools its words."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.norm import LayerNorm
+
+
+class InputLayer(nn.Module):
+    """Features brought to the model's width: layer norm, dropout, linear map, ReLU."""
+
+    def __init__(self, in_dim: int, dim: int, dropout: float):
+        super().__init__()
+        self.norm = LayerNorm(in_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(in_dim, dim)
+
+    def forward(self, x: Float[Tensor, "N T C"]) -> Float[Tensor, "N T D"]:
+        """Non-negative rows of the model's width."""
+        return self.linear(self.dropout(self.norm(x))).relu()
+
+
+class Positions(nn.Module):
+    """A learned vector per position added to each row, then layer norm and dropout."""
+
+    def __init__(self, max_length: int, dim: int, dropout: float):
+        super().__init__()
+        self.table = nn.Embedding(max_length, dim)
+        self.norm = LayerNorm(dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N T D"]:
+        """Rows that know where they stand."""
+        return self.dropout(self.norm(x + self.table.weight[: x.shape[1]]))
+
+
+class Tower(nn.Module):
+    """Input layer, positions and one or more encoder blocks, in this order."""
+
+    def __init__(self, in_dim: int, dim: int, max_length: int, dropout: float, *blocks: nn.Module):
+        super().__init__()
+        self.max_length = max_length
+        self.input = InputLayer(in_dim, dim, dropout)
+        self.positions = Positions(max_length, dim, dropout)
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(
+        self, features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None
+    ) -> Float[Tensor, "N T D"]:
+        """Contextual rows; those at masked positions mean nothing."""
+        x = self.positions(self.input(features))
+        for block in self.blocks:
+            x = block(x, mask)
+        return x
+
+
+class QueryTower(nn.Module):
+    """Word features -> contextual words -> one sentence vector by attention pooling."""
+
+    def __init__(self, tower: Tower, dim: int):
+        super().__init__()
+        self.tower = tower
+        self.pooling = AttentionPooling(dim)
+
+    def forward(self, words: Float[Tensor, "Q W E"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
+        """Sentence vectors, not normalised."""
+        return self.pooling(self.tower(words, mask), mask)
+
+
+def new_token(dim: int) -> nn.Parameter:
+    """A learned vector drawn from normal(0, 1), which `initialise` leaves alone."""
+    return nn.Parameter(torch.randn(dim))

@@ -1,0 +1,54 @@
+"""Constraint windows: how much the attention of one time point to another is scaled."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Constraint = Literal["gaussian", "bartlett", "boxcar"]
+Formula = Literal["released", "paper"]
+
+
+def constraint_windows(
+    length: int,
+    widths: Sequence[float],
+    *,
+    constraint: Constraint = "gaussian",
+    formula: Formula = "released",
+) -> Float[Tensor, "K T T"]:
+    """One matrix a width that multiplies attention logits (rows attend); an infinite width gives all ones.
+
+    `released`: row i is centred at i / n on a grid j / (n - 1), with standard deviation max(width, 0.01) / 9 and row
+    maximum 1. `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, `width` being sigma^2.
+    Bartlett and boxcar (GMMFormer Table 7, v2 Table 8) have no formula in print; here they have the variance of the
+    Gaussian they replace. Computed in float64 and returned in float32.
+
+    >>> constraint_windows(3, [1.0]).shape
+    torch.Size([1, 3, 3])
+    """
+    position = torch.arange(length, dtype=torch.float64)
+    if formula == "released":
+        grid, centre = position / max(length - 1, 1), position / length
+        deviations, scale = [max(width, 0.01) / 9 for width in widths], 1.0
+    else:
+        grid, centre = position, position
+        deviations, scale = [math.sqrt(width / 2) for width in widths], 1 / (2 * math.pi)
+    distance = (grid[None, :] - centre[:, None]).abs()
+    windows = [
+        torch.ones_like(distance) if math.isinf(width) else scale * _window(distance, deviation, constraint)
+        for width, deviation in zip(widths, deviations, strict=True)
+    ]
+    return torch.stack(windows).float()
+
+
+def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
+    """The window with row maximum 1: measured from the nearest key, so that a narrow row never underflows to 0 / 0."""
+    nearest = distance.min(dim=-1, keepdim=True).values
+    if constraint == "gaussian":
+        return torch.exp((nearest.square() - distance.square()) / (2 * deviation**2))
+    if constraint == "bartlett":  # a triangle of half width h has variance h^2 / 6
+        return (1 - (distance - nearest) / (math.sqrt(6) * deviation)).clamp_min(0)
+    return (distance - nearest <= math.sqrt(3) * deviation).to(distance.dtype)  # half width h: variance h^2 / 3

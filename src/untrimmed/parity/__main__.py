@@ -1,0 +1,30 @@
+"""`python -m untrimmed.parity CASE_FOLDER [--method M]`: a line per array; exits with 1 past a tolerance, 2 on misuse."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from untrimmed.errors import UntrimmedError
+from untrimmed.parity.registry import run_case
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one case and print its comparisons; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m untrimmed.parity", description=__doc__)
+    parser.add_argument("case", type=Path, help="a folder with config.json and expected.npz")
+    parser.add_argument("--method", help="whose case it is; default: the case's settings, then the folder above")
+    options = parser.parse_args(arguments)
+    try:
+        results = run_case(options.case, options.method)
+    except UntrimmedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for result in results:
+        print(result)
+    failed = sum(not result.passed for result in results)
+    print(f"{len(results)} arrays, {failed} past their tolerance")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

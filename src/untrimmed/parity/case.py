@@ -1,0 +1,109 @@
+"""One golden case: its settings, its arrays, and which method and kind it is of."""
+
+import json
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.errors import FeatureError
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others)."""
+
+    folder: Path
+    method: str
+    config: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """What the case shows (`forward-masked`, `loss`, `optim` ...), as its settings or else its folder name it."""
+        return str(self.config.get("case", self.folder.name))
+
+    @cached_property
+    def batch(self) -> Arrays:
+        """The inputs; none when the case keeps them elsewhere (a data set on disk)."""
+        path = self.folder / "batch.npz"
+        return read_arrays(path) if path.is_file() else {}
+
+    @cached_property
+    def weights(self) -> Arrays:
+        """Parameters by released name."""
+        return read_arrays(self.folder / "weights.npz")
+
+    @cached_property
+    def expected(self) -> Arrays:
+        """The recorded outputs."""
+        return read_arrays(self.folder / "expected.npz")
+
+    def setting(self, name: str) -> Any:
+        """A value of `config.json`.
+
+        Raises: FeatureError when it is missing.
+        """
+        if name not in self.config:
+            raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
+        return self.config[name]
+
+    def training_batch(self) -> TrainingBatch:
+        """The inputs of a network case."""
+        needed = ("text_feat", "text_mask", "clip_video_features", "frame_video_features", "videos_mask")
+        self.require(needed)
+        tensors = {name: torch.from_numpy(self.batch[name]) for name in needed}
+        return TrainingBatch(
+            queries=QueryBatch(words=tensors["text_feat"], mask=tensors["text_mask"] > 0),
+            videos=VideoBatch(
+                clips=tensors["clip_video_features"],
+                frames=tensors["frame_video_features"],
+                frame_mask=tensors["videos_mask"] > 0,
+            ),
+            video_index=torch.from_numpy(self.batch["text_labels"]),
+        )
+
+    def require(self, names: Iterable[str]) -> None:
+        """Check that `batch.npz` holds these arrays.
+
+        Raises: FeatureError naming those that it lacks.
+        """
+        missing = [name for name in names if name not in self.batch]
+        if missing:
+            raise FeatureError(f"{self.folder / 'batch.npz'}: no {', '.join(missing)}; a {self.kind} case needs them")
+
+
+def load_case(folder: Path, method: str | None = None) -> Case:
+    """The case in a folder; its method is `method`, or what its settings say, or the name of the folder above.
+
+    Raises: FeatureError when the folder is not a case.
+    """
+    path = folder / "config.json"
+    if not path.is_file() or not (folder / "expected.npz").is_file():
+        raise FeatureError(f"{folder} is not a case: wanted a folder with config.json and expected.npz")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FeatureError(f"{path}: not JSON ({error})") from error
+    if not isinstance(config, dict):
+        raise FeatureError(f"{path}: holds {type(config).__name__}, wanted settings by name")
+    return Case(folder, method or str(config.get("method", folder.resolve().parent.name)), config)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """All arrays of an npz file.
+
+    Raises: FeatureError when the file is missing or no npz; nothing in it is unpickled.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise FeatureError(f"{path}: cannot be read as arrays ({error})") from error

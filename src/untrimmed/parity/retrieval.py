@@ -1,0 +1,336 @@
+"""The network cases that MS-SL, GMMFormer and GMMFormer v2 share: forward, losses, optimizer, dropout, evaluation."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
+from untrimmed.data.collate import collate_queries, collate_videos
+from untrimmed.errors import FeatureError
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.nce import nce_of_queries, nce_of_videos
+from untrimmed.losses.total import total_loss
+from untrimmed.losses.triplet import (
+    negative_queries,
+    negative_videos,
+    num_foreign_queries,
+    triplet_of_queries,
+    triplet_of_videos,
+)
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import create_model
+from untrimmed.models.released import as_tensors, export_released, import_released
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import RULES, Rules, Tolerance
+from untrimmed.parity.corpus import Corpus, in_batches, read_corpus, video_of
+from untrimmed.parity.data_cases import DATA_CASES, metric_values
+from untrimmed.parity.registry import MethodParity
+from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
+from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A module of ours whose output a released module's output is compared with."""
+
+    theirs: str
+    ours: str
+    pick: Callable[[Tensor], Tensor] = lambda output: output
+
+
+class RecordedDraws(Draws):
+    """Replays the negatives that a case recorded; draws as configured where none were."""
+
+    def __init__(self, case: Case, file_names: dict[str, str]):
+        super().__init__(hard_pool=case.setting("hard_pool_size") if case.setting("use_hard_negative") else None)
+        object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
+
+    def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
+        """The recorded ranks."""
+        stored = self.recorded.get(f"candidate {term}")  # type: ignore[attr-defined]
+        return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
+
+    def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
+        """The recorded ranks."""
+        stored = self.recorded.get(f"foreign {term}")  # type: ignore[attr-defined]
+        return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
+
+
+class Scaling(nn.Module):
+    """Stands where a dropout stood and multiplies by a constant, to show where dropout sits."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input times the constant."""
+        return x * self.factor
+
+
+class RetrievalParity(MethodParity):
+    """Subclasses name the model, translate the settings and say how its arrays are called."""
+
+    model_name: ClassVar[str]
+    probe_sign: ClassVar[int] = -1  # dropout-probe multiplies by 1 - p, in MS-SL by 1 + p
+    recorded_ranks: ClassVar[dict[str, str]] = {
+        f"{side} {branch}": f"rank_neg_{name}_{branch}"
+        for branch in ("clip", "frame")
+        for side, name in (("candidate", "video_for_query"), ("foreign", "query_for_video"))
+    }
+
+    def produce(self, case: Case) -> Arrays:
+        """Our arrays of the case; which ones depends on its kind."""
+        kinds: dict[str, Callable[[Case], Arrays]] = {
+            "forward": self._network,
+            "loss": self._network,
+            "dropout-probe": self._network,
+            "optim": self._optim,
+            "eval-pipeline": self._evaluation,
+            **dict.fromkeys(DATA_CASES, _data_case),
+        }
+        known = [kind for kind in kinds if case.kind == kind or case.kind.startswith(f"{kind}-")]
+        if not known:
+            raise FeatureError(f"{case.folder}: unknown kind {case.kind!r}; known: {', '.join(sorted(kinds))}")
+        return kinds[max(known, key=len)](case)
+
+    def rules(self, case: Case) -> Rules:
+        """Scores after eight optimizer steps may differ five times as much: rounding is divided by sqrt(v) each step.
+
+        Tensors whose true gradient is zero hold rounding noise, which the optimizer turns into steps of up to its
+        rate; the golden data name them.
+        """
+        noise = [
+            (rf"{file}/{name}", Tolerance(limit))
+            for name in case.config.get("null_gradient_tensors", [])
+            for file, limit in (("weights_final", 1e-4), ("grads", 1e-5))
+        ]
+        after_updates = [
+            (r"expected/(clip|frame|fused|train_frame)_scores", Tolerance(5e-6)),
+            (r"expected/.*_scores_raw", Tolerance(5e-5)),
+        ]
+        return [*noise, *(after_updates if case.kind.startswith("optim") else []), *RULES]
+
+    @abstractmethod
+    def settings(self, case: Case) -> dict[str, Any]:
+        """Settings of the model beyond the shared sizes."""
+
+    @abstractmethod
+    def loss_weights(self, case: Case) -> dict[str, float]:
+        """The weight of each term in the released total."""
+
+    @abstractmethod
+    def taps(self, model: RetrievalModel) -> list[Tap]:
+        """Released modules and ours."""
+
+    @abstractmethod
+    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Encodings by recorded name."""
+
+    @abstractmethod
+    def scores(
+        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """Score arrays by recorded name."""
+
+    @abstractmethod
+    def loss_arrays(
+        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Loss terms, their halves and the chosen negatives, by recorded name."""
+
+    def model(self, case: Case) -> RetrievalModel:
+        """The model of a case with its weights, imported under the authors' names."""
+        names = {
+            "video_dim": "visual_dim",
+            "query_dim": "text_dim",
+            "dim": "hidden_size",
+            "num_heads": "n_heads",
+            "max_frames": "max_ctx_l",
+            "max_words": "max_desc_l",
+            "num_clips": "map_size",
+            "input_dropout": "input_drop",
+            "dropout": "drop",
+            "margin": "margin",
+            "clip_weight": "clip_scale_w",
+            "frame_weight": "frame_scale_w",
+        }
+        shared = {ours: case.setting(theirs) for ours, theirs in names.items()}
+        model = create_model(self.model_name, **(shared | self.settings(case)))
+        import_released(model, model.released_names(), as_tensors(case.weights))
+        return model
+
+    def draws(self, case: Case) -> Draws:
+        """The negatives of a case."""
+        return RecordedDraws(case, self.recorded_ranks)
+
+    def _network(self, case: Case) -> Arrays:
+        model, batch = self.model(case), case.training_batch()
+        if case.kind.startswith("dropout-probe"):
+            _replace_dropout(model, self.probe_sign)
+        model.train(not case.kind.startswith("forward"))
+        with ExitStack() as stack:
+            tapped = _listen(model, self.taps(model), stack)
+            queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        scores = self.scores(model, queries, videos, batch)
+        made = {f"mid.{name}": tensor for name, tensor in tapped.items()}
+        made |= self.encodings(model, queries, videos) | scores
+        if "total" not in case.expected:
+            return _expected(_numpy(made))
+        draws = self.draws(case)
+        terms = model(batch, draws=draws)
+        total = total_loss(terms, self.loss_weights(case))
+        made |= self.loss_arrays(case, model, scores | made, terms, draws) | {"total": total}
+        total.backward()
+        gradients = export_released(model.released_names(), _gradients(model))
+        return _expected(_numpy(made)) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
+
+    def _optim(self, case: Case) -> Arrays:
+        model, batch = self.model(case).train(), case.training_batch()
+        weights, draws = self.loss_weights(case), self.draws(case)
+        total_steps, warmup = case.setting("t_total"), case.setting("lr_warmup_proportion")
+        optimizer = BertAdam(parameter_groups(model), lr=case.setting("lr"))
+        schedule = warmup_linear_schedule(optimizer, total_steps=total_steps, warmup_share=warmup)
+        losses, term_values, norms = [], [], []
+        num_steps = len(case.expected["loss_per_step"])
+        for _ in range(num_steps):
+            optimizer.zero_grad()
+            terms = model(batch, draws=draws)
+            total = total_loss(terms, weights)
+            total.backward()
+            gradients = export_released(model.released_names(), _gradients(model))
+            losses.append(total.item())
+            term_values.append([terms[name].item() for name in self.loss_weights(case)])
+            norms.append([float(tensor_norms(gradients[name], 0)) for name in case.setting("parameter_order")])
+            optimizer.step()
+            schedule.step()
+        model.eval()
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        factors = [
+            warmup_linear(step, total_steps=total_steps, warmup_share=warmup)
+            for step in range(len(case.expected["lr_multiplier_all"]))
+        ]
+        made = _numpy(self.scores(model, queries, videos, batch)) | {
+            "loss_per_step": np.array(losses),
+            "loss_terms_per_step": np.array(term_values),
+            "grad_norm_per_step_and_tensor": np.array(norms),
+            "lr_multiplier_per_step": np.array(factors[:num_steps]),
+            "lr_multiplier_all": np.array(factors),
+        }
+        final = {
+            f"weights_final/{name}": t.numpy()
+            for name, t in export_released(model.released_names(), model.state_dict()).items()
+        }
+        return _expected(made) | final
+
+    def _evaluation(self, case: Case) -> Arrays:
+        model, corpus = self.model(case).eval(), read_corpus(case, str(case.config.get("eval_split", "")))
+        with torch.no_grad():
+            queries, caption_ids, videos = self._encode_corpus(case, model, corpus)
+            scores = model.score(queries, videos)
+        column = {video_id: i for i, video_id in enumerate(corpus.video_ids)}
+        truth = np.array([column[video_of(caption_id)] for caption_id in caption_ids])
+        fused = scores.fused.numpy()
+        made: Arrays = {
+            "query_caption_ids": np.array(caption_ids),
+            "video_order": np.array(corpus.video_ids),
+            "gt_video_index": truth,
+            "fused_scores": fused,
+            "metrics": metric_values(case, fused, truth),
+            "metrics_fused": metric_values(case, fused, truth),
+        }
+        for name, score in scores.branches.items():
+            made[f"{name}_scores"] = score.value.numpy()
+            made[f"metrics_{name}"] = metric_values(case, score.value.numpy(), truth)
+        return _expected(made | _numpy(self.encodings(model, queries, videos)))
+
+    def _encode_corpus(
+        self, case: Case, model: RetrievalModel, corpus: Corpus
+    ) -> tuple[EncodedQueries, list[str], EncodedVideos]:
+        """All queries and videos in the batches of the release, whose composition GMMFormer's windows depend on."""
+        query_batches = [
+            collate_queries([corpus.caption_item(case, caption_id) for caption_id in ids])
+            for ids in in_batches(corpus.caption_ids, case.setting("eval_query_bsz"))
+        ]
+        video_batches = [
+            collate_videos([corpus.video_item(case, video_id) for video_id in ids])
+            for ids in in_batches(corpus.video_ids, case.setting("eval_context_bsz"))
+        ]
+        queries = EncodedQueries.cat([model.encode_queries(made.batch) for made in query_batches])
+        videos = EncodedVideos.cat([model.encode_videos(made.batch) for made in video_batches])
+        return queries, [caption_id for made in query_batches for caption_id in made.caption_ids], videos
+
+    def align(self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows at padded frames and words are left out: the released programs write them but never use them."""
+        mask = self._row_mask(case, name)
+        if mask is None or ours.shape[0] != theirs.shape[0] or ours.ndim != theirs.ndim:
+            return ours, theirs
+        return ours[:, : mask.shape[1]][mask], theirs[:, : mask.shape[1]][mask]
+
+    def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
+        if not case.batch or "text_mask" not in case.batch or "tcm_tokens" in name or name.endswith(".layer2"):
+            return None
+        if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_2")):
+            return case.batch["videos_mask"] > 0
+        if name.startswith(("expected/mid.query", "expected/mid.modular_vector_mapping")):
+            return case.batch["text_mask"] > 0
+        return None
+
+
+def branch_losses(
+    branch: str, cosine: Tensor, dot: Tensor, video_index: Tensor, draws: Draws, margin: float
+) -> dict[str, Tensor]:
+    """The halves of InfoNCE and triplet on a queries x videos matrix and the chosen negatives, by recorded name."""
+    video_ranks = draws.foreign_ranks(branch, num_foreign_queries(video_index, cosine.shape[1]))
+    query_ranks = draws.candidate_ranks(branch, *cosine.shape)
+    return {
+        f"nce_{branch}_t2v": nce_of_queries(dot, video_index),
+        f"nce_{branch}_v2t": nce_of_videos(dot, video_index),
+        f"triplet_{branch}_v2t": triplet_of_videos(cosine, video_index, video_ranks, margin=margin),
+        f"triplet_{branch}_t2v": triplet_of_queries(cosine, video_index, query_ranks, margin=margin),
+        f"neg_query_for_video_{branch}": negative_queries(cosine, video_index, video_ranks),
+        f"neg_video_for_query_{branch}": negative_videos(cosine, video_index, query_ranks),
+    }
+
+
+def _data_case(case: Case) -> Arrays:
+    kind = max((kind for kind in DATA_CASES if case.kind.startswith(kind)), key=len)
+    return _expected(DATA_CASES[kind](case))
+
+
+def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Tensor]:
+    """A dictionary that fills with the outputs of the tapped modules while the stack is open."""
+    outputs: dict[str, Tensor] = {}
+    for tap in taps:
+
+        def keep(module: nn.Module, inputs: object, output: Tensor, tap: Tap = tap) -> None:
+            outputs[tap.theirs] = tap.pick(output)
+
+        handle = model.get_submodule(tap.ours).register_forward_hook(keep)
+        stack.callback(handle.remove)
+    return outputs
+
+
+def _replace_dropout(model: nn.Module, sign: int) -> None:
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Dropout):
+                setattr(module, name, Scaling(1 + sign * child.p))
+
+
+def _gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def _numpy(tensors: dict[str, Tensor]) -> Arrays:
+    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+
+
+def _expected(arrays: Arrays) -> Arrays:
+    return {f"expected/{name}": array for name, array in arrays.items()}

@@ -1,0 +1,31 @@
+"""Clips of every length: means over all windows of consecutive units (MS-SL section 3; also ProtoPRVR)."""
+
+from functools import lru_cache
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@lru_cache(maxsize=8)
+def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
+    """First unit and one past the last of each proposal: windows of length 1 by start, then of length 2, and so on.
+
+    >>> proposal_spans(2).tolist()
+    [[0, 1], [1, 2], [0, 2]]
+    """
+    spans = [(start, start + length) for length in range(1, num_units + 1) for start in range(num_units - length + 1)]
+    return torch.tensor(spans)
+
+
+@lru_cache(maxsize=8)
+def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
+    start, end = proposal_spans(num_units).unbind(1)
+    unit = torch.arange(num_units)
+    inside = (unit >= start[:, None]) & (unit < end[:, None])
+    return inside.float() / inside.sum(dim=1, keepdim=True)
+
+
+def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
+    """The mean of every window of consecutive units, M (M + 1) / 2 rows in the order of `proposal_spans`."""
+    return _pooling_matrix(units.shape[1]).to(units) @ units

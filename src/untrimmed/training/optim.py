@@ -1,0 +1,87 @@
+"""The optimizer of every released program of the family (BertAdam), exact and per released tensor."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from untrimmed.nn.attention import stacked_dims
+
+
+class BertAdam(Optimizer):
+    """Adam without bias correction, with decoupled decay; each tensor's gradient is clipped by its own norm.
+
+    A group's `stacked_dims` says how many leading axes of its parameters count separate tensors; every tensor of a
+    stack is clipped by itself, as if it were a parameter. Parameters without gradient are skipped, decay included.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        max_norm: float = 1.0,
+    ):
+        defaults = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "max_norm": max_norm, "stacked_dims": 0}
+        super().__init__(params, {"lr": lr, **defaults})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["mean"] = torch.zeros_like(parameter)
+            state["square"] = torch.zeros_like(parameter)
+        mean, square = state["mean"], state["square"]
+        beta_mean, beta_square = group["betas"]
+        norm = tensor_norms(parameter.grad, group["stacked_dims"])  # type: ignore[arg-type]
+        gradient = parameter.grad * (group["max_norm"] / (norm + 1e-6)).clamp_max(1)
+        mean.lerp_(gradient, 1 - beta_mean)
+        square.mul_(beta_square).addcmul_(gradient, gradient, value=1 - beta_square)
+        update = mean / square.sqrt().add_(group["eps"])
+        if group["weight_decay"]:
+            update.add_(parameter, alpha=group["weight_decay"])
+        parameter.sub_(update.mul_(group["lr"]))
+
+
+def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
+    """The norm of each tensor of a stack, shaped to multiply it; of the whole when nothing is stacked."""
+    own_axes = tuple(range(leading, gradient.ndim))
+    return torch.linalg.vector_norm(gradient, dim=own_axes, keepdim=True)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
+    """Groups for `BertAdam`: biases and the gains of layer norms are not decayed, all else is.
+
+    Norms with `decay_gain` are the exception: the released rule goes by name and misses them.
+    """
+    groups: dict[tuple[bool, int], list[nn.Parameter]] = {}
+    seen: set[int] = set()
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in seen or not parameter.requires_grad:
+                continue
+            seen.add(id(parameter))
+            spared_gain = name == "weight" and not getattr(module, "decay_gain", True)
+            decayed = "bias" not in name and not spared_gain
+            groups.setdefault((decayed, stacked_dims(module, name)), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": weight_decay if decayed else 0.0, "stacked_dims": leading}
+        for (decayed, leading), parameters in groups.items()
+    ]
