@@ -25,6 +25,7 @@ from untrimmed.features.preprocessing import create_pipeline
 from untrimmed.features.weights import first_line, locate, weights_digest
 from untrimmed.types import TextFeatures
 
+_CPU_INFO = Path("/proc/cpuinfo")
 _PROBE_TEXT = "a dog runs along the beach"
 
 
@@ -319,10 +320,9 @@ def _has_fast_bfloat16(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    cpu_info = Path("/proc/cpuinfo")
-    if device.type != "cpu" or not cpu_info.is_file():
+    if device.type != "cpu" or not _CPU_INFO.is_file():
         return False
-    words = set(cpu_info.read_text(encoding="utf-8", errors="replace").split())
+    words = set(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())
     return bool(words & {"avx512_bf16", "amx_bf16"})
 
 

@@ -184,7 +184,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     logger.info("downloading %s (about %.1f GB) into the hub's cache", hub_id, gigabytes)
     try:
         with _quiet_hub():
-            folder = Path(snapshot_download(hub_id, revision=info.sha, allow_patterns=list(_DOWNLOADED)))
+            folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
     except Exception as error:  # as above; what has arrived stays in the cache and is taken up again
         raise EncoderError(f"{hub_id}: the download broke off ({first_line(error)}); run again to go on") from error
     return folder
