@@ -144,7 +144,7 @@ def load_dataset(
         FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
     """
     root = Path(root)
-    layout = Layout(name, root)
+    layout = Layout.at(root, name)
     settings = PackSettings(
         num_clips=num_clips,
         max_frames=max_frames,

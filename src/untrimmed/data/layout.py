@@ -19,12 +19,12 @@ class Layout:
     """The paths of one data set; nothing is read here."""
 
     name: str
-    root: Path
+    folder: Path
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the data set."""
-        return self.root / self.name
+    @classmethod
+    def at(cls, root: Path, name: str) -> Layout:
+        """The data set of that name below a root that holds several."""
+        return cls(name, root / name)
 
     @property
     def plain_captions(self) -> Path:
@@ -106,7 +106,7 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
     """
     if split not in SPLITS:
         raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
-    layout = Layout(name, root)
+    layout = Layout.at(root, name)
     if layout.is_plain:
         annotations, source = read_plain(layout.plain_captions)[split], layout.plain_captions
     elif layout.captions(split).is_file():
@@ -142,7 +142,7 @@ def _nothing_found(layout: Layout, split: str) -> str:
         f"{layout.plain_captions.name}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
     )
     if find_benchmark(layout.name) is not None:
-        step = f"run: untrimmed data prepare {layout.name} --annotations DIR --out {layout.root}"
+        step = f"run: untrimmed data prepare {layout.name} --annotations DIR --out {layout.folder.parent}"
     else:
-        step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.root}"
+        step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.folder.parent}"
     return f"{layout.folder}: no captions for split {split}, looked for {looked_for}; {step}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -80,7 +80,7 @@ def dealt_split(video: str) -> str:
     return "train" if place < 8 else "val" if place == 8 else "test"
 
 
-def write_plain(path: Path, splits: dict[str, Iterable[Annotation]]) -> None:
+def write_plain(path: Path, splits: Mapping[str, Iterable[Annotation]]) -> None:
     """Write the captions of all splits to one file; of several moments the main one."""
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for split, annotations in splits.items():

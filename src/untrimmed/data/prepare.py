@@ -61,7 +61,7 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
     if not read:
         wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
         raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
-    layout = Layout(name, out)
+    layout = Layout.at(out, name)
     for split, captions in read.items():
         write_annotations(layout, split, captions)
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())

@@ -1,0 +1,57 @@
+"""Captions and moments out of a small grammar, for when no annotations are at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from untrimmed.data.annotations import Annotation, number_captions
+
+_SUBJECTS = (
+    "a man", "a woman", "a girl", "a boy", "a chef", "a dancer", "a farmer", "a musician", "a painter", "a nurse",
+    "an old man", "a young woman", "a child", "a cyclist", "a carpenter", "a teacher",
+)  # fmt: skip
+_ACTIONS = {
+    "cuts": ("an apple", "a carrot", "a cake", "a rope", "some paper", "a fish"),
+    "washes": ("a plate", "a window", "a dog", "a car", "a shirt", "a carrot"),
+    "paints": ("a wall", "a fence", "a portrait", "a chair", "a boat"),
+    "carries": ("a box", "a ladder", "a basket", "a guitar", "a child", "a bicycle"),
+    "opens": ("a door", "a letter", "a bottle", "a window", "a box", "an umbrella"),
+    "repairs": ("a bicycle", "a radio", "a chair", "a boat", "a lamp"),
+    "plays": ("a guitar", "a drum", "a piano", "the violin", "some cards"),
+    "throws": ("a ball", "a stone", "a hat", "a rope", "some paper"),
+    "feeds": ("a horse", "a dog", "some chickens", "a baby", "the fish"),
+    "climbs": ("a ladder", "a tree", "a wall", "a hill"),
+    "reads": ("a letter", "a book", "a map", "a newspaper"),
+    "pours": ("some water", "some milk", "hot tea", "red wine"),
+}
+_PLACES = (
+    "in the kitchen", "in the garden", "on the beach", "on the roof", "in a barn", "by the river", "in the street",
+    "on a stage", "in the snow", "in a workshop", "at the market", "in the forest",
+)  # fmt: skip
+_ENDINGS = ("", " slowly", " while talking", " and smiles", " again", " with one hand", " for a friend")
+
+
+def invent(num_videos: int, rng: np.random.Generator) -> list[Annotation]:
+    """Captions of that many videos: three to five moments each, 3 to 15 s long, in videos of one to three minutes.
+
+    Moments of a video do not overlap. All captions of a video share one place, as scenes do.
+    """
+    annotations = []
+    for video in range(num_videos):
+        duration_s = float(np.round(rng.uniform(60, 180), 2))
+        num_captions = int(rng.integers(3, 6))
+        place = _pick(_PLACES, rng)
+        slot_s = duration_s / num_captions
+        for slot in range(num_captions):
+            length_s = rng.uniform(3, 15)
+            start_s = slot * slot_s + rng.uniform(0, slot_s - length_s) if slot_s > length_s else slot * slot_s
+            end_s = min(start_s + length_s, (slot + 1) * slot_s)
+            verb = _pick(tuple(_ACTIONS), rng)
+            sentence = f"{_pick(_SUBJECTS, rng)} {verb} {_pick(_ACTIONS[verb], rng)} {place}{_pick(_ENDINGS, rng)}."
+            moment = (round(float(start_s), 2), round(float(end_s), 2))
+            annotations.append(Annotation(f"video{video:05d}", "", sentence, (moment,), duration_s))
+    return number_captions(annotations)
+
+
+def _pick(choices: tuple[str, ...], rng: np.random.Generator) -> str:
+    return choices[int(rng.integers(len(choices)))]
