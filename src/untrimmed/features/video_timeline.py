@@ -1,0 +1,114 @@
+"""Presentation stamps as seconds from the first frame, and the grid of times at which a video is sampled.
+
+Plain arithmetic without a decoder, so that its rules are tested by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+# Stamps of one container are rounded to its time base (a millisecond in Matroska), never to less than a microsecond.
+EPSILON_S = 1e-6
+# A picture that stays for longer, or a stamp that falls back by more, is a broken clock and no scene.
+MAX_HOLD_S = 3600.0
+MAX_FALL_S = 1.0
+
+
+class Timeline:
+    """Turns the stamps of frames, given in display order, into seconds from the first one; they never decrease.
+
+    A frame without a stamp follows the frame before it by `frame_s`. After a break of the clock (a joined recording)
+    time goes on by `frame_s`. Both are counted, for a warning.
+    """
+
+    def __init__(self, time_base: Fraction, frame_s: float, origin: int | None = None) -> None:
+        self.time_base = time_base
+        self.frame_s = frame_s
+        self.origin = origin
+        self.num_missing = 0
+        self.num_breaks = 0
+        self._shift_s = 0.0
+        self._last_s: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a stamp still says its time directly: none was missing and the clock never broke."""
+        return self.num_missing == 0 and self.num_breaks == 0
+
+    def raw_s(self, pts: int) -> float:
+        """Seconds from the origin by the stamp alone."""
+        assert self.origin is not None
+        return float((pts - self.origin) * self.time_base)
+
+    def next_s(self, pts: int | None) -> float:
+        """The time of the next frame in display order."""
+        last_s = self._last_s
+        if pts is None:
+            self.num_missing += 1
+            time_s = 0.0 if last_s is None else last_s + self.frame_s
+        else:
+            if self.origin is None:
+                self.origin = pts
+                self._shift_s = 0.0 if last_s is None else last_s + self.frame_s
+            time_s = self.raw_s(pts) + self._shift_s
+            if last_s is None:
+                time_s = max(0.0, time_s)
+            elif time_s - last_s > MAX_HOLD_S or last_s - time_s > MAX_FALL_S:
+                self.num_breaks += 1
+                self._shift_s += last_s + self.frame_s - time_s
+                time_s = last_s + self.frame_s
+            else:
+                time_s = max(time_s, last_s)
+        self._last_s = time_s
+        return time_s
+
+    def warnings(self) -> list[str]:
+        """What was wrong with the stamps, one line each."""
+        lines = []
+        if self.num_missing:
+            lines.append(
+                f"{self.num_missing} frames have no presentation time; counted on at {1 / self.frame_s:.4g} fps"
+            )
+        if self.num_breaks:
+            lines.append(f"the presentation times break {self.num_breaks} times; joined without the gaps")
+        return lines
+
+
+class SampleGrid:
+    """The times k / fps, handed out once each in increasing order."""
+
+    def __init__(self, fps: float) -> None:
+        self.fps = fps
+        self._next_index = 0
+
+    def take_before(self, end_s: float) -> list[float]:
+        """The grid times not yet taken that lie before `end_s`, to within a microsecond."""
+        stop = math.ceil((end_s - EPSILON_S) * self.fps)
+        times = [index / self.fps for index in range(self._next_index, stop)]
+        self._next_index = max(self._next_index, stop)
+        return times
+
+    def falls_in(self, start_s: float, end_s: float) -> bool:
+        """Whether a frame on screen from `start_s` to `end_s` may be sampled; generous by twice the rounding."""
+        first = math.ceil((start_s - 2 * EPSILON_S) * self.fps)
+        return first / self.fps <= end_s + 2 * EPSILON_S
+
+
+class SingleTime:
+    """A grid of one time, for the frame that is on screen then."""
+
+    def __init__(self, time_s: float) -> None:
+        self.time_s = time_s
+        self._is_taken = False
+
+    def take_before(self, end_s: float) -> list[float]:
+        """The time, once, when the frame on screen before `end_s` is the one at that time."""
+        if self._is_taken or self.time_s >= end_s - EPSILON_S:
+            return []
+        self._is_taken = True
+        return [self.time_s]
+
+    def falls_in(self, start_s: float, end_s: float) -> bool:
+        """Whether the time lies between the two, generous by twice the rounding."""
+        return start_s - 2 * EPSILON_S <= self.time_s <= end_s + 2 * EPSILON_S
