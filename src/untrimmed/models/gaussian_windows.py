@@ -70,9 +70,10 @@ class WindowCorpus:
         lengths = [len(video.times_s) for video in videos]
         self._offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         dim = videos[0].vectors.shape[1] if videos else 0
-        self._frames = torch.empty(int(self._offsets[-1]), dim, dtype=torch.float16)
+        block = np.empty((int(self._offsets[-1]), dim), dtype=np.float16)
         for video, start, end in zip(videos, self._offsets, self._offsets[1:], strict=False):
-            self._frames[start:end] = torch.from_numpy(video.vectors)
+            block[start:end] = video.vectors
+        self._frames = torch.from_numpy(block)
         self._times_s = [video.times_s for video in videos]
         self._durations_s = [video.duration_s for video in videos]
         self._mean = self._frames.mean(dim=0, dtype=torch.float32) if len(videos) else torch.zeros(0)

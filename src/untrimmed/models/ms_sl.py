@@ -11,14 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.draws import Draws
-from untrimmed.losses.nce import nce, nce_square
-from untrimmed.losses.triplet import (
-    num_foreign_queries,
-    triplet_of_queries,
-    triplet_of_videos,
-    triplet_square_rows,
-)
+from untrimmed.losses.nce import nce_square
+from untrimmed.losses.triplet import triplet_square_rows
 from untrimmed.models import released
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
@@ -88,18 +84,14 @@ class MSSL(RetrievalModel):
         clips, _, _ = self._parts(videos)
         clip = max_sim(sentence, clips)
         cosine, dot = clip.value, max_sim(sentence, clips, similarity="dot").value
-        num_queries, num_videos = cosine.shape
+        num_queries = len(sentence)
         seen = self.positive_frames(videos, required_best(clip), index)
         frame_cosine = F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T
 
-        video_ranks = draws.foreign_ranks("clip", num_foreign_queries(index, num_videos))
-        query_ranks = draws.candidate_ranks("clip", num_queries, num_videos)
+        clip_terms = branch_terms("clip", cosine, dot, index, margin=margin, draws=draws)
         row_ranks = draws.candidate_ranks("frame_rows", num_queries, num_queries)
         column_ranks = draws.candidate_ranks("frame_columns", num_queries, num_queries)
-        return {
-            "clip_nce": nce(dot, index),
-            "clip_triplet": triplet_of_videos(cosine, index, video_ranks, margin=margin)
-            + triplet_of_queries(cosine, index, query_ranks, margin=margin),
+        return clip_terms | {
             "frame_nce": nce_square(sentence @ seen.T),
             "frame_triplet": triplet_square_rows(frame_cosine, row_ranks, margin=margin)
             + triplet_square_rows(frame_cosine.T, column_ranks, margin=margin),

@@ -15,10 +15,19 @@ from untrimmed.errors import CheckpointError
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a released tensor lives: a parameter of ours and the leading indices inside it."""
+    """Where a released tensor lives: a parameter of ours and the leading indices inside it.
+
+    The released tensor may have `unit_axes` more leading axes of length 1 than ours.
+    """
 
     parameter: str
     index: tuple[int, ...] = ()
+    unit_axes: int = 0
+
+    def export(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The released tensor, from tensors by our parameter names."""
+        ours = tensors[self.parameter][self.index]
+        return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
 Names = dict[str, Slot]
@@ -86,6 +95,15 @@ def token_layer(ours: str, theirs: str) -> Names:
     return names | _pair(f"{ours}.norm1", f"{theirs}.norm1") | _pair(f"{ours}.norm2", f"{theirs}.norm2")
 
 
+def consolidation_block(ours: str, theirs: str, num_layers: int) -> Names:
+    """A block with temporal consolidation: its layers, the token's reader and the two maps behind it."""
+    names = token_layer(f"{ours}.aggregation.reader", f"{theirs}.ca")
+    for k in range(num_layers):
+        names |= ffn_layer(f"{ours}.layers", f"{theirs}.attn{k}", block=k)
+    names |= _pair(f"{ours}.aggregation.hidden", f"{theirs}.layer1")
+    return names | _pair(f"{ours}.aggregation.weights", f"{theirs}.layer2")
+
+
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
     """Load the authors' tensors into the model whose `released_names` are `names`, in place.
 
@@ -102,20 +120,19 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
         raise CheckpointError(f"the release has no {_some(uncovered)}; import it into the method's released form")
     for name, slot in names.items():
-        target, source = state[slot.parameter][slot.index], released[name]
-        # Released tokens carry axes of length 1 around the width.
-        if [n for n in target.shape if n != 1] != [n for n in source.shape if n != 1]:
+        target, source = slot.export(state), released[name]
+        if target.shape != source.shape:
             raise CheckpointError(
                 f"released tensor {name} has shape {tuple(source.shape)}, this model wants {tuple(target.shape)}; "
                 "set the model's sizes to those of the checkpoint"
             )
-        target.copy_(source.reshape(target.shape))
+        target.copy_(source)
     model.load_state_dict(state)
 
 
 def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by our parameter names (a state dict, gradients) under the authors' names."""
-    return {name: tensors[slot.parameter][slot.index] for name, slot in names.items() if slot.parameter in tensors}
+    return {name: slot.export(tensors) for name, slot in names.items() if slot.parameter in tensors}
 
 
 def _some(names: list[str]) -> str:

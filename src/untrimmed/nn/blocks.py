@@ -1,4 +1,4 @@
-"""Transformer layers that run side by side, each with its own constraint window, and what joins their outputs."""
+"""Transformer layers that run side by side, each with its own constraint window."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.nn.attention import StackedSelfAttention, TokenAttention
+from untrimmed.nn.attention import StackedSelfAttention
 from untrimmed.nn.linear import StackedLinear
-from untrimmed.nn.norm import LayerNorm, StackedLayerNorm
+from untrimmed.nn.norm import StackedLayerNorm
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
-Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]
 
 
 class ParallelLayers(nn.Module):
@@ -89,109 +88,6 @@ class StackedFeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
         """What the layer adds to its input."""
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
-
-
-class TokenLayer(nn.Module):
-    """A post-norm transformer layer in which one token reads a sequence (the cross layer of GMMFormer v2)."""
-
-    def __init__(self, dim: int, num_heads: int, dropout: float):
-        super().__init__()
-        self.attention = TokenAttention(dim, num_heads, dropout)
-        self.norm1 = LayerNorm(dim, decay_gain=True)
-        self.layer1 = nn.Linear(dim, dim)
-        self.layer2 = nn.Linear(dim, dim)
-        self.norm2 = LayerNorm(dim, decay_gain=True)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self, token: Float[Tensor, " D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
-    ) -> Float[Tensor, "*B N D"]:
-        """The token after reading each sequence."""
-        y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
-        return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
-
-
-class MeanAggregation(nn.Module):
-    """The plain mean of the layers (GMMFormer Eq. 10)."""
-
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
-        """One sequence from K."""
-        return outputs.mean(dim=0)
-
-
-class WeightedAggregation(nn.Module):
-    """One learned weight a layer (GMMFormer v2 Eq. 17)."""
-
-    def __init__(self, count: int, temperature: float):
-        super().__init__()
-        self.temperature = temperature
-        self.weight = nn.Parameter(torch.zeros(count))
-
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
-        """One sequence from K."""
-        return torch.einsum("k,kntd->ntd", (self.weight / self.temperature).softmax(0), outputs)
-
-
-class DynamicAggregation(nn.Module):
-    """One weight a layer and video, read from the block's input by a learned token (GMMFormer v2 Eq. 18)."""
-
-    def __init__(self, count: int, dim: int, num_heads: int, dropout: float, temperature: float):
-        super().__init__()
-        self.temperature = temperature
-        self.reader = TokenLayer(dim, num_heads, dropout)
-        self.weights = nn.Linear(dim, count)
-
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
-        """One sequence from K."""
-        weights = (self.weights(self.reader(token, inputs, mask)) / self.temperature).softmax(-1)
-        return torch.einsum("nk,kntd->ntd", weights, outputs)
-
-
-class TemporalConsolidation(nn.Module):
-    """A weight for each layer and time point, read from the layer's output (GMMFormer v2 Eq. 1-3).
-
-    As released: the reader is a whole transformer layer, two linear maps follow it, and its last map has one output
-    per absolute time point, hence the fixed `length`.
-    """
-
-    def __init__(self, length: int, dim: int, num_heads: int, dropout: float, temperature: float):
-        super().__init__()
-        self.temperature = temperature
-        self.reader = TokenLayer(dim, num_heads, dropout)
-        self.hidden = nn.Linear(dim, dim)
-        self.weights = nn.Linear(dim, length)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
-        """One sequence from K."""
-        read = self.reader(token, outputs, mask)
-        scores = self.weights(self.dropout(self.hidden(read).relu()))[..., : outputs.shape[2]]
-        weights = (scores / self.temperature).softmax(dim=0)
-        return (weights[..., None] * outputs).sum(dim=0)
 
 
 class GaussianBlock(nn.Module):

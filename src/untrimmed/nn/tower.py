@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from untrimmed.errors import FeatureError
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.norm import LayerNorm
 
@@ -49,7 +50,16 @@ class Tower(nn.Module):
     def forward(
         self, features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "N T D"]:
-        """Contextual rows; those at masked positions mean nothing."""
+        """Contextual rows; those at masked positions mean nothing.
+
+        Raises: FeatureError when the features have another width or are longer than the position table.
+        """
+        length, in_dim = features.shape[1:]
+        if in_dim != self.input.linear.in_features or length > self.max_length:
+            raise FeatureError(
+                f"features have {length} rows of width {in_dim}, this model wants at most {self.max_length} of width "
+                f"{self.input.linear.in_features}; resample them, or set the model's sizes to the features'"
+            )
         x = self.positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)

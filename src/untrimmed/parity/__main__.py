@@ -1,4 +1,4 @@
-"""`python -m untrimmed.parity CASE_FOLDER [--method M]`: a line per array; exits with 1 past a tolerance, 2 on misuse."""
+"""`python -m untrimmed.parity CASE_FOLDER [--method M]`: a line per array; exit 1 past a tolerance, 2 on misuse."""
 
 import argparse
 import sys

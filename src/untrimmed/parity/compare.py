@@ -45,15 +45,19 @@ Rules = Sequence[tuple[str, Tolerance]]
 EXACT = Tolerance(0.0)
 
 # The first pattern that matches `file/array` decides. Scores and losses have the limits that the project promises;
-# encodings are held to the limit of raw scores relative to their size.
+# encodings are held to the limit of raw scores relative to their size. Windows were recorded in float32, whose
+# rounding of the narrowest ones (width 0.1) alone is 5e-6; ours are computed in float64.
 RULES: Rules = (
     (r"expected/(clip|frame|fused|train_frame)_scores", Tolerance(1e-6)),
     (r"expected/.*_scores_raw", Tolerance(2e-5)),
     (r"expected/(nce|triplet|query_diverse|optimal_matching|total|loss)", Tolerance(1e-7, 1e-5)),
     (r"expected/lr_multiplier", Tolerance(1e-12)),
     (r"expected/(.*metrics.*)", Tolerance(0.0, 1e-6)),
-    (r"expected/window_", Tolerance(1e-6)),
-    (r"expected/(clip_average|sampled_frames|l2_output|train_|text_batch|video_batch)", Tolerance(1e-6)),
+    (r"expected/window_", Tolerance(1e-5)),
+    (
+        r"expected/(clip_average|sampled_frames|l2_output|train_(clip|frame)_video|train_text|text_batch|video_batch)",
+        Tolerance(1e-6),
+    ),
     (r"expected/", Tolerance(1e-6, 1e-5)),
     (r"grads/", Tolerance(1e-6, 1e-5)),
     (r"weights_final/", Tolerance(1e-5)),

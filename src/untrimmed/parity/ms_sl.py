@@ -1,5 +1,6 @@
 """The golden cases of MS-SL."""
 
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import torch
@@ -47,7 +48,7 @@ class MSSLParity(RetrievalParity):
             taps += [
                 Tap(f"{theirs}_input_proj", f"{tower}.input"),
                 Tap(f"{theirs}_pos_embed", f"{tower}.positions"),
-                Tap(f"{theirs}_encoder.self", f"{tower}.blocks.0.layers.attention", lambda stack: stack[0]),
+                Tap(f"{theirs}_encoder.self", f"{tower}.blocks.0.layers.attention", itemgetter(0)),
                 Tap(f"{theirs}_encoder", f"{tower}.blocks.0"),
             ]
         return taps

@@ -1,0 +1,144 @@
+"""The golden cases of GMMFormer and GMMFormer v2, which differ in their second branch and in what is attached."""
+
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.matching import matched_pairs
+from untrimmed.models.base import RetrievalModel
+from untrimmed.parity.case import Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
+
+
+@parity_of("gmmformer")
+class GMMFormerParity(RetrievalParity):
+    """Four layers a block, two blocks a branch."""
+
+    model_name = "gmmformer"
+    terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity_v1")
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The diverse loss."""
+        margin, scale = case.setting("neg_factor") if "neg_factor" in case.config else (0.15, 32.0)
+        return {"losses": {"query_diversity_v1": {"margin": margin, "scale": scale}}}
+
+    def loss_weights(self, case: Case) -> dict[str, float]:
+        """The triplet terms count fully."""
+        weights = dict(zip(self.terms, case.setting("loss_factor"), strict=True))
+        return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
+
+    def taps(self, model: RetrievalModel) -> list[Tap]:
+        """Towers, blocks, and the layers of first blocks."""
+        taps = [
+            *_common_taps(),
+            Tap("clip_encoder", "clip_tower.blocks.0"),
+            Tap("clip_encoder_2", "clip_tower.blocks.1"),
+            Tap("frame_encoder_1", "frame_tower.blocks.0"),
+            Tap("frame_encoder_2", "frame_tower.blocks.1"),
+            Tap("modular_vector_mapping_2", "frame_pooling.score"),
+        ]
+        num_layers = len(model.config.gaussian_widths)  # type: ignore[attr-defined]
+        for theirs, ours in (("clip_encoder", "clip_tower"), ("frame_encoder_1", "frame_tower")):
+            taps += _layer_taps(theirs, f"{ours}.blocks.0.layers", num_layers)
+        return taps
+
+    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Clips and one vector per video."""
+        return {
+            "query_vectors": queries.sentence,
+            "encoded_clips": required(videos, "clips"),
+            "video_vectors": required(videos, "video"),
+        }
+
+    def scores(
+        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """Both branches by cosine and by dot product, and the fused score."""
+        made = {"fused_scores": model.score(queries, videos).fused}
+        for branch, score in model.branch_sims(queries, videos).items():
+            made[f"{branch}_scores"] = score.value
+        for branch, score in model.branch_sims(queries, videos, "dot").items():
+            made[f"{branch}_scores_raw"] = score.value
+        return made
+
+    def loss_arrays(
+        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Both branches alike, then the attached losses."""
+        index = case.training_batch().video_index
+        made = {"query_diverse": terms[self.terms[2]]}
+        for branch in ("clip", "frame"):
+            made[f"nce_{branch}"], made[f"triplet_{branch}"] = terms[f"{branch}_nce"], terms[f"{branch}_triplet"]
+            cosine, dot = scores[f"{branch}_scores"], scores[f"{branch}_scores_raw"]
+            made |= branch_losses(branch, cosine, dot, index, draws, model.config.margin)
+        return made
+
+
+@parity_of("gmmformer-v2")
+class GMMFormerV2Parity(GMMFormerParity):
+    """Eight layers in one block a branch, joined by temporal consolidation."""
+
+    model_name = "gmmformer_v2"
+    terms = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
+
+    def rules(self, case: Case) -> Rules:
+        """A unit of `layer1` that is open for every sample and layer cancels like `layer2.bias`: noise, see there."""
+        return [(r"weights_final/.*_encoder(_1)?\.layer1\.bias", Tolerance(2e-5)), *super().rules(case)]
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The temperature of the consolidation and both attached losses."""
+        margin, scale, focus = case.setting("neg_factor") if "neg_factor" in case.config else (0.15, 32.0, 1.0)
+        diversity = {"margin": margin, "scale": scale, "focus": focus}
+        losses = {"query_diversity": diversity, "optimal_matching": {}}
+        return {"temperature": case.setting("sft_factor"), "losses": losses}
+
+    def taps(self, model: RetrievalModel) -> list[Tap]:
+        """Towers, blocks, their layers, and what the consolidation reads and weighs."""
+        taps = _common_taps()
+        num_layers = len(model.config.gaussian_widths)  # type: ignore[attr-defined]
+        for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
+            taps += [Tap(theirs, ours), *_layer_taps(theirs, f"{ours}.layers", num_layers)]
+            taps += [
+                Tap(f"{theirs}.tcm_tokens", f"{ours}.aggregation.reader", lambda read: read.transpose(0, 1)),
+                Tap(f"{theirs}.layer2", f"{ours}.aggregation.weights", lambda weights: weights.transpose(0, 1)),
+            ]
+        return taps
+
+    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Clips and frames; the release always pads the frames to the maximum."""
+        frames = required(videos, "frames")
+        padding = model.config.max_frames - frames.shape[1]
+        return {
+            "query_vectors": queries.sentence,
+            "encoded_clips": required(videos, "clips"),
+            "encoded_frames": F.pad(frames, (0, 0, 0, padding)),
+        }
+
+    def loss_arrays(
+        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Also the matching loss and its pairs."""
+        made = super().loss_arrays(case, model, scores, terms, draws)
+        index = case.training_batch().video_index
+        pairs = matched_pairs(scores["query_vectors"], scores["encoded_clips"], index)
+        return made | {"optimal_matching": terms["optimal_matching"], "om_pairs": pairs}
+
+
+def _common_taps() -> list[Tap]:
+    taps = [
+        Tap("modular_vector_mapping", "query_tower.pooling.score"),
+        Tap("query_encoder", "query_tower.tower.blocks.0"),
+    ]
+    for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
+        taps += [Tap(f"{theirs}_input_proj", f"{tower}.input"), Tap(f"{theirs}_pos_embed", f"{tower}.positions")]
+    return taps
+
+
+def _layer_taps(theirs: str, ours: str, num_layers: int) -> list[Tap]:
+    return [Tap(f"{theirs}.attn{k}", ours, itemgetter(k)) for k in range(num_layers)]
