@@ -1,0 +1,206 @@
+"""`untrimmed data`: lay out benchmarks, check and describe data sets, simulate them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.config import build, parse_overrides
+from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.check import check_dataset
+from untrimmed.data.describe import RATIO_EDGES, Description, describe_split
+from untrimmed.data.layout import Layout
+from untrimmed.data.prepare import Prepared, prepare
+from untrimmed.data.registry import get_benchmark, list_benchmarks
+from untrimmed.data.simulate import simulate
+from untrimmed.data.world import SimulationSettings
+from untrimmed.errors import ConfigError, FeatureError
+
+FOUND_WRONG = 2
+BAR_WIDTH = 30
+
+data_app = typer.Typer(
+    name="data",
+    help="Benchmarks and people's own data: lay out, check, describe, simulate.",
+    no_args_is_help=True,
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}, or your own.")]
+RootOption = Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")]
+OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to ROOT/NAME.")]
+FeaturesOption = Annotated[
+    str | None, typer.Option("--video-features", metavar="NAME", help="Which frame features, where there are several.")
+]
+
+
+class LayoutChoice(str, Enum):
+    """The layouts that `simulate` writes."""
+
+    field = "field"
+    jsg = "jsg"
+    plain = "plain"
+
+
+@data_app.command("prepare")
+def prepare_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}.")],
+    annotations: Annotated[
+        Path, typer.Option("--annotations", metavar="DIR", help="The folder with its annotation files.")
+    ],
+    out: OutOption,
+    train: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for train.")] = None,
+    val: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for val.")] = None,
+    test: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for test, e.g. val_2.")] = None,
+) -> None:
+    """Turn a benchmark's annotation files, as published, into the field's layout."""
+    parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
+    _print_prepared(prepare(name, annotations, out, parts=parts), name)
+
+
+def _print_prepared(prepared: Prepared, name: str) -> None:
+    table = Table("split", "part", title=get_benchmark(name).title, title_justify="left")
+    for column in ("videos", "captions", "without moment"):
+        table.add_column(column, justify="right")
+    table.add_column("counts")
+    for split in prepared.splits:
+        counts = (f"{split.videos:,}", f"{split.captions:,}", str(split.without_moment))
+        table.add_row(split.split, split.part, *counts, split.published)
+    result_console.print(table)
+    result_console.print(f"written to {prepared.folder}")
+    different = dict.fromkeys((s.part, difference) for s in prepared.splits for difference in s.differences)
+    for part, difference in different:
+        result_console.print(f"{part} differs from {difference}")
+    for note in get_benchmark(name).notes:
+        result_console.print(note)
+    for missing, files in prepared.missing.items():
+        line = f"not written: {missing}, its annotation file is not in the folder, wanted {files}"
+        progress_console.print(line, soft_wrap=True)
+
+
+@data_app.command("check")
+def check_command(
+    name: NameArgument,
+    root: RootOption,
+    video_features: FeaturesOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out reading every value.")] = False,
+) -> None:
+    """List what is missing or wrong, each with its fix; exit code 2 if anything is."""
+    with _progress("checking") as progress:
+        problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
+    for problem in problems:
+        result_console.print(problem, markup=False)
+    if problems:
+        progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        raise typer.Exit(FOUND_WRONG)
+    result_console.print(f"{Layout.at(root, name).folder}: nothing missing, nothing wrong")
+
+
+@data_app.command("describe")
+def describe_command(
+    name: NameArgument,
+    root: RootOption,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print counts, words per query, moments per video and the moment-ratio histogram of every split."""
+    descriptions, missing = [], []
+    for split in SPLITS:
+        try:
+            descriptions.append(describe_split(name, root, split))
+        except FeatureError as error:
+            missing.append(error)
+    if not descriptions:
+        raise missing[0]
+    if as_json:
+        typer.echo(json.dumps([asdict(description) for description in descriptions], indent=2))
+    else:
+        _print_descriptions(name, descriptions)
+    for reason in missing:
+        progress_console.print(str(reason), markup=False, soft_wrap=True)
+
+
+def _print_descriptions(name: str, descriptions: list[Description]) -> None:
+    table = Table("", title=name, title_justify="left")
+    for description in descriptions:
+        table.add_column(description.split, justify="right")
+    for field in fields(Description):
+        if field.name not in ("split", "moment_ratios"):
+            label = field.name.removesuffix("_s").replace("_", " ") + (" (s)" if field.name.endswith("_s") else "")
+            table.add_row(label, *(_figure(getattr(description, field.name)) for description in descriptions))
+    result_console.print(table)
+    for description in descriptions:
+        total = sum(description.moment_ratios)
+        if total:
+            result_console.print(f"\nmoment length / video length, {description.split} ({total:,} captions)")
+            for low, high, count in zip(RATIO_EDGES, RATIO_EDGES[1:], description.moment_ratios, strict=False):
+                bar = "█" * round(BAR_WIDTH * count / max(description.moment_ratios))
+                result_console.print(f"{low:.1f} - {high:.1f} {bar:{BAR_WIDTH}} {100 * count / total:5.1f} %")
+
+
+def _figure(value: float | int | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+@data_app.command("simulate")
+def simulate_command(
+    name: NameArgument,
+    out: OutOption,
+    videos: Annotated[int, typer.Option("--videos", metavar="N", help="In all; 3 : 1 : 1 train, val, test.")] = 500,
+    annotations: Annotated[
+        Path | None,
+        typer.Option(
+            "--annotations",
+            metavar="DIR",
+            help="Real captions and moments of benchmark NAME.  [default: a small grammar makes them]",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same files.")] = 0,
+    layout: Annotated[LayoutChoice, typer.Option("--layout", help="The field's, JSG's or the plain one.")] = (
+        LayoutChoice.field
+    ),
+    teacher: Annotated[bool, typer.Option("--teacher", help="Add CLIP-like features for DL-DKD.")] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Sizes and difficulty, e.g. video_dim=64 noise=3.0."),
+    ] = None,
+) -> None:
+    """Write a data set with simulated features: words at their moments, background, noise."""
+    values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])
+    settings = build(SimulationSettings, values, where="simulate")
+    if annotations is not None and not annotations.is_dir():
+        raise ConfigError(f"{annotations}: no such folder; give the folder with the annotation files")
+    with _progress("simulating") as progress:
+        written = simulate(
+            name,
+            out,
+            num_videos=videos,
+            annotations_dir=annotations,
+            layout=layout.value,
+            teacher=teacher,
+            settings=settings,
+            progress=progress,
+        )
+    for split in SPLITS:
+        result_console.print(f"{split:5} {written.videos[split]:,} videos, {written.captions[split]:,} captions")
+    result_console.print(f"written to {written.folder}")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the error stream; the function inside takes entries done and in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with Progress(*columns, TimeRemainingColumn(), console=progress_console, transient=True) as bar:
+        task = bar.add_task(what, total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

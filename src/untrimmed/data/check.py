@@ -1,0 +1,152 @@
+"""Find everything that is missing or wrong in a data set, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from untrimmed.data.annotations import Annotation, videos_of
+from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.packed import read_finite
+from untrimmed.data.sources import VectorSource, open_frames, open_teacher, open_words
+from untrimmed.errors import FeatureError, UntrimmedError
+
+MOST_LINES = 10
+"""Problems of one kind that are named one by one before the rest is counted."""
+
+Progress = Callable[[int, int], None]
+
+
+def check_dataset(
+    name: str,
+    root: Path,
+    *,
+    splits: Sequence[str] = SPLITS,
+    values: bool = True,
+    video_features: str | None = None,
+    progress: Progress | None = None,
+) -> list[str]:
+    """One line a problem (file, id, what was found, what to do), none if the data set can be used.
+
+    Reads every feature unless `values` is off; then widths are checked but neither finiteness nor damage inside files.
+    `progress` is called with entries done and entries in all.
+    """
+    layout = Layout.at(root, name)
+    problems: list[str] = []
+    captions: dict[str, list[Annotation]] = {}
+    for split in splits:
+        try:
+            captions[split] = read_split(name, root, split)
+        except UntrimmedError as error:
+            problems.append(str(error))
+    problems = list(dict.fromkeys(problems))  # one damaged plain file is the same problem in every split
+    for split, own in captions.items():
+        problems += _check_captions(own, f"{layout.folder}, split {split}")
+    problems += _check_leaks(captions, layout.folder)
+    everything = [annotation for own in captions.values() for annotation in own]
+    videos = videos_of(everything)
+    caption_ids = list(dict.fromkeys(annotation.caption_id for annotation in everything))
+    done = _Counting(progress, len(videos) + len(caption_ids))
+    try:
+        problems += _check_source(open_frames(layout, video_features), videos, "video", values, done)
+    except UntrimmedError as error:
+        problems.append(str(error))
+    try:
+        problems += _check_source(open_words(layout), caption_ids, "caption", values, done)
+    except UntrimmedError as error:
+        problems.append(str(error))
+    return problems + _check_teacher(layout, captions.get("train", []), values)
+
+
+def _check_captions(annotations: list[Annotation], place: str) -> list[str]:
+    counts = Counter(annotation.caption_id for annotation in annotations)
+    repeated = [caption_id for caption_id, count in counts.items() if count > 1]
+    empty = [annotation.caption_id for annotation in annotations if not annotation.text]
+    problems = []
+    if repeated:
+        problems.append(f"{place}: {_some(repeated)} occur more than once as caption id; rename all but one of each")
+    if empty:
+        problems.append(f"{place}: {_some(empty)} have an empty caption; write a sentence or remove the lines")
+    return problems
+
+
+def _check_leaks(captions: dict[str, list[Annotation]], folder: Path) -> list[str]:
+    """Videos trained on and searched; val and test may be the same, as they are for most benchmarks."""
+    trained = set(videos_of(captions.get("train", [])))
+    problems = []
+    for split in ("val", "test"):
+        shared = [video for video in videos_of(captions.get(split, [])) if video in trained]
+        if shared:
+            what = f"{_some(shared)} are in train and in {split}"
+            problems.append(f"{folder}: {what}; take each video out of one of them, or recall means nothing")
+    return problems
+
+
+def _check_source(source: VectorSource, names: Sequence[str], what: str, values: bool, done: _Counting) -> list[str]:
+    missing: list[str] = []
+    empty: list[str] = []
+    unusable: list[str] = []
+    for name in names:
+        done.step()
+        if name not in source:
+            missing.append(name)
+            continue
+        try:
+            if source.count(name) == 0:
+                empty.append(name)
+            elif values:
+                read_finite(source, name)
+        except FeatureError as error:
+            unusable.append(str(error))
+    problems = []
+    if missing:
+        rest = "" if len(missing) < len(names) else f", that is, every {what}: are these features of this data set?"
+        fix = f"extract their features, or remove their captions{rest}"
+        problems.append(f"{source.place}: no features of {what} {_some(missing)}; {fix}")
+    if empty:
+        unit = "frame" if what == "video" else "word"
+        problems.append(f"{source.place}: {what} {_some(empty)} without a single {unit}; extract again or remove")
+    problems += unusable[:MOST_LINES]
+    if len(unusable) > MOST_LINES:
+        problems.append(f"{source.place}: {len(unusable) - MOST_LINES} more of the kind above; see to those first")
+    return problems
+
+
+def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) -> list[str]:
+    """The files of DL-DKD's teacher, where at least one of the two is there."""
+    if layout.is_plain or not (layout.teacher_frames.is_file() or layout.teacher_sentences.is_file()):
+        return []
+    quiet = _Counting(None, 0)
+    try:
+        frames, sentences = open_teacher(layout)
+    except UntrimmedError as error:
+        return [str(error)]
+    ids = [annotation.caption_id for annotation in annotations]
+    known = [caption_id if caption_id in sentences else caption_id.replace("#enc#", "#") for caption_id in ids]
+    problems = _check_source(frames, videos_of(annotations), "video", values, quiet)
+    return problems + _check_source(sentences, known, "caption", values, quiet)
+
+
+def _some(names: Iterable[str]) -> str:
+    """Up to three names and how many more there are.
+
+    >>> _some(["a", "b", "c", "d"])
+    "'a', 'b', 'c' and 1 more"
+    """
+    listed = list(names)
+    text = ", ".join(repr(name) for name in listed[:3])
+    return f"{text} and {len(listed) - 3} more" if len(listed) > 3 else text
+
+
+class _Counting:
+    """Calls a progress function with one more entry done each time."""
+
+    def __init__(self, progress: Progress | None, total: int):
+        self._progress, self._total, self._done = progress, total, 0
+
+    def step(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total)

@@ -1,0 +1,75 @@
+"""Figures about the captions and moments of a split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from untrimmed.data.annotations import Annotation, videos_of
+from untrimmed.data.layout import read_split
+
+RATIO_EDGES = tuple(i / 10 for i in range(11))
+"""Edges of the moment-ratio histogram; a ratio counts in the bin whose upper edge is the first not below it."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a split consists of; means are None where nothing is known.
+
+    Words are counted between blanks. Moments are those of the annotation: all windows in QVHighlights, one an annotator
+    in DiDeMo. `moment_ratios` counts captions by length of the main moment over length of the video, in ten bins of
+    equal width from 0 to 1; ratios above 1, as in unedited JSG files, count in the last.
+    """
+
+    split: str
+    videos: int
+    captions: int
+    captions_per_video: float
+    words_per_query: float
+    longest_query: int
+    moments_per_video: float
+    captions_with_moment: int
+    video_length_s: float | None
+    moment_length_s: float | None
+    moment_ratio: float | None
+    moment_ratios: tuple[int, ...]
+
+
+def describe_split(name: str, root: Path, split: str) -> Description:
+    """The figures of one split, from its captions alone; features need not be there.
+
+    Raises:
+        UnknownNameError: for an unknown split.
+        FeatureError: if there are no captions, or a file is damaged.
+    """
+    return describe(read_split(name, root, split), split)
+
+
+def describe(annotations: list[Annotation], split: str) -> Description:
+    """The figures of some captions, at least one."""
+    videos = len(videos_of(annotations))
+    words = [len(annotation.text.split()) for annotation in annotations]
+    durations = {a.video: a.duration_s for a in annotations if a.duration_s is not None}
+    lengths = [moment[1] - moment[0] for a in annotations if (moment := a.main_moment) is not None]
+    ratios = [ratio for a in annotations if (ratio := a.moment_ratio) is not None]
+    bins = np.clip(np.searchsorted(RATIO_EDGES, ratios, side="left") - 1, 0, len(RATIO_EDGES) - 2)
+    return Description(
+        split=split,
+        videos=videos,
+        captions=len(annotations),
+        captions_per_video=len(annotations) / videos,
+        words_per_query=float(np.mean(words)),
+        longest_query=max(words),
+        moments_per_video=sum(len(annotation.moments) for annotation in annotations) / videos,
+        captions_with_moment=len(lengths),
+        video_length_s=_mean(list(durations.values())),
+        moment_length_s=_mean(lengths),
+        moment_ratio=_mean(ratios),
+        moment_ratios=tuple(np.bincount(bins, minlength=len(RATIO_EDGES) - 1).tolist()),
+    )
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
