@@ -64,6 +64,6 @@ def prepare_video(
     return clips.astype(np.float32), normalise(at_most(exact, max_frames)).astype(np.float32)
 
 
-def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "W E"]:
+def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "N E"]:
     """Word rows as the models read them: normalised in their own precision, then cut to the first `max_words`."""
     return normalise(words)[:max_words]

@@ -23,13 +23,13 @@ def preprocessing(case: Case) -> Arrays:
         "l2_output_from_float64": normalise(case.batch["l2_input"].astype(np.float64)).astype(np.float32),
     }
     clip_counts, frame_limits = case.setting("map_size"), case.setting("max_ctx_l")
-    for count in np.atleast_1d(clip_counts):
+    for count in np.atleast_1d(clip_counts).tolist():
         suffix = f"_{count}" if isinstance(clip_counts, list) else ""
-        made[f"clip_bounds{suffix}"] = np.stack([segment_bounds(n, count, np.float32) for n in lengths])
+        made[f"clip_bounds{suffix}"] = np.stack([segment_bounds(len(s), count, np.float32) for s in sequences])
         made[f"clip_average{suffix}"] = np.stack([segment_means(s, count, np.float32) for s in sequences])
-    for limit in np.atleast_1d(frame_limits):
+    for limit in np.atleast_1d(frame_limits).tolist():
         suffix = f"_{limit}" if isinstance(frame_limits, list) else ""
-        sampled = [at_most(sequence, int(limit)) for sequence in sequences]
+        sampled = [at_most(sequence, limit) for sequence in sequences]
         made[f"sampled_lengths{suffix}"] = np.array([len(s) for s in sampled])
         made[f"sampled_frames{suffix}"] = np.concatenate(sampled)
     return made
