@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook("untrimmed", "beartype.beartype")
+import tests.typecheck  # noqa: F401 - the hook looks it up by name
+
+install_import_hook("untrimmed", "tests.typecheck.check")
 
 
 @pytest.fixture(scope="session")

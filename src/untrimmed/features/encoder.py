@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -11,6 +11,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.types import TextFeatures
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """Frames and sentences as vectors whose cosine says how well they fit.
 

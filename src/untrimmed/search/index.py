@@ -212,7 +212,7 @@ class VideoIndex:
         row = _row(video)
         table = self._open_table()
         if table is None:
-            self._table = self._db.create_table(_TABLE, row)
+            self._table = self._db.create_table(_TABLE, row, mode="overwrite")
         elif table.count_rows(f"video_id = '{video.record.video_id}'"):
             table.merge_insert("video_id").when_matched_update_all().execute(row)
         else:
@@ -255,9 +255,10 @@ class VideoIndex:
 
     def _open_table(self) -> lancedb.table.Table | None:
         if self._table is None:
-            if _TABLE not in self._db.list_tables().tables:
+            try:
+                self._table = self._db.open_table(_TABLE)
+            except ValueError:  # nothing committed yet; a first commit that was killed leaves a folder without a table
                 return None
-            self._table = self._db.open_table(_TABLE)
             if self._table.schema.names != _SCHEMA.names:
                 raise IndexMismatchError(
                     f"{self.folder}: its table has columns this program does not know; index into a new --library"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class Progress:
     reason: str = ""
 
 
+@runtime_checkable
 class ProgressCallback(Protocol):
     """Called with every step, from the thread that called `index`."""
 

@@ -1,0 +1,30 @@
+"""A process that indexes a folder with the toy encoder, and says what is done as it is done: LIBRARY VIDEOS."""
+
+import sys
+import time
+from pathlib import Path
+
+import untrimmed
+from tests.toy import ToyEncoder
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.search import library as library_module
+
+
+class SlowEncoder(ToyEncoder):
+    """Slow enough for a kill to fall anywhere: while decoding, encoding, or committing."""
+
+    def encode_frames(self, frames):
+        time.sleep(0.005)
+        return super().encode_frames(frames)
+
+
+def tell(step):
+    if step.state in ("done", "failed"):
+        print(step.state, step.path.name, flush=True)
+
+
+if __name__ == "__main__":
+    library_module.load_encoder = lambda *_, **__: LoadedEncoder(SlowEncoder(), None)
+    print("ready", flush=True)
+    untrimmed.open(sys.argv[1]).index(Path(sys.argv[2]), progress=tell)
+    print("end", flush=True)

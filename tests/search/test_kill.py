@@ -1,0 +1,87 @@
+"""Indexing killed at random moments: whatever was reported done is there afterwards, unchanged."""
+
+import itertools
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toy import COLOURS, write_clip
+from untrimmed.search.index import VideoIndex
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+NUM_VIDEOS = 60
+KILLS_PER_LIBRARY = 5  # then a new one, so that kills fall on libraries of every age
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    for number, colours in enumerate(itertools.islice(itertools.product(COLOURS, repeat=3), NUM_VIDEOS)):
+        write_clip(folder / f"{number:03d}.mp4", colours, seconds_each=1.0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(videos, tmp_path_factory):
+    """What a run that nobody kills gives."""
+    library = tmp_path_factory.mktemp("reference") / "library"
+    assert len(index_until(library, videos, kill_after_s=None)) == NUM_VIDEOS
+    return {name: vectors for name, (_, vectors) in contents(library).items()}
+
+
+def index_until(library, videos, *, kill_after_s):
+    """Index, killed so long after the first word; gives the names reported done."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.index_child", library, videos], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout.readline() == "ready\n"
+        if kill_after_s is not None:
+            time.sleep(kill_after_s)
+            child.kill()
+        lines = child.stdout.read().splitlines()
+    assert not [line for line in lines if line.startswith("failed")]
+    assert kill_after_s is not None or lines[-1] == "end"
+    return {line.removeprefix("done ") for line in lines if line.startswith("done ")}
+
+
+def contents(library):
+    """What a new reader finds: name -> (id, vectors)."""
+    if not (library / "library.json").exists():
+        return {}
+    index = VideoIndex(library)
+    return {
+        Path(video.record.path).name: (video.record.video_id, video.features.vectors.tobytes())
+        for video in index.read([record.video_id for record in index.scan()])
+    }
+
+
+def kill_repeatedly(folder, videos, undisturbed, *, kills):
+    rng = random.Random(1)
+    before: dict[str, tuple[str, bytes]] = {}
+    for number in range(kills):
+        if number % KILLS_PER_LIBRARY == 0:
+            library, before = folder / f"library-{number}", {}
+        reported = index_until(library, videos, kill_after_s=rng.uniform(0.0, 1.0))
+        found = contents(library)
+        assert reported | before.keys() <= found.keys(), "lost what was reported done"
+        assert {name: vectors for name, (_, vectors) in found.items()}.items() <= undisturbed.items(), "vectors differ"
+        assert before.items() <= found.items(), "an id or a vector changed"
+        before = found
+    index_until(library, videos, kill_after_s=None)
+    assert {name: vectors for name, (_, vectors) in contents(library).items()} == undisturbed
+
+
+def test_twenty_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
+    kill_repeatedly(tmp_path, videos, undisturbed, kills=20)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
+    kill_repeatedly(tmp_path, videos, undisturbed, kills=200)

@@ -1,0 +1,191 @@
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.search import library as library_module
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    encoder = ToyEncoder()
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    return encoder
+
+
+@pytest.fixture
+def videos(tmp_path):
+    folder = tmp_path / "videos"
+    (folder / "sub").mkdir(parents=True)
+    write_clip(folder / "flag.mp4", ["red", "white", "green"])
+    write_clip(folder / "sea.mp4", ["blue", "blue", "white"])
+    write_clip(folder / "sub" / "sun [1].mkv", ["yellow", "red"])
+    (folder / "notes.txt").write_text("not a video")
+    (folder / ".hidden.mp4").write_text("not looked at")
+    return folder
+
+
+@pytest.fixture
+def lib(tmp_path):
+    return untrimmed.open(tmp_path / "library")
+
+
+def states(lib, videos):
+    report = lib.index(videos)
+    return len(report.done), len(report.skipped), len(report.failed)
+
+
+def test_a_sentence_finds_the_video_and_the_span(encoder, videos, lib):
+    assert states(lib, videos) == (3, 0, 0)
+    best = lib.search("something green")[0]
+    assert best.video == videos / "flag.mp4"
+    assert best.start_s == pytest.approx(4.0, abs=0.75)
+    assert best.end_s == pytest.approx(6.0, abs=0.3)
+    assert best.moments[0].start_s == best.start_s
+    assert [hit.video.name for hit in lib.search("yellow", limit=1)] == ["sun [1].mkv"]
+
+
+def test_search_keeps_to_the_folder_the_threshold_and_the_limit(encoder, videos, lib):
+    lib.index(videos)
+    assert [hit.video.name for hit in lib.search("blue", within=videos / "sub")] == ["sun [1].mkv"]
+    assert len(lib.search("blue", limit=2)) == 2
+    assert [hit.video.name for hit in lib.search("blue", min_score=0.9)] == ["sea.mp4"]
+    assert lib.search("blue", min_score=1.1) == []
+
+
+def test_unchanged_files_are_not_encoded_again(encoder, videos, lib):
+    lib.index(videos)
+    encoded = encoder.num_encoded
+    assert states(lib, videos) == (0, 3, 0)
+    (videos / "sea.mp4").touch()  # another time, the same content
+    assert states(lib, videos) == (0, 3, 0)
+    assert encoder.num_encoded == encoded
+
+
+def test_a_moved_file_costs_no_encoding_and_keeps_its_id(encoder, videos, lib):
+    lib.index(videos)
+    encoded, before = encoder.num_encoded, {record.path: record.video_id for record in lib.videos()}
+    (videos / "sea.mp4").rename(videos / "sub" / "ocean.mp4")
+    report = lib.index(videos)
+    assert report.moved == (videos / "sub" / "ocean.mp4",)
+    assert encoder.num_encoded == encoded
+    after = {record.path: record.video_id for record in lib.videos()}
+    assert after[str(videos / "sub" / "ocean.mp4")] == before[str(videos / "sea.mp4")]
+    assert str(videos / "sea.mp4") not in after
+    assert lib.search("blue")[0].video == videos / "sub" / "ocean.mp4"
+
+
+def test_a_copy_is_found_too_and_costs_no_encoding(encoder, videos, lib):
+    lib.index(videos)
+    encoded = encoder.num_encoded
+    shutil.copyfile(videos / "sea.mp4", videos / "copy.mp4")
+    assert states(lib, videos) == (0, 4, 0)
+    assert encoder.num_encoded == encoded
+    assert {hit.video.name for hit in lib.search("blue", limit=2)} == {"sea.mp4", "copy.mp4"}
+
+
+def test_two_copies_in_one_run_are_encoded_once(encoder, videos, lib):
+    shutil.copyfile(videos / "sea.mp4", videos / "sea2.mp4")
+    assert states(lib, videos) == (3, 1, 0)
+    assert len(lib.videos()) == 4
+
+
+def test_a_changed_file_is_encoded_anew_under_its_id(encoder, videos, lib):
+    lib.index(videos)
+    before = {record.path: record.video_id for record in lib.videos()}
+    write_clip(videos / "sea.mp4", ["yellow", "yellow"])
+    os.utime(videos / "sea.mp4", (1, 1))
+    assert states(lib, videos) == (1, 2, 0)
+    assert {record.path: record.video_id for record in lib.videos()} == before
+    assert lib.search("blue", min_score=0.9) == []
+
+
+def test_a_bad_file_is_named_with_its_reason_and_costs_no_other(encoder, videos, lib):
+    (videos / "empty.mp4").touch()
+    report = lib.index(videos)
+    assert len(report.done) == 3
+    assert [failure.path.name for failure in report.failed] == ["empty.mp4"]
+    assert "empty.mp4" in report.failed[0].reason
+    assert "\n" not in report.failed[0].reason
+
+
+def test_other_sampling_encodes_anew(encoder, videos, lib):
+    lib.index(videos)
+    report = lib.index(videos, fps=4)
+    assert len(report.done) == 3
+    assert {record.sampling for record in lib.videos()} == {"4 fps"}
+    assert states(lib, videos) == (0, 3, 0)  # the library keeps its sampling
+
+
+def test_another_encoder_is_refused_with_the_reason_and_changes_nothing(encoder, videos, lib):
+    lib.index(videos)
+    encoder.identity = "toy:2"
+    other = untrimmed.open(lib.folder)
+    with pytest.raises(IndexMismatchError, match=r"made with encoder toy:1, found toy:2"):
+        other.index(videos)
+    with pytest.raises(IndexMismatchError, match="cannot be compared"):
+        other.search("red")
+    assert {record.encoder_identity for record in lib.videos()} == {"toy:1"}
+
+
+def test_an_open_library_sees_what_another_one_commits(encoder, videos, lib):
+    lib.index(videos / "flag.mp4")
+    reader = untrimmed.open(lib.folder)
+    assert len(reader.search("blue")) == 1
+    lib.index(videos)
+    assert len(reader.search("blue")) == 3
+    lib.remove([videos / "sub"])
+    assert len(reader.search("blue")) == 2
+
+
+def test_frames_alike_are_found_by_a_picture(encoder, videos, lib):
+    lib.index(videos)
+    picture = np.zeros((20, 30, 3), dtype=np.uint8)
+    picture[..., 2] = 255
+    assert lib.similar(picture)[0].video.name == "sea.mp4"
+
+
+def test_relevance_rises_where_the_sentence_fits(encoder, videos, lib):
+    lib.index(videos)
+    times_s, values = lib.relevance("green", videos / "flag.mp4")
+    assert times_s[values.argmax()] > 4.0
+    with pytest.raises(UnknownNameError, match=r"other\.mp4"):
+        lib.relevance("green", videos / "other.mp4")
+
+
+def test_hits_of_the_last_search_have_numbers(encoder, videos, lib):
+    lib.index(videos)
+    hits = lib.search("white", limit=2)
+    lib.remember_hits(hits)
+    again = untrimmed.open(lib.folder)
+    assert again.recall_hit("2") == (hits[1].video, hits[1].start_s, hits[1].end_s)
+    assert again.recall_hit("1.2")[1] == hits[0].moments[1].start_s
+    for number, error in [
+        ("3", UnknownNameError),
+        ("0", UnknownNameError),
+        ("1.9", UnknownNameError),
+        ("x", ConfigError),
+    ]:
+        with pytest.raises(error):
+            again.recall_hit(number)
+
+
+def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
+    with pytest.raises(UntrimmedError, match="no such file"):
+        lib.index(tmp_path / "nowhere")
+    with pytest.raises(UntrimmedError, match="no library here"):
+        lib.search("red")
+    lib.index(videos)
+    with pytest.raises(ConfigError, match="empty"):
+        lib.search("  ")
+    with pytest.raises(ConfigError, match="limit"):
+        lib.search("red", limit=0)
+    with pytest.raises(UnknownNameError, match=r"nowhere\.mp4"):
+        lib.remove([tmp_path / "nowhere.mp4"])
+    with pytest.raises(ConfigError, match=r"fps|frames"):
+        lib.index(videos, fps=-1)

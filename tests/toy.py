@@ -1,0 +1,51 @@
+"""A small encoder for tests of everything around it: frames are their mean colour, sentences the colours they name."""
+
+import numpy as np
+
+from untrimmed.types import TextFeatures
+
+COLOURS = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "white": (1, 1, 1), "yellow": (1, 1, 0)}
+
+
+class ToyEncoder:
+    name = "toy"
+    frame_dim = 4
+    word_dim = 4
+    short_side = 32
+
+    def __init__(self, identity="toy:1"):
+        self.identity = identity
+        self.num_encoded = 0
+
+    def encode_frames(self, frames):
+        self.num_encoded += len(frames)
+        colours = frames.reshape(len(frames), -1, 3).mean(axis=1) / 255
+        return _unit(np.concatenate([colours, np.full((len(frames), 1), 0.1)], axis=1))
+
+    def encode_texts(self, texts):
+        return [self._text(text) for text in texts]
+
+    def _text(self, text):
+        tokens = tuple(text.lower().split())
+        words = _unit(np.array([(*COLOURS.get(token, (0, 0, 0)), 0.1) for token in tokens]))
+        return TextFeatures(text, _unit(words.sum(axis=0)), words, tokens)
+
+
+def _unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def write_clip(path, colours, *, seconds_each=2.0, fps=10, size=(64, 48), format=None):
+    """A clip that shows one colour after another."""
+    import av
+
+    with av.open(str(path), "w", format=format) as container:
+        stream = container.add_stream("mpeg4", rate=fps)
+        stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+        stream.bit_rate = 400_000
+        for colour in colours:
+            picture = np.broadcast_to(np.array(COLOURS[colour], dtype=np.uint8) * 255, (size[1], size[0], 3))
+            for _ in range(round(seconds_each * fps)):
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")))
+        container.mux(stream.encode())
+    return path
