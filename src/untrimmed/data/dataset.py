@@ -145,6 +145,8 @@ def load_dataset(
     """
     root = Path(root)
     layout = Layout.at(root, name)
+    annotations = read_split(name, root, split)
+    require_distinct(annotations, layout, split)
     settings = PackSettings(
         num_clips=num_clips,
         max_frames=max_frames,
@@ -154,8 +156,6 @@ def load_dataset(
         dtype=dtype,
         teacher=teacher if split == "train" else None,
     )
-    annotations = read_split(name, root, split)
-    require_distinct(annotations, layout, split)
     sources = PackSources(
         frames=open_frames(layout, video_features),
         words=open_words(layout),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import h5py
 import numpy as np
@@ -16,6 +16,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
 
 
+@runtime_checkable
 class VectorSource(Protocol):
     """Frame vectors of videos or word vectors of captions, by video or caption id.
 

@@ -12,7 +12,7 @@ strength); - where it happens: a video's own mixture of scenes that a whole corp
 
 Moments are short, so averaging a whole video buries them under its background and its other events, while a method
 that looks at moments finds them; and scenes, function words and noise are alike everywhere, so that there is something
-to learn. A video's features depend on the seed, its id and its captions alone.
+to learn. A video's features depend on the seed, its id, its captions, and the sentences that fill its unannotated time.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ class World:
                 busy[span] = True
                 shown[span] += self._show(caption.text, span, rng)
         if distract and self._texts:
+            rng = self._rng("distraction", captions[0].video)
             for span in _free_stretches(busy, rng):
                 if rng.random() < self.settings.distraction:
                     shown[span] += self._show(self._texts[int(rng.integers(len(self._texts)))], span, rng)

@@ -1,0 +1,79 @@
+"""The data commands: what they print and how they end."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from untrimmed.cli.data import data_app
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+
+
+def run(*arguments):
+    return CliRunner().invoke(data_app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def root(tmp_path):
+    result = run("simulate", "toy", "--out", tmp_path, "--videos", "10", "video_dim=5", "query_dim=6")
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def test_simulate_says_what_it_wrote(tmp_path):
+    result = run("simulate", "toy", "--out", tmp_path, "--videos", "10", "--layout", "plain", "video_dim=5")
+    assert result.exit_code == 0
+    assert "train 6 videos" in result.stdout
+    assert str(tmp_path / "toy") in result.stdout
+
+
+def test_check_ends_with_zero_when_all_is_well_and_two_when_not(root):
+    assert run("check", "toy", "--root", root).exit_code == 0
+    (root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5").write_bytes(b"")
+    result = run("check", "toy", "--root", root)
+    assert result.exit_code == 2
+    assert "cannot be read as HDF5" in result.stdout
+    assert "1 problem" in result.stderr
+
+
+def test_describe_prints_a_histogram_and_json(root):
+    result = run("describe", "toy", "--root", root)
+    assert result.exit_code == 0
+    assert "words per query" in result.stdout
+    assert "0.0 - 0.1 █" in result.stdout
+    found = json.loads(run("describe", "toy", "--root", root, "--json").stdout)
+    assert [split["split"] for split in found] == ["train", "val", "test"]
+    assert found[0]["videos"] == 6
+
+
+def test_describe_shows_the_splits_that_are_there(root):
+    for name in ("toyval.caption.txt", "prvr_vcmr_val.jsonl"):
+        (root / "toy" / "TextData" / name).unlink()
+    result = run("describe", "toy", "--root", root)
+    assert result.exit_code == 0
+    assert "no captions for split val" in result.stderr
+
+
+def test_prepare_compares_with_the_published_counts(tmp_path):
+    (tmp_path / "charades_sta_test.txt").write_text("A 2.0 3.0##first.\n")
+    result = run("prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "test differs from 1,334 / 3,720" in result.stdout
+    assert "not written: train" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("prepare", "charade", "--annotations", ".", "--out", "out"), UnknownNameError),
+        (("describe", "nothing", "--root", "."), FeatureError),
+        (("simulate", "toy", "--out", "out", "niose=3"), ConfigError),
+        (("simulate", "toy", "--out", "out", "--annotations", "nowhere"), ConfigError),
+    ],
+)
+def test_wrong_use_raises_what_the_command_line_prints_in_one_line(tmp_path, monkeypatch, arguments, error):
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert isinstance(result.exception, error)
+    assert "\n" not in str(result.exception)
+    assert not (tmp_path / "out").exists()

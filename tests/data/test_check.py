@@ -1,0 +1,150 @@
+"""Every kind of damage is found and comes with something to do; a sound data set has none."""
+
+import h5py
+import numpy as np
+import pytest
+
+from untrimmed.data.check import check_dataset
+from untrimmed.data.simulate import simulate
+from untrimmed.data.world import SimulationSettings
+
+SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
+
+
+@pytest.fixture
+def root(tmp_path):
+    simulate("toy", tmp_path, num_videos=10, teacher=True, settings=SMALL)
+    return tmp_path
+
+
+def text_data(root, name):
+    return root / "toy" / "TextData" / name
+
+
+def frame_data(root, name):
+    return root / "toy" / "FeatureData" / "simulated" / name
+
+
+def first_caption(root):
+    return text_data(root, "toytrain.caption.txt").read_text().split(" ")[0]
+
+
+def remove_words(root):
+    with h5py.File(text_data(root, "roberta_toy_query_feat.hdf5"), "r+") as file:
+        del file[first_caption(root)]
+
+
+def widen_words(root):
+    remove_words(root)
+    with h5py.File(text_data(root, "roberta_toy_query_feat.hdf5"), "r+") as file:
+        file[first_caption(root)] = np.zeros((3, 7), np.float32)
+
+
+def poison_a_frame(root):
+    values = np.fromfile(frame_data(root, "feature.bin"), dtype="<f4")
+    values[2] = np.nan
+    values.tofile(frame_data(root, "feature.bin"))
+
+
+def cut_features(root):
+    whole = frame_data(root, "feature.bin").read_bytes()
+    frame_data(root, "feature.bin").write_bytes(whole[:-4])
+
+
+def forget_a_video(root):
+    path = frame_data(root, "video2frames.txt")
+    path.write_text(path.read_text().replace("'video00000':", "'other':"))
+
+
+def empty_a_video(root):
+    path = frame_data(root, "video2frames.txt")
+    table = {name: [] if name == "video00000" else frames for name, frames in eval(path.read_text()).items()}
+    path.write_text(repr(table))
+
+
+def forget_a_frame(root):
+    path = frame_data(root, "video2frames.txt")
+    path.write_text(path.read_text().replace("'video00000_3'", "'elsewhere_3'"))
+
+
+def repeat_a_caption(root):
+    path = text_data(root, "toytrain.caption.txt")
+    path.write_text(path.read_text() + path.read_text().splitlines()[0] + "\n")
+
+
+def empty_a_caption(root):
+    path = text_data(root, "toytrain.caption.txt")
+    path.write_text(path.read_text() + f"{first_caption(root)}9\n")
+
+
+def train_on_the_test(root):
+    text_data(root, "toytest.caption.txt").write_text(text_data(root, "toytrain.caption.txt").read_text())
+
+
+def spoil_the_words(root):
+    text_data(root, "roberta_toy_query_feat.hdf5").write_bytes(b"not hdf5")
+
+
+def drop_a_split(root):
+    text_data(root, "toyval.caption.txt").unlink()
+    text_data(root, "prvr_vcmr_val.jsonl").unlink()
+
+
+def drop_the_frames(root):
+    frame_data(root, "shape.txt").unlink()
+
+
+def drop_half_the_teacher(root):
+    text_data(root, "clip_ViT_B_32_toy_query_feat.hdf5").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (remove_words, "no features of caption"),
+        (widen_words, "has width 7, the others 6"),
+        (poison_a_frame, "is not finite in 1 of"),
+        (cut_features, "truncated"),
+        (forget_a_video, "no features of video 'video00000'"),
+        (empty_a_video, "video 'video00000' without a single frame"),
+        (forget_a_frame, "frame 'elsewhere_3' of video 'video00000' is in video2frames.txt but not in id.txt"),
+        (repeat_a_caption, "occur more than once"),
+        (empty_a_caption, "has no text"),
+        (train_on_the_test, "are in train and in test"),
+        (spoil_the_words, "cannot be read as HDF5"),
+        (drop_a_split, "no captions for split val"),
+        (drop_the_frames, "no frame features"),
+        (drop_half_the_teacher, "wanted CLIP sentence features"),
+    ],
+)
+def test_damage_is_found_in_one_line_with_a_file_and_a_fix(root, damage, found):
+    assert check_dataset("toy", root) == []
+    damage(root)
+    problems = check_dataset("toy", root)
+    matching = [problem for problem in problems if found in problem]
+    assert len(matching) == 1, problems
+    assert str(root) in matching[0]
+    assert "\n" not in matching[0]
+    assert ";" in matching[0]
+
+
+def test_a_quick_check_leaves_values_unread(root):
+    poison_a_frame(root)
+    assert check_dataset("toy", root, values=False) == []
+
+
+def test_many_problems_of_one_kind_are_counted(root):
+    values = np.fromfile(frame_data(root, "feature.bin"), dtype="<f4")
+    np.full_like(values, np.inf).tofile(frame_data(root, "feature.bin"))
+    with h5py.File(text_data(root, "roberta_toy_query_feat.hdf5"), "r+") as file:
+        for name in list(file):
+            file[name][...] = np.nan
+    problems = check_dataset("toy", root)
+    assert len(problems) == 10 + 10 + 1
+    assert "more of the kind above" in problems[-1]
+
+
+def test_progress_reaches_every_video_and_caption(root):
+    calls = []
+    check_dataset("toy", root, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] == len(calls)

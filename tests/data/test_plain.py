@@ -1,0 +1,115 @@
+"""People's own data: the five-line example and everything that can be wrong with it."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from untrimmed.data.dataset import load_dataset
+from untrimmed.data.plain import dealt_split, read_plain
+from untrimmed.errors import FeatureError
+
+LAKE = {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9, "duration_s": 30, "split": "train"}
+
+
+def write(folder, rows, frames=(40, 4)):
+    folder.mkdir(parents=True)
+    (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "frames").mkdir()
+    (folder / "words").mkdir()
+    rng = np.random.default_rng(0)
+    number = {}
+    for row in rows:
+        video = row["video"]
+        np.save(folder / "frames" / f"{video}.npy", rng.standard_normal(frames).astype(np.float32))
+        index = number[video] = number.get(video, -1) + 1
+        np.save(folder / "words" / f"{video}#{index}.npy", rng.standard_normal((5, 3)).astype(np.float32))
+    return folder
+
+
+def test_numpy_files_are_read_as_they_stand(tmp_path):
+    write(tmp_path / "mine", [LAKE, {**LAKE, "caption": "it swims", "start_s": None, "end_s": None}])
+    data = load_dataset("mine", tmp_path, "train")
+    assert data.caption_ids == ("lake#0", "lake#1")
+    assert data.moments == (((3.0, 9.0),), ())
+    assert data.durations_s.tolist() == [30.0]
+    assert (data.video_dim, data.query_dim) == (4, 3)
+
+
+def test_npz_files_and_hdf5_files_give_the_same_as_npy_files(tmp_path):
+    folder = write(tmp_path / "mine", [LAKE])
+    before = load_dataset("mine", tmp_path, "train").features
+    frames, words = np.load(folder / "frames" / "lake.npy"), np.load(folder / "words" / "lake#0.npy")
+    (folder / "frames" / "lake.npy").unlink()
+    np.savez(folder / "frames" / "lake.npz", frames=frames, times_s=np.arange(40.0))
+    with h5py.File(folder / "words.h5", "w") as file:
+        file["lake#0"] = words
+    after = load_dataset("mine", tmp_path, "train").features
+    assert after.folder != before.folder
+    np.testing.assert_array_equal(after.clips, before.clips)
+    np.testing.assert_array_equal(after.words_packed.rows, before.words_packed.rows)
+
+
+def test_videos_in_subfolders_keep_their_path_as_id(tmp_path):
+    folder = write(tmp_path / "mine", [LAKE])
+    for kind, name in (("frames", "lake.npy"), ("words", "lake#0.npy")):
+        (folder / kind / "trip").mkdir()
+        (folder / kind / name).rename(folder / kind / "trip" / name)
+    (folder / "captions.jsonl").write_text(json.dumps({**LAKE, "video": "trip/lake"}) + "\n")
+    assert load_dataset("mine", tmp_path, "train").video_ids == ("trip/lake",)
+
+
+def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
+    dealt = [dealt_split(f"video{i}") for i in range(2000)]
+    shares = [dealt.count(split) / 2000 for split in ("train", "val", "test")]
+    np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.03)
+    assert dealt_split("lake") == "train"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"split": "dev"}, "line 2: split 'dev', wanted one of train, val, test"),
+        ({"split": None}, "1 of 2 lines have a split"),
+        ({"end_s": 2}, "line 2: moment from 3 to 2 s ends before it starts"),
+        ({"end_s": None}, "line 2: end_s is None"),
+        ({"start_s": float("nan")}, "line 2: start_s is nan"),
+        ({"video": "../lake"}, "line 2: video '../lake'"),
+        ({"caption": 5}, "line 2: caption is 5"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, changed, message):
+    folder = tmp_path / "mine"
+    write(folder, [LAKE])
+    with (folder / "captions.jsonl").open("a") as file:
+        file.write(json.dumps({**LAKE, **changed}) + "\n")
+    with pytest.raises(FeatureError) as failure:
+        read_plain(folder / "captions.jsonl")
+    assert message in str(failure.value)
+
+
+def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):
+    path = tmp_path / "captions.jsonl"
+    path.write_text('{"video": "a"\n')
+    with pytest.raises(FeatureError, match="line 1: not JSON"):
+        read_plain(path)
+    path.write_text('{"video": "a"}\n')
+    with pytest.raises(FeatureError, match="line 1: no field 'caption', found video"):
+        read_plain(path)
+
+
+def test_a_damaged_numpy_file_is_named(tmp_path):
+    folder = write(tmp_path / "mine", [LAKE])
+    whole = (folder / "frames" / "lake.npy").read_bytes()
+    (folder / "frames" / "lake.npy").write_bytes(whole[:-10])
+    with pytest.raises(FeatureError, match=r"lake\.npy: cannot be read as numpy"):
+        load_dataset("mine", tmp_path, "train")
+
+
+def test_an_npz_of_several_unnamed_arrays_is_refused(tmp_path):
+    folder = write(tmp_path / "mine", [LAKE])
+    (folder / "frames" / "lake.npy").unlink()
+    np.savez(folder / "frames" / "lake.npz", a=np.ones((3, 4)), b=np.ones(3))
+    with pytest.raises(FeatureError, match="arrays a, b, wanted one"):
+        load_dataset("mine", tmp_path, "train")

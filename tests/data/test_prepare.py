@@ -1,0 +1,73 @@
+"""From published files to the field's layout and back."""
+
+import json
+
+import pytest
+
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.jsg import read_jsg, write_jsg
+from untrimmed.data.layout import read_split
+from untrimmed.data.prepare import prepare
+from untrimmed.errors import FeatureError, UnknownNameError
+
+
+def charades_files(folder):
+    folder.mkdir()
+    (folder / "charades_sta_test.txt").write_text("B 1.0 5.0##second video.\nA 2.0 3.0##first.\nB 0.0 9.0##again.\n")
+    (folder / "Charades_v1_test.csv").write_text("id,length\nA,10\nB,8\n")
+    return folder
+
+
+def test_the_layout_holds_captions_in_order_with_their_moments(tmp_path):
+    prepared = prepare("charades", charades_files(tmp_path / "in"), tmp_path / "out")
+    text = tmp_path / "out" / "charades" / "TextData"
+    assert (text / "charadestest.caption.txt").read_text() == (
+        "B#enc#0 second video.\nA#enc#0 first.\nB#enc#1 again.\n"
+    )
+    again = read_split("charades", tmp_path / "out", "test")
+    assert again[2] == Annotation("B", "B#enc#1", "again.", ((0.0, 8.0),), 8.0)
+    assert [split.split for split in prepared.splits] == ["val", "test"]
+    assert list(prepared.missing) == ["train"]
+    assert prepared.splits[1].differences == ("1,334 / 3,720 in the full annotations and MS-SL",)
+
+
+def test_a_damaged_file_writes_nothing(tmp_path):
+    folder = charades_files(tmp_path / "in")
+    (folder / "charades_sta_train.txt").write_text("no mark here\n")
+    with pytest.raises(FeatureError, match=r"charades_sta_train\.txt, line 1"):
+        prepare("charades", folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_part_can_be_chosen_and_an_unknown_one_is_refused(tmp_path):
+    folder = charades_files(tmp_path / "in")
+    prepared = prepare("charades", folder, tmp_path / "out", parts={"train": "test"})
+    assert prepared.missing == {}
+    with pytest.raises(UnknownNameError, match="no part 'dev'"):
+        prepare("charades", folder, tmp_path / "out", parts={"test": "dev"})
+
+
+def test_an_empty_folder_says_which_files_are_wanted(tmp_path):
+    with pytest.raises(FeatureError, match=r"wanted tvr_train_release\.jsonl or"):
+        prepare("tvr", tmp_path, tmp_path / "out")
+
+
+def test_jsg_lines_keep_several_spans_kinds_and_number_ids(tmp_path):
+    path = tmp_path / "prvr_vcmr_test.jsonl"
+    several = Annotation("v", "3", "x", ((0.0, 5.0), (5.0, 10.0)), 30.0, "vt")
+    single = Annotation("v", "4", "y", ((1.0, 2.0),), None)
+    write_jsg(path, [several, single])
+    assert read_jsg(path) == [several, single]
+    assert json.loads(path.read_text().splitlines()[1])["ts"] == [1.0, 2.0]
+    path.write_text('{"vid_name": "v", "desc_id": 12, "desc": "x", "duration": 5, "ts": [1, 9]}\n')
+    assert read_jsg(path) == [Annotation("v", "12", "x", ((1.0, 9.0),), 5.0)]
+
+
+def test_times_of_a_file_with_other_ids_are_found_by_video_and_text(tmp_path):
+    text = tmp_path / "toy" / "TextData"
+    text.mkdir(parents=True)
+    (text / "toytest.caption.txt").write_text("v#enc#0 he runs\nv#enc#1 she waits\n")
+    write_jsg(text / "prvr_vcmr_test_comp.jsonl", [Annotation("v", "77", "she waits", ((2.0, 4.0),), 9.0)])
+    first, second = read_split("toy", tmp_path, "test")
+    assert (first.moments, first.duration_s) == ((), None)
+    assert (second.caption_id, second.moments, second.duration_s) == ("v#enc#1", ((2.0, 4.0),), 9.0)
