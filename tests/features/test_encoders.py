@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tiny_models import save_clip, save_siglip2
+from tests.tiny_models import save_clip, save_siglip2
 from untrimmed.errors import EncoderError, UnknownNameError
 from untrimmed.features import encoders
 from untrimmed.features.encoders import BUILTIN, DEFAULT, ENCODERS, load_encoder, self_test

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tiny_models import FAMILIES, save_clip
+from tests.tiny_models import FAMILIES, save_clip
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
 from untrimmed.features import hub
 from untrimmed.features.encoders import self_test

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiny_models import CLIP_MEAN, CLIP_STD
+from tests.tiny_models import CLIP_MEAN, CLIP_STD
 from untrimmed.features.preprocessing import FramePipeline, ProcessorPipeline, create_pipeline
 
 CLIP = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tiny_models import save_clip
+from tests.tiny_models import save_clip
 from untrimmed.errors import EncoderError
 from untrimmed.features.weights import _answer_within, locate, weight_files, weights_digest
 

@@ -102,7 +102,8 @@ def weights_digest(folder: Path) -> str:
     """The first 16 hexadecimal digits of the SHA-256 over a model's weight files.
 
     A shard counts by its own SHA-256, which for files in the hub's cache is the name of the blob they link to, so that
-    nothing is read; anywhere else the files are read once (about one second per gigabyte).
+    nothing is read. Anywhere else the files are read at every load: 3.7 s per gigabyte on a processor without SHA
+    instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
     """
     digests = [_file_sha256(path) for path in weight_files(folder)]
     if len(digests) == 1:
