@@ -19,13 +19,13 @@ import av
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
-from untrimmed.features.video_cut import write_cut
 from untrimmed.features.video_decode import (
     ADVICE_COPY,
     SEEKABLE,
     MediaProblemError,
     OpenVideo,
     Orientation,
+    check_size_in,
     last_line,
     open_video,
     pixel_aspect,
@@ -79,6 +79,7 @@ class Worker:
                 request, is_keyframes_only=False, extra=["no key frame can be decoded; every frame is decoded"]
             )
         if sampler.last_frame is None:
+            check_size_in(read_log(), self.limits["max_pixels"])
             raise MediaProblemError(
                 f"has a video stream, but no frame of it can be decoded{in_brackets(sampler.warnings, read_log())}",
                 ADVICE_COPY,
@@ -168,6 +169,8 @@ class Worker:
 
     def cut(self, request: dict[str, Any]) -> None:
         """Write a span of a file to a new file, then `end`."""
+        from untrimmed.features.video_cut import write_cut  # needs numpy, which sampling starts faster without
+
         with self._open(request["path"]) as video:
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
@@ -213,7 +216,7 @@ def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
         "width": width,
         "height": height,
         "frame_rate": 1 / video.frame_s,
-        "codec": video.stream.codec_context.name,
+        "codec": video.stream.codec_context.codec.canonical_name,
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterator
@@ -35,6 +36,23 @@ DEMUXERS = (
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
+HEAD_BYTES = 256
+# What people find in a folder of videos that is none, by a mark near its beginning. Playlists are never followed.
+FOREIGN = {
+    b"#EXTM3U": "a playlist that points to other files",
+    b"[playlist]": "a playlist that points to other files",
+    b"ffconcat version": "a list that points to other files",
+    b"<MPD": "a streaming manifest that points to other files",
+    b"m=video ": "a session description that points to the network",
+    b"<svg": "a drawing",
+    b"\x89PNG\r\n": "a still picture (PNG)",
+    b"\xff\xd8\xff": "a still picture (JPEG)",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b\x08": "a gzip archive",
+    b"%PDF-": "a PDF document",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "a database",
+}
 # Wider than any display: a larger ratio is a damaged header and would blow one side up.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
@@ -115,7 +133,11 @@ class OpenVideo:
         """The length that the file declares, 0 if it declares none; untrusted."""
         if self.stream.duration and self.stream.time_base:
             return max(0.0, float(self.stream.duration * self.stream.time_base))
-        return max(0.0, (self.container.duration or 0) / 1e6)
+        declared = self.container.duration or 0
+        start = self.container.start_time or 0
+        if self.container.format.name == "matroska,webm" and start < declared:
+            declared -= start  # Matroska counts from 0, wherever the first frame is
+        return max(0.0, declared / 1e6)
 
 
 @contextmanager
@@ -137,9 +159,9 @@ def open_video(path: str, *, max_pixels: int, error_log: Callable[[], str]) -> I
         try:
             container = av.open("fd:", options=options, metadata_errors="replace")
         except av.error.FFmpegError as error:
-            raise _container_problem(error, error_log()) from error
+            raise _container_problem(error, error_log(), os.pread(descriptor, HEAD_BYTES, 0)) from error
         with container:
-            stream = _choose_stream(container, max_pixels)
+            stream = _choose_stream(container, max_pixels, error_log())
             # max_pixels again: the decoder proper is another one than that which probed the file.
             stream.codec_context.options = {"max_pixels": str(max_pixels)}
             stream.codec_context.thread_count = 1
@@ -148,16 +170,23 @@ def open_video(path: str, *, max_pixels: int, error_log: Callable[[], str]) -> I
         os.close(descriptor)
 
 
-def _container_problem(error: av.error.FFmpegError, log: str) -> MediaProblemError:
+def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
     if isinstance(error, MemoryError):
         return MediaProblemError(
             "needs more memory than the limit to open", "raise Limits.memory_bytes or leave it out", is_fatal=True
         )
+    kind = next((kind for mark, kind in FOREIGN.items() if mark in head), None)
+    if kind is not None:
+        return MediaProblemError(f"is {kind}, not a video file", "leave it out")
     if "Format not on whitelist" in log:
         name = log.rpartition("Format not on whitelist")[0].rpartition("[")[2].split(" @")[0].rstrip("] ")
         return MediaProblemError(f"holds '{name}' data, which is not a video container read here", ADVICE_FORMAT)
     if "moov atom not found" in log:
         return MediaProblemError("is cut off or unfinished (its index, the 'moov' atom, is missing)", ADVICE_COPY)
+    if len(head) == HEAD_BYTES and not any(head):
+        return MediaProblemError(f"begins with {len(head)} zero bytes, as after a failed download", ADVICE_COPY)
+    if head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable():
+        return MediaProblemError("holds text, not video", "leave it out")
     detail = f" ({last_line(log)})" if log else ""
     return MediaProblemError(f"holds no video container that can be read{detail}", ADVICE_FORMAT)
 
@@ -169,7 +198,7 @@ def last_line(log: str) -> str:
     return f"{source.lstrip('[').split(' @')[0]}: {text}"[:160] if found else line[:160]
 
 
-def _choose_stream(container: InputContainer, max_pixels: int) -> VideoStream:
+def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> VideoStream:
     pictures = av.stream.Disposition.attached_pic | av.stream.Disposition.timed_thumbnails
     streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
     if not streams:
@@ -185,11 +214,22 @@ def _choose_stream(container: InputContainer, max_pixels: int) -> VideoStream:
         raise MediaProblemError("has video in a codec that cannot be decoded here", ADVICE_FORMAT)
     stream = max(decodable, key=lambda s: (bool(s.disposition & av.stream.Disposition.default), s.width * s.height))
     if stream.width * stream.height > max_pixels:
-        raise MediaProblemError(
-            f"declares pictures of {stream.width} x {stream.height}, more than the limit of {max_pixels:,} pixels",
-            "raise Limits.max_pixels if that is true",
-        )
+        raise size_problem(stream.width, stream.height, max_pixels)
+    check_size_in(log, max_pixels)
     return stream
+
+
+def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
+    """What to say of a picture beyond the limit."""
+    found = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
+    return MediaProblemError(found, "raise Limits.max_pixels if that is true")
+
+
+def check_size_in(log: str, max_pixels: int) -> None:
+    """Raise the problem of size that FFmpeg met inside the stream, where the container declared none."""
+    match = re.search(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
+    if match is not None:
+        raise size_problem(int(match[1]), int(match[2]), max_pixels)
 
 
 @dataclass(frozen=True)

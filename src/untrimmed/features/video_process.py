@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -53,7 +54,8 @@ class DecodeProcess:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         # A file and no pipe: nobody has to drain it, and both sides can read it back.
-        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed with the child
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child empties it for every file
         package_root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(

@@ -24,6 +24,8 @@ from untrimmed.features.video_timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S,
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
+# A shorter lack at the end is no damage: containers round, and few say how long the last frame stays.
+MIN_MISSING_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class FrameSampler:
         if self._num_damaged:
             self.warnings.append(f"{self._num_damaged} packets are damaged and were left out")
         declared_s = self.video.declared_s
-        if self.duration_s < declared_s - max(1.0, 0.02 * declared_s):
+        if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
             self.warnings.append(
                 f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; what is there is used"
             )
