@@ -1,0 +1,71 @@
+"""A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from untrimmed.config import build, to_plain
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import model_class
+
+FORMAT = 1
+WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+
+
+def save_model(model: RetrievalModel, folder: Path) -> None:
+    """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    settings = {"format": FORMAT, "method": model.name, "model": to_plain(model.config)}
+    weights_part, settings_part = folder / f"{WEIGHTS}.part", folder / f"{SETTINGS}.part"
+    save_file(tensors, weights_part)
+    settings_part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    os.replace(weights_part, folder / WEIGHTS)
+    os.replace(settings_part, folder / SETTINGS)
+
+
+def load_model(folder: Path) -> RetrievalModel:
+    """The model that `save_model` wrote, on the CPU in evaluation mode.
+
+    Raises: CheckpointError when a file is missing, truncated, or does not fit the settings.
+    """
+    settings = _read_settings(folder / SETTINGS)
+    try:
+        cls = model_class(settings["method"])
+        model = cls(build(cls.Config, settings["model"], where=str(folder / SETTINGS)))
+    except (UnknownNameError, ConfigError) as error:
+        raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
+    path = folder / WEIGHTS
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again") from error
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if expected != found:
+        name = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
+        raise CheckpointError(
+            f"{path}: tensor {name} has shape {found.get(name)}, the settings beside it want {expected.get(name)}; "
+            "keep weights and config.json of one model together"
+        )
+    model.load_state_dict(tensors)
+    return model.eval()
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); give the folder of a saved model") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not JSON ({error}); copy the file again") from error
+    if not isinstance(settings, dict) or not {"format", "method", "model"} <= settings.keys():
+        raise CheckpointError(f"{path}: wanted format, method and model; it was not written by save_model")
+    if settings["format"] != FORMAT:
+        raise CheckpointError(f"{path}: format {settings['format']}, this version reads {FORMAT}; update untrimmed")
+    return settings

@@ -1,0 +1,39 @@
+"""How a method is trained: what the presets' `train` section may hold."""
+
+from dataclasses import dataclass
+
+from untrimmed.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """Defaults are the released values that all three methods share.
+
+    Epochs are counted from 0; from `hard_negatives_from_epoch` on, negatives come from the `hard_pool` best-scoring
+    ones. Training stops once more than `patience` epochs in a row bring no new best SumR on the validation split.
+    """
+
+    learning_rate: float = 2.5e-4
+    warmup_share: float = 0.01
+    weight_decay: float = 0.01
+    batch_size: int = 128
+    epochs: int = 100
+    patience: int = 10
+    hard_negatives_from_epoch: int = 20
+    hard_pool: int = 20
+    eval_video_batch: int = 100
+    eval_query_batch: int = 50
+    seed: int = 9527
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "hard_pool", "eval_video_batch", "eval_query_batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 1")
+        for name in ("patience", "hard_negatives_from_epoch", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 0")
+        if not (self.learning_rate > 0 and 0 < self.warmup_share < 1):
+            raise ConfigError(
+                f"train.learning_rate {self.learning_rate} and train.warmup_share {self.warmup_share}: "
+                "wanted a positive rate and a share between 0 and 1"
+            )

@@ -1,0 +1,40 @@
+import math
+
+import pytest
+import torch
+
+from untrimmed.losses.nce import nce, nce_of_queries, nce_of_videos, nce_square
+
+
+def test_queries_pick_their_video():
+    # log(e^2 + e^0) - 2 and log(e^0 + e^1) - 1, averaged
+    scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    expected = (math.log(math.exp(2) + 1) - 2 + math.log(1 + math.e) - 1) / 2
+    assert nce_of_queries(scores, torch.tensor([0, 1])).item() == pytest.approx(expected)
+
+
+def test_a_video_with_two_queries_counts_both_as_positives():
+    # video 0: log(1 + 1 + 1) - log(2); video 1: log(3) - log(1)
+    value = nce_of_videos(torch.zeros(3, 2), torch.tensor([0, 0, 1]))
+    assert value.item() == pytest.approx((math.log(3) - math.log(2) + math.log(3)) / 2)
+
+
+def test_a_video_without_query_is_left_out():
+    scores = torch.randn(3, 3)
+    index = torch.tensor([0, 0, 2])
+    with_empty = nce_of_videos(scores, index)
+    without = nce_of_videos(scores[:, [0, 2]], torch.tensor([0, 0, 1]))
+    assert with_empty.item() == pytest.approx(without.item())
+
+
+def test_one_query_and_one_video_give_zero():
+    assert nce(torch.tensor([[3.0]]), torch.tensor([0])).item() == pytest.approx(0)
+
+
+def test_large_scores_do_not_overflow():
+    assert torch.isfinite(nce(torch.tensor([[1e4, -1e4], [0.0, 1e4]]), torch.tensor([0, 1])))
+
+
+def test_the_square_form_counts_the_positive_twice():
+    # log(2 e^0 + e^0 + e^0) - 0 for each of two rows
+    assert nce_square(torch.zeros(2, 2)).item() == pytest.approx(math.log(4))

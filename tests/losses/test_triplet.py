@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from untrimmed.losses.triplet import (
+    negative_queries,
+    negative_videos,
+    num_foreign_queries,
+    triplet_of_queries,
+    triplet_of_videos,
+    triplet_square_rows,
+)
+
+SCORES = torch.tensor([[0.5, 0.9, 0.1], [0.2, 0.3, 0.8], [0.6, 0.4, 0.7]])
+INDEX = torch.tensor([0, 0, 2])  # video 1 has no query
+
+
+def test_ranks_choose_negatives_below_a_positive_kept_at_rank_zero():
+    # row 0 has its positive 0.5 at rank 0, then 0.9 (video 1), then 0.1 (video 2)
+    assert negative_videos(SCORES, INDEX, torch.tensor([1, 1, 2])).tolist() == [1, 2, 1]
+
+
+def test_foreign_queries_are_ordered_by_score_with_the_best_at_rank_zero():
+    # video 0: only query 2 is foreign; video 1: all, 0.9 first; video 2: queries 1 (0.8) then 0
+    assert negative_queries(SCORES, INDEX, torch.tensor([0, 0, 1])).tolist() == [2, 0, 0]
+
+
+def test_query_side_by_hand():
+    # margin 0.2: 0.2 + 0.9 - 0.5, 0.2 + 0.8 - 0.2, 0.2 + 0.6 - 0.7
+    value = triplet_of_queries(SCORES, INDEX, torch.tensor([1, 1, 1]), margin=0.2)
+    assert value.item() == pytest.approx((0.6 + 0.8 + 0.1) / 3)
+
+
+def test_video_side_takes_the_mean_of_its_queries_and_skips_videos_without():
+    # video 0: 0.2 + 0.6 - (0.5 + 0.2) / 2 = 0.45; video 2: 0.2 + 0.8 - 0.7 = 0.3
+    value = triplet_of_videos(SCORES, INDEX, torch.tensor([0, 0, 0]), margin=0.2)
+    assert value.item() == pytest.approx((0.45 + 0.3) / 2)
+
+
+def test_gradients_reach_the_chosen_scores_only():
+    scores = SCORES.clone().requires_grad_()
+    triplet_of_queries(scores, INDEX, torch.tensor([1, 1, 1]), margin=0.2).backward()
+    assert (scores.grad != 0).tolist() == [[True, True, False], [True, False, True], [True, False, True]]
+
+
+def test_a_batch_of_one_video_costs_nothing():
+    scores = torch.tensor([[0.1], [0.4]], requires_grad=True)
+    index = torch.tensor([0, 0])
+    assert num_foreign_queries(index, 1).tolist() == [0]
+    loss = triplet_of_queries(scores, index, torch.zeros(2, dtype=torch.long), margin=0.2)
+    loss = loss + triplet_of_videos(scores, index, torch.zeros(1, dtype=torch.long), margin=0.2)
+    loss.backward()
+    assert loss.item() == 0
+    assert scores.grad.abs().sum() == 0
+
+
+def test_the_square_form_takes_the_diagonal_as_positive():
+    # 0.1 + 0.9 - 0.5 and 0.1 + 0.2 - 0.3 < 0
+    square = torch.tensor([[0.5, 0.9], [0.1, 0.3]])
+    value = triplet_square_rows(square, torch.tensor([1, 1]), margin=0.1)
+    assert value.item() == pytest.approx((0.5 + 0.0) / 2)

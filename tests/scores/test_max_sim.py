@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from untrimmed.scores.max_sim import max_sim, vector_sim, zero_floor
+from untrimmed.scores.score import Score, Scores
+
+QUERY = torch.tensor([[1.0, 0.0]])
+NEGATIVE = torch.tensor([[[-1.0, 0.0], [-3.0, 4.0], [0.0, 0.0]]])  # cosines -1, -0.6 and a padded row
+MASK = torch.tensor([[True, True, False]])
+
+
+def test_padding_never_beats_a_negative_similarity():
+    score = max_sim(QUERY, NEGATIVE, MASK)
+    assert score.value.item() == pytest.approx(-0.6)
+    assert score.best.item() == 1
+
+
+def test_with_the_released_zero_floor_padding_wins_but_the_best_frame_stays_real():
+    score = max_sim(QUERY, NEGATIVE, MASK, zero_floor=zero_floor(MASK, 4, "zero"))
+    assert score.value.item() == 0
+    assert score.best.item() == 1
+
+
+def test_a_full_video_has_no_floor():
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    assert zero_floor(mask, 3, "zero").tolist() == [False]
+    assert zero_floor(mask, 4, "zero").tolist() == [True]
+    assert zero_floor(mask, 4, "excluded") is None
+
+
+def test_no_gradient_flows_through_a_floored_score():
+    clips = NEGATIVE.clone().requires_grad_()
+    max_sim(QUERY, clips, MASK, zero_floor=torch.tensor([True])).value.sum().backward()
+    assert clips.grad.abs().sum() == 0
+
+
+def test_the_dot_product_has_its_own_winner():
+    clips = torch.tensor([[[1.0, 0.0], [2.0, 9.0]]])
+    assert max_sim(QUERY, clips).best.item() == 0
+    assert max_sim(QUERY, clips, similarity="dot").best.item() == 1
+
+
+def test_scores_are_queries_by_videos():
+    score = max_sim(torch.randn(3, 5), torch.randn(4, 2, 5))
+    assert score.value.shape == score.best.shape == (3, 4)
+
+
+def test_a_video_of_one_vector_has_no_best_clip():
+    score = vector_sim(QUERY, torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    assert score.value.tolist() == [[1.0, 0.0]]
+    assert score.best is None
+
+
+def test_only_weighted_branches_are_fused():
+    scores = Scores({"a": Score(torch.tensor([[1.0]])), "b": Score(torch.tensor([[9.0]]))}, {"a": 0.5})
+    assert scores.fused.item() == 0.5
+    assert scores["b"].value.item() == 9

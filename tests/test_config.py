@@ -1,0 +1,88 @@
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from untrimmed.config import build, override, parse_overrides, read_yaml, to_plain
+from untrimmed.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+
+
+@dataclass(frozen=True)
+class Outer:
+    dim: int
+    kind: Literal["a", "b"] = "a"
+    widths: tuple[float, ...] = (1.0,)
+    pair: tuple[int, str] = (1, "x")
+    limit: int | None = None
+    inner: Inner = field(default_factory=Inner)
+    extra: dict[str, dict[str, float] | None] = field(default_factory=dict)
+    on: bool = True
+
+
+def test_plain_values_become_a_typed_dataclass_and_back():
+    values = {"dim": 3, "kind": "b", "widths": [1, float("inf")], "inner": {"rate": 2}, "extra": {"x": None}}
+    built = build(Outer, values)
+    assert built == Outer(3, "b", (1.0, math.inf), inner=Inner(2.0), extra={"x": None})
+    assert isinstance(built.inner.rate, float)
+    assert to_plain(built)["widths"] == [1.0, "inf"]
+    assert build(Outer, to_plain(built)) == built
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"dims": 3}, r"unknown key 'dims'. Did you mean 'dim'\?"),
+        ({}, "'dim' is missing"),
+        ({"dim": "3"}, "dim is '3', wanted a whole number"),
+        ({"dim": True}, "dim is True, wanted a whole number"),
+        ({"dim": 3, "kind": "c"}, "kind is 'c', wanted one of a, b"),
+        ({"dim": 3, "widths": 1.0}, "widths is 1.0, wanted a list"),
+        ({"dim": 3, "widths": [1.0, "wide"]}, r"widths\[1\] is 'wide', wanted a number"),
+        ({"dim": 3, "pair": [1]}, "pair has 1 entries, wanted 2"),
+        ({"dim": 3, "inner": {"rates": 1}}, "inner: unknown key 'rates'. Did you mean 'rate'"),
+        ({"dim": 3, "inner": 1}, "inner is 1, wanted a mapping"),
+        ({"dim": 3, "extra": {"x": {"y": "8e-5"}}}, r"extra.x.y is '8e-5', wanted a number \(write 8.0e-5"),
+        ({"dim": 3, "limit": "many"}, "limit is 'many'"),
+        ({"dim": 3, "on": 1}, "on is 1, wanted bool"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key(values, message):
+    with pytest.raises(ConfigError, match=message):
+        build(Outer, values)
+
+
+def test_dotted_overrides_reach_inside_and_leave_the_source_alone():
+    source = {"model": {"dim": 1}, "losses": {"x": None}}
+    changed = override(source, parse_overrides(["model.dim=2", "losses.x.margin=0.5", "new.deep.key=[1, 2]"]))
+    assert changed == {"model": {"dim": 2}, "losses": {"x": {"margin": 0.5}}, "new": {"deep": {"key": [1, 2]}}}
+    assert source == {"model": {"dim": 1}, "losses": {"x": None}}
+
+
+def test_an_override_through_a_single_value_is_refused():
+    with pytest.raises(ConfigError, match="'dim' is a single value"):
+        override({"dim": 1}, {"dim.x": 2})
+
+
+@pytest.mark.parametrize("text", ["model.dim", "=3", "a=[1"])
+def test_an_override_that_is_no_assignment_is_refused(text):
+    with pytest.raises(ConfigError, match="override"):
+        parse_overrides([text])
+
+
+@pytest.mark.parametrize(("content", "message"), [("a: [", "not YAML"), ("- 1", "holds list, wanted a mapping")])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, content, message):
+    path = tmp_path / "run.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        read_yaml(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+        read_yaml(tmp_path / "none.yaml")
