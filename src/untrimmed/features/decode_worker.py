@@ -63,12 +63,12 @@ class Worker:
             try:
                 tasks[request["task"]](request)
             except MediaProblemError as problem:
-                self._send({"kind": "error", "found": problem.found, "advice": problem.advice})
+                self._send_problem(problem)
                 if problem.is_fatal:
                     return
             except MemoryError:
-                advice = "raise Limits.memory_bytes or leave it out"
-                self._send({"kind": "error", "found": "needs more memory than the limit", "advice": advice})
+                found, advice = "needs more memory than the limit", "raise Limits.memory_bytes or leave it out"
+                self._send_problem(MediaProblemError(found, advice, is_fatal=True))
                 return
 
     def read(self, request: dict[str, Any]) -> None:
@@ -185,6 +185,10 @@ class Worker:
     def _send(self, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
         write_message(self.answers, message, pixels)
         self._beat_at = time.monotonic() + HEARTBEAT_S
+
+    def _send_problem(self, problem: MediaProblemError) -> None:
+        fields = {"found": problem.found, "advice": problem.advice, "is_fatal": problem.is_fatal}
+        self._send({"kind": "error", **fields})
 
     def _on_progress(self, time_s: float) -> None:
         if time.monotonic() < self._beat_at:

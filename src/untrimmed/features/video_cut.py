@@ -28,6 +28,7 @@ from untrimmed.features.video_timeline import EPSILON_S, Timeline
 VIDEO_TICKS = 90_000  # a second, as MPEG has it: whole for all common frame rates
 # The first of these that the FFmpeg at hand can encode; all play everywhere.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
+FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: the last frame ends where the span does
 MAX_INTERLEAVE_S = 10.0  # sound that lags behind the picture by more is given up
 
 
@@ -44,6 +45,7 @@ class CutWriter:
         self._picture: Any = None
         self._sound: Any = None
         self._resampler: AudioResampler | None = None
+        self._early_sound: list[Any] = []
 
     def add_sound_track(self, source: Any) -> None:
         """Prepare for the sound of a stream. Before the first frame, as a file declares its tracks at the start."""
@@ -92,10 +94,14 @@ class CutWriter:
             kept.sample_rate = rate
             kept.time_base = Fraction(1, rate)
             kept.pts = offset + first
-            self._container.mux(self._sound.encode(kept))
+            self._early_sound += self._sound.encode(kept)
+        if self._picture is not None:  # the file's header, written with the first packet, needs both tracks
+            self._container.mux(self._early_sound)
+            self._early_sound = []
 
     def close(self) -> None:
         """Finish the file."""
+        self._container.mux(self._early_sound)
         for track in (self._picture, self._sound):
             if track is not None:
                 self._container.mux(track.encode(None))
@@ -113,6 +119,7 @@ class CutWriter:
             track.bit_rate = 4 * track.width * track.height
         if name != "mpeg4":  # it counts a second in at most 65535 ticks
             track.codec_context.time_base = Fraction(1, VIDEO_TICKS)
+        track.codec_context.flags |= FRAME_DURATION
         track.codec_context.colorspace = picture.colorspace
         track.codec_context.color_range = ColorRange.MPEG
         return track

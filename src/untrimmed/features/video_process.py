@@ -100,6 +100,8 @@ class DecodeProcess:
             message = json.loads(bytes(self._read(text_size, path)))
             pixels = self._read(num_pixel_bytes, path)
             if message["kind"] == "error":
+                if message["is_fatal"]:
+                    self.kill()  # it is on its way out: the next file must not meet it
                 raise VideoError(f"{shown(path)}: {message['found']}; {message['advice']}")
             if message["kind"] != "progress":
                 return message, pixels

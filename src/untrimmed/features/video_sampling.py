@@ -221,7 +221,7 @@ class FrameSampler:
             return
         self.warnings += self.timeline.warnings()
         if self._num_damaged:
-            self.warnings.append(f"{self._num_damaged} packets are damaged and were left out")
+            self.warnings.append(f"damaged packets left out: {self._num_damaged}")
         declared_s = self.video.declared_s
         if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
             self.warnings.append(

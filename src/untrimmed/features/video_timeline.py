@@ -67,11 +67,10 @@ class Timeline:
         """What was wrong with the stamps, one line each."""
         lines = []
         if self.num_missing:
-            lines.append(
-                f"{self.num_missing} frames have no presentation time; counted on at {1 / self.frame_s:.4g} fps"
-            )
+            rate = f"{1 / self.frame_s:.4g} fps"
+            lines.append(f"frames without a presentation time, counted on at {rate}: {self.num_missing}")
         if self.num_breaks:
-            lines.append(f"the presentation times break {self.num_breaks} times; joined without the gaps")
+            lines.append(f"breaks in the presentation times, joined without the gaps: {self.num_breaks}")
         return lines
 
 
