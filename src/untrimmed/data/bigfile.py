@@ -147,27 +147,32 @@ def write_captions(path: Path, captions: Iterable[Caption]) -> None:
 def write_bigfile(folder: Path, videos: Mapping[str, Float[np.ndarray, "_ D"]]) -> None:
     """A BigFile folder with `video2frames.txt`; frame i of a video is named `<video id>_<i>`.
 
-    Raises: FeatureError when there is no video, a width differs, or two videos give one frame name.
+    Raises: FeatureError when there is no video, widths differ, or an id cannot be part of a frame name.
     """
-    widths = {video: frames.shape[1] for video, frames in videos.items()}
-    if len(set(widths.values())) != 1:
-        raise FeatureError(f"{folder}: videos have widths {sorted(set(widths.values()))}, wanted one common width")
+    widths = sorted({frames.shape[1] for frames in videos.values()})
+    if len(widths) != 1:
+        found = f"widths {widths}" if widths else "no videos"
+        raise FeatureError(f"{folder}: {found}, wanted videos of one common width")
     table = {video: [f"{video}_{i}" for i in range(len(frames))] for video, frames in videos.items()}
     names = [name for frames in table.values() for name in frames]
-    bad = next((name for name in names if name.encode("iso-8859-1", "replace").split() != [_latin(name)]), None)
-    if bad is not None or len(set(names)) != len(names):
-        raise FeatureError(f"{folder}: frame names must differ, be ISO-8859-1 and have no white space (found {bad!r})")
+    encoded = [_frame_name(name) for name in names]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "feature.bin").open("wb") as file:
         for frames in videos.values():
             file.write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
-    (folder / "id.txt").write_bytes(b" ".join(_latin(name) for name in names))
-    (folder / "shape.txt").write_text(f"{len(names)} {next(iter(widths.values()))}\n", encoding="ascii")
+    (folder / "id.txt").write_bytes(b" ".join(encoded))
+    (folder / "shape.txt").write_text(f"{len(names)} {widths[0]}\n", encoding="ascii")
     (folder / "video2frames.txt").write_text(repr(table), encoding="utf-8")
 
 
-def _latin(name: str) -> bytes:
-    return name.encode("iso-8859-1", "ignore")
+def _frame_name(name: str) -> bytes:
+    try:
+        encoded = name.encode("iso-8859-1")
+    except UnicodeEncodeError:
+        encoded = b""
+    if encoded.split() != [encoded]:
+        raise FeatureError(f"frame name {name!r} has white space or is not ISO-8859-1; rename its video")
+    return encoded
 
 
 def _read_bytes(path: Path) -> bytes:

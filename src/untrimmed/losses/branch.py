@@ -1,11 +1,16 @@
 """The retrieval objective of one branch: InfoNCE on dot products and triplet ranking on cosines."""
 
+from typing import Literal
+
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.losses.draws import Draws
-from untrimmed.losses.nce import nce
-from untrimmed.losses.triplet import num_foreign_queries, triplet_of_queries, triplet_of_videos
+from untrimmed.losses.nce import nce, nce_square
+from untrimmed.losses.triplet import num_foreign_queries, triplet_of_queries, triplet_of_videos, triplet_square_rows
+
+Logarithms = Literal["joint", "per_direction"]
 
 
 def branch_terms(
@@ -24,3 +29,25 @@ def branch_terms(
         cosine, video_index, query_ranks, margin=margin
     )
     return {f"{branch}_nce": nce(dot, video_index), f"{branch}_triplet": triplet}
+
+
+def square_branch_terms(
+    branch: str,
+    cosine: Float[Tensor, "Q Q"],
+    dot: Float[Tensor, "Q Q"],
+    *,
+    margin: float,
+    draws: Draws,
+    logarithms: Logarithms = "joint",
+) -> dict[str, Float[Tensor, ""]]:
+    """The same terms of a matrix with positives on the diagonal: one column for each query, not for each video.
+
+    As released InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each.
+    """
+    row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
+    column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)
+    triplet = triplet_square_rows(cosine, row_ranks, margin=margin) + triplet_square_rows(
+        cosine.T, column_ranks, margin=margin
+    )
+    contrast = nce_square(dot) if logarithms == "joint" else nce(dot, torch.arange(len(dot), device=dot.device))
+    return {f"{branch}_nce": contrast, f"{branch}_triplet": triplet}

@@ -39,7 +39,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
@@ -47,6 +47,8 @@ from untrimmed.config import build, nearest
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
+from untrimmed.scores.localise import LocateSettings, localise
+from untrimmed.scores.ranked_moments import RankedMoments
 from untrimmed.scores.score import Scores
 
 LossSettings = dict[str, dict[str, Any] | None]
@@ -158,6 +160,30 @@ class RetrievalModel(nn.Module, ABC):
         return terms | {
             name: attachment(queries, videos, batch.video_index) for name, attachment in self.attachments.items()
         }
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+        """A video's vectors in temporal order at equal steps that compare with sentence vectors, and which are real.
+
+        By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides it.
+
+        Raises: ConfigError for a method that encodes a video as one vector only.
+        """
+        if videos.frames is not None:
+            return videos.frames, videos.frame_mask
+        if videos.clips is None:
+            raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it")
+        return videos.clips, None
+
+    def locate(
+        self,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        duration_s: Float[Tensor, " V"],
+        settings: LocateSettings | None = None,
+    ) -> RankedMoments:
+        """The moments of all videos that fit each query best, without training for it; see `scores/localise.py`."""
+        units, mask = self.timeline(videos)
+        return localise(queries.sentence, units, mask, duration_s, settings=settings)
 
     def released_names(self) -> Names:
         """The authors' parameter names and where each tensor lives here.

@@ -11,10 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
-from untrimmed.losses.branch import branch_terms
+from untrimmed.losses.branch import branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
-from untrimmed.losses.nce import nce_square
-from untrimmed.losses.triplet import triplet_square_rows
 from untrimmed.models import released
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
@@ -68,6 +66,10 @@ class MSSL(RetrievalModel):
             frame_mask=videos.frame_mask,
         )
 
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+        """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
+        return required(videos, "clips")[:, : self.config.num_clips], None
+
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip, and the frames of each video as seen from it."""
         clips, frames, mask = self._parts(videos)
@@ -84,18 +86,11 @@ class MSSL(RetrievalModel):
         clips, _, _ = self._parts(videos)
         clip = max_sim(sentence, clips)
         cosine, dot = clip.value, max_sim(sentence, clips, similarity="dot").value
-        num_queries = len(sentence)
         seen = self.positive_frames(videos, required_best(clip), index)
         frame_cosine = F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T
 
         clip_terms = branch_terms("clip", cosine, dot, index, margin=margin, draws=draws)
-        row_ranks = draws.candidate_ranks("frame_rows", num_queries, num_queries)
-        column_ranks = draws.candidate_ranks("frame_columns", num_queries, num_queries)
-        return clip_terms | {
-            "frame_nce": nce_square(sentence @ seen.T),
-            "frame_triplet": triplet_square_rows(frame_cosine, row_ranks, margin=margin)
-            + triplet_square_rows(frame_cosine.T, column_ranks, margin=margin),
-        }
+        return clip_terms | square_branch_terms("frame", frame_cosine, sentence @ seen.T, margin=margin, draws=draws)
 
     def positive_frames(
         self, videos: EncodedVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]

@@ -30,6 +30,7 @@ class Slot:
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
+UNUSED = Slot("")  # of a tensor that the released program keeps but never reads; ours has none
 Names = dict[str, Slot]
 
 
@@ -112,15 +113,16 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
     Raises: CheckpointError when a tensor is missing, unknown, or of another shape; the model is unchanged then.
     """
     released = {name.removeprefix("module."): tensor for name, tensor in released.items()}
-    if missing := sorted(names.keys() - released.keys()):
+    needed = {name for name, slot in names.items() if slot is not UNUSED}
+    if missing := sorted(needed - released.keys()):
         raise CheckpointError(f"released checkpoint lacks {_some(missing)}; is it of another method or truncated?")
     if unknown := sorted(released.keys() - names.keys()):
         raise CheckpointError(f"released checkpoint has unknown tensors {_some(unknown)}; is it of another method?")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
         raise CheckpointError(f"the release has no {_some(uncovered)}; import it into the method's released form")
-    for name, slot in names.items():
-        target, source = slot.export(state), released[name]
+    for name in needed:
+        target, source = names[name].export(state), released[name]
         if target.shape != source.shape:
             raise CheckpointError(
                 f"released tensor {name} has shape {tuple(source.shape)}, this model wants {tuple(target.shape)}; "

@@ -1,0 +1,134 @@
+"""What every registered method can do; a new method is covered once it registers and takes the shared batch."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch, one_of_each
+from untrimmed.batches import TrainingBatch
+from untrimmed.losses.draws import Draws
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import create_model
+from untrimmed.models.storage import load_model, save_model
+
+METHODS = ("gmmformer", "gmmformer_v2", "ms_sl")
+ATTACHED = {"query_diversity_v1": {}, "query_diversity": {}, "optimal_matching": {}}
+
+
+@pytest.fixture(params=METHODS)
+def model(request) -> RetrievalModel:
+    torch.manual_seed(0)
+    return create_model(request.param, **SIZES, init_std=0.3).eval()
+
+
+def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+
+
+def test_scores_are_queries_by_videos(model, batch):
+    scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
+    assert scores.fused.shape == (4, 3)
+    assert scores["clip"].best.shape == (4, 3)
+
+
+def test_a_batch_of_one_of_everything_works(model, batch):
+    single = one_of_each()
+    assert fused(model, single).shape == (1, 1)
+    model.train()
+    for draws in (Draws(), Draws(hard_pool=20)):
+        terms = model(single, draws=draws)
+        assert all(term.isfinite() for term in terms.values())
+        sum(terms.values()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_one_query_scores_as_it_does_among_others(model, batch):
+    whole = fused(model, batch)
+    for q in range(4):
+        alone = dataclasses.replace(batch, queries=batch.queries.select(slice(q, q + 1)))
+        assert torch.allclose(fused(model, alone), whole[q : q + 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_video_does_not_depend_on_its_batch_mates(method, batch):
+    torch.manual_seed(0)
+    option = {"window_length": "full"} if method == "gmmformer" else {}
+    model = create_model(method, **SIZES, init_std=0.3, **option).eval()
+    whole = fused(model, batch)
+    for v, length in enumerate((7, 3, 1)):
+        own = batch.videos.select(slice(v, v + 1))
+        cut = dataclasses.replace(own, frames=own.frames[:, :length], frame_mask=own.frame_mask[:, :length])
+        alone = fused(model, dataclasses.replace(batch, videos=cut))
+        assert torch.allclose(alone, whole[:, v : v + 1], atol=1e-6)
+
+
+def test_what_padding_holds_changes_nothing(model, batch):
+    noisy = dataclasses.replace(
+        batch,
+        videos=dataclasses.replace(
+            batch.videos, frames=torch.where(batch.videos.frame_mask[..., None], batch.videos.frames, 9.0)
+        ),
+        queries=dataclasses.replace(
+            batch.queries, words=torch.where(batch.queries.mask[..., None], batch.queries.words, 9.0)
+        ),
+    )
+    assert torch.allclose(fused(model, noisy), fused(model, batch), atol=1e-6)
+
+
+def test_the_order_of_the_corpus_is_irrelevant(model, batch):
+    queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+    order = torch.tensor([2, 0, 1])
+    shuffled = model.score(queries, videos.select(order)).fused
+    assert torch.allclose(shuffled, model.score(queries, videos).fused[:, order], atol=1e-6)
+
+
+def test_scoring_in_parts_equals_scoring_at_once(model, batch):
+    queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+    parts = [model.score(queries, videos.select(slice(v, v + 1))).fused for v in range(3)]
+    assert torch.allclose(torch.cat(parts, dim=1), model.score(queries, videos).fused, atol=1e-6)
+
+
+def test_every_parameter_learns(model, batch):
+    model.train()
+    sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_any_method_carries_any_attached_loss(model, batch):
+    attached = type(model)(dataclasses.replace(model.config, losses=ATTACHED))
+    terms = attached(batch, draws=Draws(hard_pool=2))
+    assert terms.keys() == {"clip_nce", "clip_triplet", "frame_nce", "frame_triplet", *ATTACHED}
+    sum(terms[name] for name in ATTACHED).backward()
+    assert attached.query_tower.pooling.score.weight.grad.abs().sum() > 0
+
+
+def test_attached_losses_read_a_second_pass_of_the_query_tower_in_training(model, batch):
+    config = dataclasses.replace(model.config, losses={"query_diversity": {}}, dropout=0.5, input_dropout=0.5)
+    for separate, passes in ((True, 2), (False, 1)):
+        attached = type(model)(dataclasses.replace(config, separate_pass=separate)).train()
+        seen = []
+        attached.query_tower.register_forward_hook(lambda module, inputs, output, seen=seen: seen.append(output))
+        attached(batch, draws=Draws(hard_pool=2))
+        assert len(seen) == passes
+        assert passes == 1 or not torch.allclose(seen[0], seen[1])
+        attached.eval()(batch, draws=Draws(hard_pool=2))
+        assert len(seen) == passes + 1
+
+
+def test_negatives_differ_between_seeds_and_repeat_with_one(model):
+    batch = make_batch()
+    total = lambda seed: sum(  # noqa: E731
+        model(batch, draws=Draws(generator=torch.Generator().manual_seed(seed))).values()
+    ).item()
+    assert total(3) == total(3)
+    assert len({total(seed) for seed in range(6)}) > 1
+
+
+def test_a_saved_model_scores_the_same_when_loaded(model, batch, tmp_path):
+    save_model(model, tmp_path / "run")
+    loaded = load_model(tmp_path / "run")
+    assert loaded.config == model.config
+    assert torch.equal(fused(loaded, batch), fused(model, batch))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]

@@ -1,0 +1,79 @@
+"""Where paper and release differ, or a paper's table varies something, both sides can be chosen."""
+
+import dataclasses
+import zlib
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch
+from untrimmed.losses.draws import Draws
+from untrimmed.models.registry import create_model
+
+V2 = [
+    {"norm": "pre"},
+    {"window": "paper"},
+    {"padding_scores": "excluded"},
+    {"constraint": "bartlett"},
+    {"constraint": "boxcar"},
+    {"aggregation": "mean"},
+    {"aggregation": "weighted"},
+    {"aggregation": "dynamic"},
+    {"second_branch": "video"},
+    {"gaussian_widths": (1.0,)},
+    {"gaussian_widths": (float("inf"), 5.0)},
+]
+V1 = [
+    {"norm": "pre", "ffn_ratio": 4, "output_map": False},
+    {"window": "paper"},
+    {"window_length": "full"},
+    {"constraint": "boxcar"},
+    {"second_branch": "frame"},
+    {"gaussian_widths": (float("inf"),)},
+    {"num_blocks": 1},
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [("gmmformer_v2", o) for o in V2] + [("gmmformer", o) for o in V1] + [("ms_sl", {"norm": "pre"})],
+)
+def test_every_option_changes_the_scores_and_still_trains(method, option, batch):
+    scores = []
+    for settings in ({}, option):
+        model = create_model(method, **SIZES, **settings)
+        # A seed alone does not give two forms the same weights where they share parameters: draw by name.
+        for name, parameter in model.named_parameters():
+            parameter.data.normal_(generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
+        scores.append(model.eval().score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused)
+        model.train()
+        sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()
+        assert [name for name, p in model.named_parameters() if p.grad is None] == []
+    assert not torch.allclose(scores[0], scores[1], atol=1e-4)
+
+
+def test_the_released_zero_floor_lifts_only_videos_with_padding():
+    batch = make_batch()
+    settings = SIZES | {"max_frames": 7}  # the first video is full, the others are padded
+    torch.manual_seed(0)
+    zero = create_model("gmmformer_v2", **settings, init_std=0.3).eval()
+    excluded = create_model("gmmformer_v2", **settings, padding_scores="excluded").eval()
+    excluded.load_state_dict(zero.state_dict())
+    queries = zero.encode_queries(batch.queries)
+    opposite = dataclasses.replace(queries, sentence=-zero.encode_videos(batch.videos).frames[2, 0].expand(4, 8))
+    floored = zero.score(opposite, zero.encode_videos(batch.videos))["frame"].value
+    free = excluded.score(opposite, excluded.encode_videos(batch.videos))["frame"].value
+    assert free[0, 2].item() == pytest.approx(-1)
+    assert floored[0, 2].item() == 0
+    assert torch.equal(floored[:, 0], free[:, 0])
+
+
+def test_the_released_window_of_gmmformer_depends_on_the_longest_video_of_the_batch(batch):
+    model = create_model("gmmformer", **SIZES, init_std=0.5).eval()
+    together = model.encode_videos(batch.videos).video[1]
+    short = dataclasses.replace(
+        batch.videos.select(slice(1, 2)),
+        frames=batch.videos.frames[1:2, :3],
+        frame_mask=batch.videos.frame_mask[1:2, :3],
+    )
+    assert not torch.allclose(model.encode_videos(short).video[0], together, atol=1e-4)

@@ -1,0 +1,88 @@
+import math
+
+import torch
+import torch.nn.functional as F
+
+from untrimmed.nn.attention import AttentionPooling, StackedSelfAttention, TokenAttention, stacked_dims
+from untrimmed.nn.init import initialise
+from untrimmed.nn.window import constraint_windows
+
+X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+MASK = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+
+
+def one_by_one(attention: StackedSelfAttention, x: torch.Tensor, windows: torch.Tensor | None) -> torch.Tensor:
+    """The textbook form: block by block, head by head."""
+    heads, width = attention.num_heads, x.shape[-1] // attention.num_heads
+    outputs = []
+    for k in range(attention.weight.shape[1]):
+        q, key, v = (F.linear(x, attention.weight[i, k], attention.bias[i, k]) for i in range(3))
+        joined = []
+        for h in range(heads):
+            part = slice(h * width, (h + 1) * width)
+            logits = q[..., part] @ key[..., part].transpose(1, 2) / math.sqrt(width)
+            logits = logits if windows is None else logits * windows[k]
+            logits = logits + (~MASK)[:, None, :] * -10000.0
+            joined.append(logits.softmax(-1) @ v[..., part])
+        outputs.append(torch.cat(joined, dim=-1))
+    return torch.stack(outputs)
+
+
+def test_stacked_attention_equals_its_blocks_one_by_one():
+    torch.manual_seed(0)
+    attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
+    initialise(attention, std=0.5)
+    torch.nn.init.normal_(attention.bias)
+    windows = constraint_windows(5, [math.inf, 1.0, 0.1])
+    for w in (None, windows):
+        assert torch.allclose(attention(X, w, MASK), one_by_one(attention, X, w), atol=1e-6)
+
+
+def test_the_same_input_for_each_block_may_be_given_one_by_one():
+    attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
+    initialise(attention, std=0.5)
+    assert torch.allclose(attention(X.expand(3, *X.shape), None, MASK), attention(X, None, MASK), atol=1e-6)
+
+
+def test_masked_keys_change_nothing():
+    attention = StackedSelfAttention(1, 8, 2, dropout=0.0)
+    initialise(attention, std=0.5)
+    altered = X.clone()
+    altered[1, 3:] = 50.0
+    assert torch.equal(attention(altered, None, MASK)[:, 1, :3], attention(X, None, MASK)[:, 1, :3])
+
+
+def test_token_attention_equals_attention_with_keys_and_values_formed():
+    torch.manual_seed(0)
+    attention = TokenAttention(8, 2, dropout=0.0)
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    token = torch.randn(8)
+    q = attention.query(token).view(2, 4)
+    key, value = attention.key(X).unflatten(-1, (2, 4)), attention.value(X).unflatten(-1, (2, 4))
+    logits = torch.einsum("he,nthe->nht", q, key) / 2 + (~MASK)[:, None] * -10000.0
+    expected = torch.einsum("nht,nthe->nhe", logits.softmax(-1), value).flatten(1)
+    assert torch.allclose(attention(token, X, MASK), expected, atol=1e-6)
+
+
+def test_dropout_on_token_attention_scales_the_value_bias_too():
+    attention = TokenAttention(8, 2, dropout=0.0)
+    initialise(attention)
+    torch.nn.init.ones_(attention.value.bias)
+    torch.nn.init.zeros_(attention.value.weight)
+    attention.dropout = torch.nn.Threshold(1e9, 0.25)  # every weight becomes 1/4: five of them add up to 1.25
+    assert torch.allclose(attention(torch.zeros(8), X), torch.full((2, 8), 1.25))
+
+
+def test_pooling_reads_real_rows_only_and_one_row_is_itself():
+    pooling = AttentionPooling(8)
+    altered = X.clone()
+    altered[1, 3:] = 50.0
+    assert torch.equal(pooling(altered, MASK)[1], pooling(X, MASK)[1])
+    assert torch.allclose(pooling(X[:, :1], MASK[:, :1]), X[:, 0])
+
+
+def test_stacks_say_how_many_leading_axes_count_tensors():
+    attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
+    assert stacked_dims(attention, "weight") == 2
+    assert stacked_dims(torch.nn.Linear(2, 2), "weight") == 0

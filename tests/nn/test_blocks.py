@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import torch
+
+from untrimmed.nn.aggregation import aggregation, reads_token
+from untrimmed.nn.blocks import GaussianBlock, ParallelLayers, TransformerLayer
+from untrimmed.nn.init import initialise
+
+X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+MASK = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+KINDS = ("mean", "weighted", "dynamic", "consolidation")
+
+
+def layers(widths=(math.inf, 1.0, 0.5), **settings) -> ParallelLayers:
+    torch.manual_seed(0)
+    made = ParallelLayers(8, 2, 0.0, widths=widths, **({"output_map": False, "ffn_ratio": 4} | settings))
+    initialise(made, std=0.3)
+    return made.eval()
+
+
+def block(kind: str, widths=(math.inf, 1.0, 0.5)) -> GaussianBlock:
+    join = aggregation(kind, num_layers=len(widths), length=6, dim=8, num_heads=2, dropout=0.0, temperature=0.5)
+    initialise(join, std=0.3)
+    return GaussianBlock(layers(widths, window_length=6), join).eval()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(("output_map", "ffn_ratio"), [(True, 0), (False, 4), (True, 4)])
+def test_layers_side_by_side_equal_each_alone(norm, output_map, ffn_ratio):
+    together = layers(output_map=output_map, ffn_ratio=ffn_ratio, norm=norm)
+    outputs = together(X, MASK)
+    for k, width in enumerate((math.inf, 1.0, 0.5)):
+        alone = layers((width,), output_map=output_map, ffn_ratio=ffn_ratio, norm=norm)
+        state = {}
+        for name, tensor in together.state_dict().items():
+            axis = 1 if name.startswith("attention.") else 0
+            state[name] = tensor.narrow(axis, k, 1)
+        alone.load_state_dict(state)
+        assert torch.allclose(alone(X, MASK)[0], outputs[k], atol=1e-5)
+
+
+def test_post_norm_leaves_normalised_rows_and_pre_norm_does_not():
+    post, pre = layers(norm="post")(X), layers(norm="pre")(X)
+    assert post.mean(-1).abs().max() < 1e-6
+    assert pre.mean(-1).abs().max() > 1e-2
+
+
+def test_a_fixed_window_length_makes_a_sequence_independent_of_padding():
+    fixed, free = layers(window_length=7), layers()
+    padded = torch.cat([X, torch.randn(2, 2, 8)], dim=1)
+    mask = torch.tensor([[True] * 5 + [False] * 2] * 2)
+    assert torch.allclose(fixed(padded, mask)[:, :, :5], fixed(X), atol=1e-6)
+    assert not torch.allclose(free(padded, mask)[:, :, :5], free(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_aggregation_is_a_convex_mix_of_the_layers(kind):
+    made = block(kind)
+    token = torch.randn(8) if reads_token(kind) else None
+    outputs, mixed = made.layers(X, MASK), made(X, MASK, token)
+    assert mixed.shape == X.shape
+    assert (mixed <= outputs.max(dim=0).values + 1e-6).all()
+    assert (mixed >= outputs.min(dim=0).values - 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_layer_is_returned_as_it_is(kind):
+    made = block(kind, widths=(1.0,))
+    token = torch.randn(8) if reads_token(kind) else None
+    assert torch.allclose(made(X, MASK, token), made.layers(X, MASK)[0], atol=1e-6)
+
+
+def test_consolidation_weighs_time_points_differently_and_dynamic_does_not():
+    for kind, varies in (("consolidation", True), ("dynamic", False)):
+        made = block(kind, widths=(math.inf, 1.0))
+        token, outputs = torch.randn(8), made.layers(X)
+        mixed = made(X, None, token)
+        share = ((mixed - outputs[1]) / (outputs[0] - outputs[1])).median(dim=-1).values
+        assert (share.std(dim=1).max() > 1e-3) == varies
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_reach_every_parameter_of_a_block(kind):
+    made = block(kind)
+    token = torch.randn(8, requires_grad=True) if reads_token(kind) else None
+    made(X, MASK, token).square().sum().backward()
+    assert [name for name, p in made.named_parameters() if p.grad is None] == []
+
+
+def test_one_row_passes_through_a_layer():
+    layer = TransformerLayer(8, 2, 0.0, output_map=True)
+    initialise(layer)
+    assert layer(X[:1, :1], MASK[:1, :1]).shape == (1, 1, 8)

@@ -1,0 +1,60 @@
+import pytest
+
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model
+from untrimmed.presets import list_presets, load_preset, read_preset
+
+SMALL = {"model.dim": 8, "model.query_dim": 6, "model.video_dim": 5}
+
+
+@pytest.mark.parametrize(("method", "dataset"), list_presets())
+def test_every_preset_builds_its_model_and_weighs_its_terms(method, dataset, batch):
+    preset = load_preset(method, dataset, SMALL)
+    assert (preset.method, preset.dataset) == (method, dataset)
+    model = create_model(preset.method, **preset.settings)
+    loss = total_loss(model(batch, draws=Draws(preset.train.hard_pool)), preset.weights)
+    assert loss.isfinite()
+
+
+@pytest.mark.parametrize("method", ["ms_sl", "gmmformer", "gmmformer_v2"])
+def test_three_data_sets_have_presets_with_the_papers_sum(method):
+    for dataset in ("tvr", "activitynet", "charades"):
+        reported = load_preset(method, dataset).reported
+        recalls = [value for name, value in reported.items() if name != "SumR"]
+        assert reported["SumR"] == pytest.approx(sum(recalls), abs=0.21)  # each of the five is rounded to 0.1
+
+
+def test_overrides_attach_and_detach_losses():
+    attached = load_preset(
+        "ms_sl", "tvr", SMALL | {"losses.query_diversity": {"margin": 0.2}, "weights.query_diversity": 0.003}
+    )
+    assert list(create_model("ms_sl", **attached.settings).attachments) == ["query_diversity"]
+    detached = load_preset("gmmformer_v2", "tvr", SMALL | {"losses.optimal_matching": None})
+    assert list(create_model("gmmformer_v2", **detached.settings).attachments) == ["query_diversity"]
+
+
+def test_an_attached_loss_needs_a_weight():
+    with pytest.raises(ConfigError, match="attached loss 'query_diversity' has no weight"):
+        load_preset("ms_sl", "tvr", {"losses.query_diversity": {}})
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [({"trian.epochs": 3}, "unknown key 'trian'. Did you mean 'train'"), ({"train.epoch": 3}, "Did you mean 'epochs'")],
+)
+def test_unknown_keys_are_refused_with_the_nearest(override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_preset("ms_sl", "tvr", override)
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'ms_sl/tvr'"):
+        load_preset("ms_sl", "tv")
+
+
+def test_a_preset_may_be_any_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("method: ms_sl\ndataset: mine\nmodel: {query_dim: 4}\nweights: {}\ntrain: {}\n")
+    assert read_preset(path).train.batch_size == 128

@@ -1,0 +1,34 @@
+"""A training batch in which all sizes differ: three videos of 1 to 7 frames, four queries of 1 to 3 words."""
+
+import torch
+
+from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
+
+SIZES = {"query_dim": 6, "video_dim": 5, "dim": 8, "num_heads": 2, "max_frames": 9, "max_words": 4}
+NUM_CLIPS = 32
+
+
+def make_batch(num_clips: int = NUM_CLIPS) -> TrainingBatch:
+    generator = torch.Generator().manual_seed(7)
+    frame_mask = torch.arange(7) < torch.tensor([7, 3, 1])[:, None]
+    word_mask = torch.arange(3) < torch.tensor([3, 1, 2, 2])[:, None]
+    normal = lambda *shape: torch.randn(shape, generator=generator)  # noqa: E731
+    return TrainingBatch(
+        queries=QueryBatch(words=normal(4, 3, 6) * word_mask[..., None], mask=word_mask),
+        videos=VideoBatch(
+            clips=normal(3, num_clips, 5), frames=normal(3, 7, 5) * frame_mask[..., None], frame_mask=frame_mask
+        ),
+        video_index=torch.tensor([0, 0, 1, 2]),
+    )
+
+
+def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
+    """One video of one frame with one query of one word."""
+    batch = make_batch(num_clips)
+    queries = QueryBatch(words=batch.queries.words[1:2, :1], mask=batch.queries.mask[1:2, :1])
+    videos = VideoBatch(
+        clips=batch.videos.clips[2:],
+        frames=batch.videos.frames[2:, :1],
+        frame_mask=batch.videos.frame_mask[2:, :1],
+    )
+    return TrainingBatch(queries=queries, videos=videos, video_index=torch.tensor([0]))
