@@ -90,6 +90,12 @@ def test_scoring_in_parts_equals_scoring_at_once(model, batch):
     assert torch.allclose(torch.cat(parts, dim=1), model.score(queries, videos).fused, atol=1e-6)
 
 
+def test_a_model_that_first_served_in_inference_mode_can_be_trained(model, batch):
+    with torch.inference_mode():
+        model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
+    sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()
+
+
 def test_every_parameter_learns(model, batch):
     model.train()
     sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()

@@ -13,7 +13,6 @@ from untrimmed.models.registry import create_model
 V2 = [
     {"norm": "pre"},
     {"window": "paper"},
-    {"padding_scores": "excluded"},
     {"constraint": "bartlett"},
     {"constraint": "boxcar"},
     {"aggregation": "mean"},

@@ -6,7 +6,7 @@ import pytest
 from tests.retrieval_world import SIZES
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.base import RetrievalModel, build_attachments
-from untrimmed.models.registry import create_model, list_models, register
+from untrimmed.models.registry import create_model, list_models, paper_of, register
 
 
 def test_methods_are_listed_by_name():
@@ -17,6 +17,11 @@ def test_methods_are_listed_by_name():
 def test_an_unknown_method_gets_the_nearest_name():
     with pytest.raises(UnknownNameError, match=r"no model named 'gmmformer_v3'. Did you mean 'gmmformer_v2'\?"):
         create_model("gmmformer_v3")
+
+
+def test_every_method_names_its_paper():
+    for name in ("gmmformer", "gmmformer_v2", "ms_sl"):
+        assert any(venue in paper_of(name) for venue in ("arXiv", "ACM MM"))
 
 
 def test_a_taken_name_is_refused():

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -47,6 +48,14 @@ def model_class(name: str) -> type[RetrievalModel]:
         known = ", ".join(list_models())
         raise UnknownNameError(f"no model named {name!r}{nearest(name, _MODELS) or '.'} Known: {known}")
     return _MODELS[name]
+
+
+def paper_of(name: str) -> str:
+    """The line that names a method and its paper: the first of its file.
+
+    Raises: UnknownNameError for an unknown method.
+    """
+    return (sys.modules[model_class(name).__module__].__doc__ or "").partition("\n")[0]
 
 
 def create_model(name: str, **overrides: Any) -> RetrievalModel:

@@ -61,8 +61,10 @@ class ParallelLayers(nn.Module):
         key = (length, device)
         if key not in self._windows:
             full = max(self.window_length or length, length)
-            made = constraint_windows(full, self.widths, constraint=self.constraint, formula=self.window_formula)
-            self._windows[key] = made[:, :length, :length].to(device)
+            # Kept for later calls, which may train: a tensor made in inference mode could not take part in that.
+            with torch.inference_mode(False):
+                made = constraint_windows(full, self.widths, constraint=self.constraint, formula=self.window_formula)
+                self._windows[key] = made[:, :length, :length].to(device)
         return self._windows[key]
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:

@@ -56,7 +56,7 @@ class Case:
         return self.config[name]
 
     def training_batch(self) -> TrainingBatch:
-        """The inputs of a network case."""
+        """The inputs of a network case; without labels query i belongs to video i."""
         needed = ("text_feat", "text_mask", "clip_video_features", "frame_video_features", "videos_mask")
         self.require(needed)
         tensors = {name: torch.from_numpy(self.batch[name]) for name in needed}
@@ -67,7 +67,7 @@ class Case:
                 frames=tensors["frame_video_features"],
                 frame_mask=tensors["videos_mask"] > 0,
             ),
-            video_index=torch.from_numpy(self.batch["text_labels"]),
+            video_index=torch.from_numpy(self.batch.get("text_labels", np.arange(len(tensors["text_feat"])))),
         )
 
     def require(self, names: Iterable[str]) -> None:

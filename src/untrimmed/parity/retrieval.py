@@ -36,6 +36,20 @@ from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
 
+SHARED_SETTINGS = {
+    "video_dim": "visual_dim",
+    "query_dim": "text_dim",
+    "dim": "hidden_size",
+    "num_heads": "n_heads",
+    "max_frames": "max_ctx_l",
+    "max_words": "max_desc_l",
+    "num_clips": "map_size",
+    "input_dropout": "input_drop",
+    "dropout": "drop",
+    "margin": "margin",
+}
+
+
 @dataclass(frozen=True)
 class Tap:
     """A module of ours whose output a released module's output is compared with."""
@@ -79,6 +93,7 @@ class RetrievalParity(MethodParity):
     """Subclasses name the model, translate the settings and say how its arrays are called."""
 
     model_name: ClassVar[str]
+    branch_weights: ClassVar[tuple[str, str]] = ("clip_weight", "frame_weight")  # our settings for the fused score
     probe_sign: ClassVar[int] = -1  # dropout-probe multiplies by 1 - p, in MS-SL by 1 + p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
@@ -149,21 +164,8 @@ class RetrievalParity(MethodParity):
 
     def model(self, case: Case) -> RetrievalModel:
         """The model of a case with its weights, imported under the authors' names."""
-        names = {
-            "video_dim": "visual_dim",
-            "query_dim": "text_dim",
-            "dim": "hidden_size",
-            "num_heads": "n_heads",
-            "max_frames": "max_ctx_l",
-            "max_words": "max_desc_l",
-            "num_clips": "map_size",
-            "input_dropout": "input_drop",
-            "dropout": "drop",
-            "margin": "margin",
-            "clip_weight": "clip_scale_w",
-            "frame_weight": "frame_scale_w",
-        }
-        shared = {ours: case.setting(theirs) for ours, theirs in names.items()}
+        branches = dict(zip(self.branch_weights, ("clip_scale_w", "frame_scale_w"), strict=True))
+        shared = {ours: case.setting(theirs) for ours, theirs in (SHARED_SETTINGS | branches).items()}
         model = create_model(self.model_name, **(shared | self.settings(case)))
         import_released(model, model.released_names(), as_tensors(case.weights))
         return model
@@ -209,16 +211,16 @@ class RetrievalParity(MethodParity):
             gradients = export_released(model.released_names(), _gradients(model))
             losses.append(total.item())
             term_values.append([terms[name].item() for name in self.loss_weights(case)])
-            norms.append([float(tensor_norms(gradients[name], 0)) for name in case.setting("parameter_order")])
+            norms.append([float(tensor_norms(gradients[name], 0)) for name in case.config.get("parameter_order", [])])
             optimizer.step()
             schedule.step()
         model.eval()
         queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
         factors = [
             warmup_linear(step, total_steps=total_steps, warmup_share=warmup)
-            for step in range(len(case.expected["lr_multiplier_all"]))
+            for step in range(len(case.expected.get("lr_multiplier_all", losses)))
         ]
-        made = _numpy(self.scores(model, queries, videos, batch)) | {
+        made = _numpy(self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)) | {
             "loss_per_step": np.array(losses),
             "loss_terms_per_step": np.array(term_values),
             "grad_norm_per_step_and_tensor": np.array(norms),

@@ -7,14 +7,14 @@ from typing import Any
 
 from untrimmed.config import build, nearest, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.training.settings import TrainSettings
+from untrimmed.training.settings import FeatureSettings, TrainSettings
 
 FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Everything a run needs: settings of the model, attached losses, weights of all terms, training.
+    """Everything a run needs: settings of the model, attached losses, weights of all terms, training, features.
 
     `model` and `losses` go to the method's `Config`, which checks them; `reported` are the authors' results.
     """
@@ -25,6 +25,7 @@ class Preset:
     losses: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     weights: dict[str, float]
     train: TrainSettings
+    features: FeatureSettings = field(default_factory=FeatureSettings)
     reported: dict[str, float] = field(default_factory=dict)
 
     @property

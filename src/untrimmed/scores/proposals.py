@@ -8,6 +8,7 @@ from torch import Tensor
 
 
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)
 def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
     """First unit and one past the last of each proposal: windows of length 1 by start, then of length 2, and so on.
 
@@ -19,6 +20,7 @@ def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
 
 
 @lru_cache(maxsize=8)
+@torch.inference_mode(False)  # kept for later calls, which may train
 def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
     start, end = proposal_spans(num_units).unbind(1)
     unit = torch.arange(num_units)

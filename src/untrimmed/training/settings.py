@@ -1,6 +1,7 @@
-"""How a method is trained: what the presets' `train` section may hold."""
+"""How a method is trained: what the presets' `train` and `features` sections may hold."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from untrimmed.errors import ConfigError
 
@@ -29,7 +30,7 @@ class TrainSettings:
         for name in ("batch_size", "epochs", "hard_pool", "eval_video_batch", "eval_query_batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 1")
-        for name in ("patience", "hard_negatives_from_epoch", "weight_decay"):
+        for name in ("patience", "hard_negatives_from_epoch", "weight_decay", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 0")
         if not (self.learning_rate > 0 and 0 < self.warmup_share < 1):
@@ -37,3 +38,17 @@ class TrainSettings:
                 f"train.learning_rate {self.learning_rate} and train.warmup_share {self.warmup_share}: "
                 "wanted a positive rate and a share between 0 and 1"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSettings:
+    """What a method wants of the features beyond the sizes in its configuration.
+
+    `fixed_frames`: every video has exactly `max_frames` rows (JSG). `teacher`: add DL-DKD's CLIP vectors to training
+    batches, lengths matched by that rule. `sort_by`: the videos of a training batch stand with most frames first, or
+    with most captions (DL-DKD).
+    """
+
+    fixed_frames: bool = False
+    teacher: Literal["conference", "later"] | None = None
+    sort_by: Literal["frames", "captions"] = "frames"
