@@ -35,7 +35,6 @@ from untrimmed.parity.registry import MethodParity
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
-
 SHARED_SETTINGS = {
     "video_dim": "visual_dim",
     "query_dim": "text_dim",
