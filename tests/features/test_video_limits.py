@@ -116,6 +116,16 @@ def test_a_gigantic_declared_duration_is_not_believed(tmp_path):
     assert stream.warnings[0] == "breaks in the presentation times, joined without the gaps: 1"
 
 
+def test_what_lies_behind_the_longest_duration_is_left_out(clip):
+    with VideoReader(limits=Limits(max_duration_s=1.2)) as reader:
+        stream = reader.read(clip)
+        assert [read_clock(frame) for batch in stream for frame in batch.frames] == [0, 12, 25]
+        assert stream.warnings == ("only the first 1.2 s are used (Limits.max_duration_s)",)
+        assert stream.duration_s == 1.5
+        check_reads = [read_clock(frame) for batch in reader.read(clip) for frame in batch.frames]
+        assert check_reads == [0, 12, 25], "the child goes on with the next file"
+
+
 def test_a_held_picture_is_sampled_while_it_is_shown(tmp_path):
     path = write_clip(tmp_path / "slides.mkv", [0.0, 60.0, 61.0])
     with VideoReader(sampling=Sampling(fps=0.5)) as reader:
@@ -186,17 +196,20 @@ def test_frames_are_brought_down_to_the_short_side_and_never_up(tmp_path):
         assert next(iter(reader.read(large))).frames.shape == (1, 360, 640, 3)
 
 
-@pytest.mark.parametrize("tag", ["bt709", "smpte170m"])
-def test_colours_follow_the_tag_of_the_file(tmp_path, tag):
+@pytest.mark.parametrize(
+    ("space", "size", "is_709"),
+    [(1, (64, 64), True), (6, (64, 64), False), (2, (64, 64), False), (2, (1280, 720), True), (6, (1280, 720), False)],
+)
+def test_colours_follow_the_tag_of_the_file_or_the_custom(tmp_path, space, size, is_709):
+    """Colour spaces by their numbers in ITU-T H.273: 1 BT.709, 6 BT.601, 2 unspecified."""
     path = tmp_path / "red.mp4"
     with av.open(str(path), "w") as out:
         track = out.add_stream("libx264", rate=25, options={"qp": "0"})
-        track.width, track.height, track.pix_fmt = 64, 64, "yuv420p"
-        space = {"bt709": 1, "smpte170m": 6}[tag]
+        track.width, track.height, track.pix_fmt = *size, "yuv420p"
         track.codec_context.colorspace = space
-        frame = av.VideoFrame(64, 64, "yuv420p")
-        luma = {"bt709": (63, 102, 240), "smpte170m": (81, 90, 240)}[tag]  # pure red in limited range
-        for plane, value in zip(frame.planes, luma, strict=True):
+        frame = av.VideoFrame(*size, "yuv420p")
+        red = (63, 102, 240) if is_709 else (81, 90, 240)  # in limited range
+        for plane, value in zip(frame.planes, red, strict=True):
             plane.update(bytes([value]) * plane.buffer_size)
         out.mux(track.encode(frame))
         out.mux(track.encode(None))

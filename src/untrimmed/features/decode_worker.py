@@ -39,6 +39,7 @@ from untrimmed.features.video_timeline import EPSILON_S, SampleGrid, SingleTime
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
 MIN_SEEK_S = 5.0
+UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
 
 
 class Worker:
@@ -93,6 +94,10 @@ class Worker:
             samples = sampler.sample_keyframes(fps) if is_keyframes_only else sampler.sample(SampleGrid(fps))
             is_announced = False
             for sample in samples:
+                if sample.times_s[-1] > self.limits["max_duration_s"]:
+                    extra.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
+                    sampler.duration_s = sample.times_s[0]
+                    break
                 if not is_announced:
                     self._send(describe(video, sample.frame))
                     is_announced = True
@@ -204,9 +209,7 @@ class Worker:
         A limit by the declared length would trust the file.
         """
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
-        soft = int(self._cpu_at_start + allowed_s) + 1
-        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 
 def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
@@ -232,7 +235,7 @@ def to_rgb(
     if short_side is not None:
         width, height = scaled_size(width, height, short_side)
     # Untagged pictures of HD size are BT.709 by custom, smaller ones BT.601.
-    is_untagged_hd = frame.colorspace == Colorspace.DEFAULT and 0
+    is_untagged_hd = frame.colorspace == UNSPECIFIED_COLORSPACE and frame.height >= 720
     rgb = scaler.reformat(
         frame,
         width,
@@ -265,6 +268,12 @@ def in_brackets(warnings: list[str], log: str) -> str:
     return f" ({remark})" if remark else ""
 
 
+def set_soft_limit(kind: int, value: int) -> None:
+    """Limit a resource of this process, within what the system allows it at all."""
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
 def used_cpu_s() -> float:
     """Processor time of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -277,7 +286,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # elsewhere address space is not limited by the kernel or not usable
-        resource.setrlimit(resource.RLIMIT_AS, (limits["memory_bytes"], limits["memory_bytes"]))
+        set_soft_limit(resource.RLIMIT_AS, limits["memory_bytes"])
     # FFmpeg writes to stderr by itself: through Python its threads would wait for each other.
     av.logging.restore_default_callback()
     av.logging.set_libav_level(av.logging.ERROR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +20,7 @@ from untrimmed.features.video_decode import (
     Orientation,
     decode_packet,
     pixel_aspect,
+    read_packets,
     square_size,
     stamp,
 )
@@ -157,28 +158,37 @@ def write_cut(
         video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
     writer = CutWriter(video, start_s, end_s, out, format_name)
     sound = video.container.streams.best("audio")
-    if sound is not None and sound.codec_context is not None:
+    if sound is not None and sound.codec_context is None:
+        sound = None  # no decoder: the cut is silent
+    if sound is not None:
         writer.add_sound_track(sound)
-    else:
-        sound = None
     shown: VideoFrame | None = None
     shown_s = 0.0
-    for packet in video.container.demux([s for s in (video.stream, sound) if s is not None]):
-        at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0
-        if (sound is None and shown_s >= end_s) or at_s > end_s + MAX_INTERLEAVE_S:
-            break
-        if packet.stream is sound:
-            for frame in decode_packet(packet):
-                writer.add_sound(frame, origin_s)
+    for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
+        if stream is sound:
+            writer.add_sound(frame, origin_s)
             continue
-        for frame in decode_packet(packet):
-            next_s = timeline.next_s(stamp(frame))
-            if shown is not None:
-                writer.add_frame(shown, shown_s, next_s)
-            shown, shown_s = frame, next_s
+        next_s = timeline.next_s(stamp(frame))
+        if shown is not None:
+            writer.add_frame(shown, shown_s, next_s)
+        shown, shown_s = frame, next_s
         on_progress(shown_s)
     if shown is not None:
         writer.add_frame(shown, shown_s, shown_s + video.hold_s(shown))
     if writer.num_frames == 0:
         raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
     writer.close()
+
+
+def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
+    """Frames of picture and sound with their streams, until both have surely passed the end of the span."""
+    streams = [stream for stream in (video.stream, sound) if stream is not None]
+    for packet in read_packets(video, streams, []):
+        at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0
+        if at_s > end_s + MAX_INTERLEAVE_S:
+            break
+        for frame in decode_packet(packet.stream, packet) or []:
+            yield packet.stream, frame
+    for stream in streams:
+        for frame in decode_packet(stream, None) or []:
+            yield stream, frame

@@ -37,14 +37,9 @@ SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mx
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
 HEAD_BYTES = 256
-# What people find in a folder of videos that is none, by a mark near its beginning. Playlists are never followed.
-FOREIGN = {
-    b"#EXTM3U": "a playlist that points to other files",
-    b"[playlist]": "a playlist that points to other files",
-    b"ffconcat version": "a list that points to other files",
-    b"<MPD": "a streaming manifest that points to other files",
-    b"m=video ": "a session description that points to the network",
-    b"<svg": "a drawing",
+# What people find in a folder of videos that is none: by its first bytes, or by words near its beginning. Playlists are
+# never followed.
+FIRST_BYTES = {
     b"\x89PNG\r\n": "a still picture (PNG)",
     b"\xff\xd8\xff": "a still picture (JPEG)",
     b"PK\x03\x04": "a ZIP archive",
@@ -53,6 +48,17 @@ FOREIGN = {
     b"\x7fELF": "a program",
     b"SQLite format 3": "a database",
 }
+WORDS = {
+    b"#EXTM3U": "a playlist that points to other files",
+    b"[playlist]": "a playlist that points to other files",
+    b"ffconcat version": "a list that points to other files",
+    b"<MPD": "a streaming manifest that points to other files",
+    b"m=video ": "a session description that points to the network",
+    b"<svg": "a drawing",
+}
+# AV_DISPOSITION_ flags, which PyAV keeps under another name in every other version.
+DEFAULT_STREAM = 1 << 0
+COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Wider than any display: a larger ratio is a damaged header and would blow one side up.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
@@ -170,14 +176,18 @@ def open_video(path: str, *, max_pixels: int, error_log: Callable[[], str]) -> I
         os.close(descriptor)
 
 
+def _memory_problem(what: str) -> MediaProblemError:
+    advice = "raise Limits.memory_bytes or leave it out"
+    return MediaProblemError(f"needs more memory than the limit to {what}", advice, is_fatal=True)
+
+
 def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
     if isinstance(error, MemoryError):
-        return MediaProblemError(
-            "needs more memory than the limit to open", "raise Limits.memory_bytes or leave it out", is_fatal=True
-        )
-    kind = next((kind for mark, kind in FOREIGN.items() if mark in head), None)
-    if kind is not None:
-        return MediaProblemError(f"is {kind}, not a video file", "leave it out")
+        return _memory_problem("open")
+    kinds = [kind for mark, kind in FIRST_BYTES.items() if head.startswith(mark)]
+    kinds += [kind for word, kind in WORDS.items() if word in head]
+    if kinds:
+        return MediaProblemError(f"is {kinds[0]}, not a video file", "leave it out")
     if "Format not on whitelist" in log:
         name = log.rpartition("Format not on whitelist")[0].rpartition("[")[2].split(" @")[0].rstrip("] ")
         return MediaProblemError(f"holds '{name}' data, which is not a video container read here", ADVICE_FORMAT)
@@ -199,8 +209,7 @@ def last_line(log: str) -> str:
 
 
 def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> VideoStream:
-    pictures = av.stream.Disposition.attached_pic | av.stream.Disposition.timed_thumbnails
-    streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
+    streams = [stream for stream in container.streams.video if not int(stream.disposition) & COVER_PICTURE]
     if not streams:
         kinds = ["a cover picture"] if container.streams.video else []
         kinds += sorted(
@@ -212,7 +221,7 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
     decodable = [stream for stream in streams if stream.codec_context is not None]
     if not decodable:
         raise MediaProblemError("has video in a codec that cannot be decoded here", ADVICE_FORMAT)
-    stream = max(decodable, key=lambda s: (bool(s.disposition & av.stream.Disposition.default), s.width * s.height))
+    stream = max(decodable, key=lambda s: (int(s.disposition) & DEFAULT_STREAM, s.width * s.height))
     if stream.width * stream.height > max_pixels:
         raise size_problem(stream.width, stream.height, max_pixels)
     check_size_in(log, max_pixels)
@@ -278,32 +287,35 @@ def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def read_packets(video: OpenVideo, warnings: list[str]) -> Iterator[Any]:
-    """The packets of the video stream; damage ends them early with a warning."""
+def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> Iterator[Any]:
+    """The packets of some streams of a file; damage ends them early with a warning."""
     try:
-        for packet in video.container.demux(video.stream):
+        for packet in video.container.demux(streams):
             if packet.size or packet.pts is not None:
                 yield packet
-    except av.error.MemoryError:
-        raise
+    except av.error.MemoryError as error:
+        raise _memory_problem("read") from error
     except av.error.FFmpegError as error:
         warnings.append(f"reading stopped early ({error.strerror})")
+    except IndexError:
+        # PyAV stumbles at the end of a file in which a stream has come up on the way; all packets have been read.
+        return
 
 
-def decode_packet(packet: Any) -> list[Any]:
-    """The frames that a packet completes; none if it is damaged.
+def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
+    """The frames that a packet completes, or those left at the end for no packet; None if it is damaged.
 
     Raises:
         MediaProblemError: out of memory.
     """
     try:
-        return packet.decode()
+        return stream.decode(packet)
     except av.error.MemoryError as error:
-        raise MediaProblemError(
-            "needs more memory than the limit to decode", "raise Limits.memory_bytes or leave it out", is_fatal=True
-        ) from error
-    except av.error.FFmpegError:
+        raise _memory_problem("decode") from error
+    except av.error.EOFError:
         return []
+    except av.error.FFmpegError:
+        return None
 
 
 def stamp(frame: VideoFrame) -> int | None:

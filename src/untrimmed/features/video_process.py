@@ -28,7 +28,7 @@ class Limits:
 
     `memory_bytes` bounds the address space of the child (Linux only). Processor time is `cpu_s` and, for every second
     of video decoded so far, `cpu_s_per_video_s` more. `stall_s` is the longest wait for a sign of life. `max_pixels`
-    bounds the size of a picture; the default holds 8K.
+    bounds the size of a picture (the default holds 8K); what lies behind `max_duration_s` is left out with a warning.
     """
 
     memory_bytes: int = 3 << 30
@@ -36,6 +36,7 @@ class Limits:
     cpu_s_per_video_s: float = 20.0
     stall_s: float = 60.0
     max_pixels: int = 8192 * 8192
+    max_duration_s: float = 48 * 3600.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import av
 from av.video.frame import VideoFrame
 
-from untrimmed.features.video_decode import SEEKABLE, MediaProblemError, OpenVideo, peek, read_packets, stamp
+from untrimmed.features.video_decode import SEEKABLE, OpenVideo, decode_packet, peek, read_packets, stamp
 from untrimmed.features.video_timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SingleTime, Timeline
 
 # H.264 and HEVC reorder at most 16 frames: so many packets behind a packet, all frames shown before it are known.
@@ -187,7 +186,7 @@ class FrameSampler:
         yield from self._decode(None)
 
     def _packets(self) -> Iterator[Any]:
-        return read_packets(self.video, self.warnings)
+        return read_packets(self.video, [self.video.stream], self.warnings)
 
     def _needs(self, grid: SampleGrid | SingleTime) -> Callable[[int, int | None], bool]:
         def is_needed(pts: int, next_pts: int | None) -> bool:
@@ -204,17 +203,11 @@ class FrameSampler:
         return is_needed
 
     def _decode(self, packet: Any | None) -> list[VideoFrame]:
-        try:
-            return self.video.stream.decode(packet)
-        except av.error.MemoryError as error:
-            raise MediaProblemError(
-                "needs more memory than the limit to decode", "raise Limits.memory_bytes or leave it out", is_fatal=True
-            ) from error
-        except av.error.EOFError:
-            return []
-        except av.error.FFmpegError:
+        frames = decode_packet(self.video.stream, packet)
+        if frames is None:
             self._num_damaged += 1
             return []
+        return frames
 
     def _finish(self) -> None:
         if self.last_frame is None:
