@@ -2,8 +2,8 @@
 
     python benchmarks/search_speed.py [--hours 100] [--encoder builtin]
 
-The library is real (written to disk, opened anew); its vectors are made: shots of random length around random directions,
-smooth in time. Text goes through the real encoder. Every answer is checked against looking at every window.
+The library is real (written to disk, opened anew); its vectors are made: shots of random length around random
+directions. Text goes through the real encoder. Every answer is checked against looking at every window.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         build(Path(folder), options.hours, settings)
-        print(
-            f"library of {options.hours:g} h, {encoder.frame_dim} wide, written in {time.perf_counter() - started:.1f} s"
-        )
+        written_s = time.perf_counter() - started
+        print(f"library of {options.hours:g} h, {encoder.frame_dim} wide, written in {written_s:.1f} s")
         library = untrimmed.open(folder)
         started = time.perf_counter()
         library.search(QUERIES[0])
@@ -100,9 +99,8 @@ def main() -> None:
         frames, query = corpus._frames, encoder.encode_texts([QUERIES[0]])[0].sentence
         product_ms = median_ms(lambda: frames @ torch.from_numpy(query).half())
         gigabytes = frames.numel() * frames.element_size() / 1e9
-        print(
-            f"  one product with all frames            {product_ms:8.1f} ms ({gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s)"
-        )
+        speed = f"{gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s"
+        print(f"  one product with all frames            {product_ms:8.1f} ms ({speed})")
         for text in QUERIES:
             query = encoder.encode_texts([text])[0].sentence
             best = [float(corpus.relevance(query, row)[1].max()) for row in range(len(corpus))]

@@ -1,29 +1,32 @@
+import numpy as np
+import pytest
+
 from untrimmed.scores.suppression import suppress
-from untrimmed.types import Moment
 
 
-def test_a_moment_inside_a_better_one_is_dropped_and_a_distant_one_kept():
-    moments = [Moment(0.0, 10.0, 0.5), Moment(1.0, 9.0, 0.9), Moment(20.0, 30.0, 0.1)]
-    assert suppress(moments, limit=5, max_iou=0.3) == [moments[1], moments[2]]  # IoU of the first two: 8 / 10
+def kept(spans, scores, *, limit=5, max_iou=0.3):
+    positions = suppress(np.array(spans, dtype=float).reshape(-1, 2), np.array(scores), limit=limit, max_iou=max_iou)
+    return positions.tolist()
 
 
-def test_overlap_up_to_the_limit_is_allowed():
-    moments = [Moment(0.0, 4.0, 0.9), Moment(2.0, 6.0, 0.8)]  # IoU 2 / 6
-    assert len(suppress(moments, limit=5, max_iou=0.34)) == 2
-    assert len(suppress(moments, limit=5, max_iou=0.33)) == 1
+def test_a_span_inside_a_better_one_is_dropped_and_a_distant_one_kept():
+    assert kept([(0, 10), (1, 9), (20, 30)], [0.5, 0.9, 0.1]) == [1, 2]  # IoU of the first two: 8 / 10
 
 
-def test_priority_decides_instead_of_the_scores_when_given():
-    moments = [Moment(0.0, 4.0, 0.9), Moment(1.0, 4.0, 0.1)]
-    assert suppress(moments, [1.0, 2.0], limit=5, max_iou=0.3) == [moments[1]]
+@pytest.mark.parametrize(("max_iou", "number"), [(0.34, 2), (0.33, 1)])
+def test_overlap_up_to_the_limit_is_allowed(max_iou, number):
+    assert len(kept([(0, 4), (2, 6)], [0.9, 0.8], max_iou=max_iou)) == number  # IoU 2 / 6
+
+
+def test_a_dropped_span_drops_no_other():
+    # (3, 9) overlaps (0, 6) with IoU 3 / 9 and is dropped; (7, 12) overlaps only the dropped one
+    assert kept([(0, 6), (3, 9), (7, 12)], [0.9, 0.8, 0.7]) == [0, 2]
 
 
 def test_equal_scores_are_decided_by_the_earlier_start_whatever_the_order():
-    moments = [Moment(3.0, 6.0, 0.5), Moment(2.0, 5.0, 0.5), Moment(9.0, 12.0, 0.5)]
-    expected = [moments[1], moments[2]]
-    assert suppress(moments, limit=2, max_iou=0.3) == expected
-    assert suppress(moments[::-1], limit=2, max_iou=0.3) == expected
+    assert kept([(3, 6), (2, 5), (9, 12)], [0.5, 0.5, 0.5], limit=2) == [1, 2]
+    assert kept([(9, 12), (2, 5), (3, 6)], [0.5, 0.5, 0.5], limit=2) == [1, 0]
 
 
-def test_no_moments_give_no_moments():
-    assert suppress([], limit=3, max_iou=0.3) == []
+def test_no_spans_give_none():
+    assert kept([], []) == []

@@ -16,16 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Complex, Float, Int
 
 from untrimmed.scores.suppression import suppress
 from untrimmed.types import FrameFeatures, Moment
 
-_BLOCK = 32  # videos looked at closely between two checks of the bound
-_HALF_ROUNDING = 2e-3  # more than a dot product of unit vectors in float16 can be off
+_ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
+_REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
 
@@ -46,9 +47,9 @@ class GaussianWindows:
         """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
         widths_s: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-        sharpness: float = 3.0  # window width over the standard deviation of its Gaussian; JSG has 9
-        rank_width_s: float = 3.0
-        width_exponent: float = 0.5
+        sharpness: float = 4.0  # window width over the standard deviation of its Gaussian; JSG has 9
+        rank_width_s: float = 4.0
+        width_exponent: float = 0.3
         own_background: float = 0.5  # share of the video's own mean in the background; the corpus has the rest
         max_iou: float = 0.3
 
@@ -58,25 +59,37 @@ class GaussianWindows:
         self.config = config or self.Config()
 
     def corpus(self, videos: Sequence[FrameFeatures]) -> WindowCorpus:
-        """The videos packed for search; they need at least one frame each."""
+        """The videos laid out for search; they need at least one frame each."""
         return WindowCorpus(videos, self.config)
 
 
 class WindowCorpus:
-    """Frame vectors of all videos in one float16 block, searched exactly."""
+    """Frame vectors of all videos in one float16 block, searched exactly.
+
+    Every video lies on a regular grid of times (`_regular`), videos of one step side by side, with rows of zeros
+    between them as wide as the ranking window reaches: then one filter runs over all curves and mixes no two videos.
+    """
 
     def __init__(self, videos: Sequence[FrameFeatures], config: GaussianWindows.Config):
         self.config = config
-        lengths = [len(video.times_s) for video in videos]
-        self._offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        dim = videos[0].vectors.shape[1] if videos else 0
-        block = np.empty((int(self._offsets[-1]), dim), dtype=np.float16)
-        for video, start, end in zip(videos, self._offsets, self._offsets[1:], strict=False):
-            block[start:end] = video.vectors
-        self._frames = torch.from_numpy(block)
-        self._times_s = [video.times_s for video in videos]
+        self._deviation_s = config.rank_width_s / config.sharpness
         self._durations_s = [video.duration_s for video in videos]
-        self._mean = self._frames.mean(dim=0, dtype=torch.float32) if len(videos) else torch.zeros(0)
+        grids = [_regular_grid(video.times_s) for video in videos]
+        self._first_s = np.array([grid[0] for grid in grids])
+        self._step_s = np.array([round(float(grid[1] - grid[0]), 3) if len(grid) > 1 else 1.0 for grid in grids])
+        self._length = np.array([len(grid) for grid in grids], dtype=np.int64)
+        self._start = np.zeros(len(videos), dtype=np.int64)
+        self._groups: list[_Group] = []
+        self._lay_out()
+        dim = videos[0].vectors.shape[1] if videos else 0
+        block = np.zeros((self._groups[-1].stop if videos else 0, dim), dtype=np.float16)
+        total = np.zeros(dim, dtype=np.float64)
+        for video, grid, start in zip(videos, grids, self._start, strict=True):
+            vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
+            block[start : start + len(grid)] = vectors
+            total += vectors.sum(axis=0, dtype=np.float64)
+        self._frames = torch.from_numpy(block)
+        self._mean = (total / max(1, self._length.sum())).astype(np.float32)
 
     def __len__(self) -> int:
         return len(self._durations_s)
@@ -86,69 +99,160 @@ class WindowCorpus:
     ) -> list[RankedVideo]:
         """The best videos by their best window, best first; ties are decided by the row.
 
-        A window is a weighted mean, so no window of a video beats its best frame: frames are scored in float16 in one
-        product, then windows in float32 only for videos whose best frame reaches the worst score kept. The result is
-        that of looking at every window.
+        All windows are scored from float16 products, then those videos that rounding leaves in doubt in float32: the
+        result is that of float32 throughout.
         """
         if len(self) == 0 or limit <= 0:
             return []
-        coarse = (self._frames @ torch.from_numpy(query).half()).float().numpy()
-        bound = np.maximum.reduceat(coarse, self._offsets[:-1]) + _HALF_ROUNDING
+        scores = self._rough_scores(query)
         if allowed is not None:
-            bound = np.where(allowed, bound, -np.inf)
-        order = np.argsort(-bound, kind="stable")
-        order = order[np.isfinite(bound[order])]
-        kept: list[RankedVideo] = []
-        for start in range(0, len(order), _BLOCK):
-            if len(kept) == limit and bound[order[start]] < kept[-1].score:
-                break
-            block = [RankedVideo(int(row), self._best_window(query, int(row))) for row in order[start : start + _BLOCK]]
-            kept = sorted(kept + block, key=lambda video: (-video.score, video.row))[:limit]
-        return kept
+            scores = np.where(allowed, scores, -np.inf)
+        limit = min(limit, int(np.isfinite(scores).sum()))
+        if limit == 0:
+            return []
+        worst_kept = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        doubtful = np.flatnonzero(scores >= worst_kept - 2 * _ROUNDING)
+        exact = [RankedVideo(int(row), float(self.relevance(query, int(row))[1].max())) for row in doubtful]
+        return sorted(exact, key=lambda video: (-video.score, video.row))[:limit]
 
     def moments(self, query: Float[np.ndarray, " D"], row: int, *, limit: int) -> list[Moment]:
         """Spans of one video in seconds, the one that stands out most first; each carries its mean relevance."""
         config, duration_s = self.config, self._durations_s[row]
         times_s, curve = self._curve(query, row)
-        corpus_mean = float(query @ self._mean.numpy())
-        background = config.own_background * float(curve.mean()) + (1 - config.own_background) * corpus_mean
-        moments = [Moment(0.0, duration_s, float(curve.mean()))]
-        for width_s in (width for width in config.widths_s if width < duration_s):
-            relevance = _gaussian_filter(times_s, curve, width_s / config.sharpness)
-            for i in _peaks(relevance):
-                start_s, end_s = max(0.0, times_s[i] - width_s / 2), min(duration_s, times_s[i] + width_s / 2)
-                moments.append(Moment(float(start_s), float(end_s), float(relevance[i])))
-        standing_out = [(m.score - background) * (m.end_s - m.start_s) ** config.width_exponent for m in moments]
-        return suppress(moments, standing_out, limit=limit, max_iou=config.max_iou)
+        background = config.own_background * curve.mean() + (1 - config.own_background) * float(query @ self._mean)
+        widths_s = [width for width in config.widths_s if width < duration_s]
+        deviations = tuple(width / config.sharpness / self._step_s[row] for width in widths_s)
+        spans, relevance = [np.array([[0.0, duration_s]])], [curve.mean(keepdims=True)]
+        for width_s, filtered in zip(widths_s, _gaussian_filter(curve, deviations), strict=True):
+            peaks = _peaks(filtered)
+            ends = times_s[peaks, None] + np.array([-width_s / 2, width_s / 2])
+            spans.append(np.clip(ends, 0.0, duration_s))
+            relevance.append(filtered[peaks])
+        all_spans, all_relevance = np.concatenate(spans), np.concatenate(relevance)
+        standing_out = (all_relevance - background) * (all_spans[:, 1] - all_spans[:, 0]) ** config.width_exponent
+        kept = suppress(all_spans, standing_out, limit=limit, max_iou=config.max_iou)
+        return [Moment(float(all_spans[i, 0]), float(all_spans[i, 1]), float(all_relevance[i])) for i in kept]
 
     def relevance(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
         """Times in seconds and the relevance there, through the window that ranks: what a plot shows."""
         times_s, curve = self._curve(query, row)
-        return times_s, _gaussian_filter(times_s, curve, self.config.rank_width_s / self.config.sharpness)
-
-    def _best_window(self, query: Float[np.ndarray, " D"], row: int) -> float:
-        return float(self.relevance(query, row)[1].max())
+        return times_s, _gaussian_filter(curve, (self._deviation_s / self._step_s[row],))[0]
 
     def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
-        """The cosine of every frame, on equally spaced times (key frames and variable rates are not)."""
-        frames = self._frames[self._offsets[row] : self._offsets[row + 1]].float().numpy()
-        cosines, times_s = frames @ query.astype(np.float32), self._times_s[row]
-        if len(times_s) < 3:
-            return times_s, cosines
-        step_s = float(np.median(np.diff(times_s)))
-        regular_s = np.arange(times_s[0], times_s[-1] + step_s / 2, step_s)
-        return regular_s, np.interp(regular_s, times_s, cosines)
+        """The cosine at every time of the video's grid."""
+        start, length = self._start[row], self._length[row]
+        frames = self._frames[start : start + length].float().numpy()
+        times_s = self._first_s[row] + self._step_s[row] * np.arange(length)
+        return times_s, (frames @ query.astype(np.float32)).astype(np.float64)
+
+    # -- all videos at once
+
+    def _lay_out(self) -> None:
+        position = 0
+        for step_s in np.unique(self._step_s):
+            rows = np.flatnonzero(self._step_s == step_s)
+            deviation = self._deviation_s / step_s
+            gap = len(_gaussian(deviation)) // 2
+            first = position
+            for row in rows:
+                self._start[row] = position
+                position += int(self._length[row]) + gap
+            bounds = np.stack([self._start[rows], self._start[rows] + self._length[rows]], axis=1) - first
+            inside = np.ones(position - first, dtype=np.float32)  # between videos any number but zero
+            for (start, end), length in zip(bounds, self._length[rows], strict=True):
+                inside[start:end] = _weight_inside(int(length), deviation)
+            self._groups.append(_Group(rows, first, position, bounds.ravel(), deviation, inside))
+
+    def _rough_scores(self, query: Float[np.ndarray, " D"]) -> Float[np.ndarray, " V"]:
+        products = (self._frames @ torch.from_numpy(query).half()).float().numpy()
+        scores = np.empty(len(self), dtype=np.float32)
+        for group in self._groups:
+            weights = _gaussian(group.deviation).astype(np.float32)
+            filtered = np.convolve(products[group.start : group.stop], weights)
+            reach = len(weights) // 2  # at least one, so that the last video is followed by a gap too
+            filtered = filtered[reach : reach + group.stop - group.start] / group.inside
+            scores[group.rows] = np.maximum.reduceat(filtered, group.bounds)[::2]  # between two videos lies a gap
+        return scores
 
 
-def _gaussian_filter(times_s: Curve, curve: Curve, deviation_s: float) -> Curve:
-    """The curve under a Gaussian at each time; weights outside the video are left out of the mean."""
-    if len(curve) < 2:
-        return curve
-    step_s = times_s[1] - times_s[0]
-    reach = min(len(curve) - 1, max(1, math.ceil(3 * deviation_s / step_s)))
-    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) * step_s / deviation_s) ** 2)
-    inside = np.convolve(np.ones_like(curve), weights)[reach : reach + len(curve)]
-    return np.convolve(curve, weights)[reach : reach + len(curve)] / inside
+@dataclass(frozen=True)
+class _Group:
+    """The videos of one step: rows `start` to `stop` of the block; `bounds` are the videos' starts and ends in it."""
+
+    rows: Int[np.ndarray, " V"]
+    start: int
+    stop: int
+    bounds: Int[np.ndarray, " B"]
+    deviation: float  # of the ranking window, in steps
+    inside: Float[np.ndarray, " T"]  # the weight of a window that falls inside the video
+
+
+def _regular_grid(times_s: Curve) -> Float[np.ndarray, " G"]:
+    """Equally spaced times for the frames of a video.
+
+    Frames a constant time apart (within a quarter) keep their times; else the grid is the next power of two below the
+    usual distance, so that videos of variable rate or with uneven key frames share few steps.
+    """
+    if len(times_s) < 2:
+        return times_s
+    usual_s = float(np.median(np.diff(times_s)))
+    steady = times_s[0] + usual_s * np.arange(len(times_s))
+    if _is_steady(steady, times_s):
+        return steady
+    step_s = 2.0 ** math.floor(math.log2(usual_s))
+    return times_s[0] + step_s * np.arange(int((times_s[-1] - times_s[0]) / step_s) + 1)
+
+
+def _is_steady(grid: Float[np.ndarray, " G"], times_s: Curve) -> bool:
+    """Whether each frame lies within a quarter step of its place in the grid."""
+    if len(grid) != len(times_s):
+        return False
+    return len(grid) < 2 or bool(np.abs(times_s - grid).max() <= (grid[1] - grid[0]) / 4)
+
+
+def _at(grid: Float[np.ndarray, " G"], video: FrameFeatures) -> Float[np.ndarray, "G D"]:
+    """The frame vectors at the times of a grid; between two frames in proportion."""
+    position = np.interp(grid, video.times_s, np.arange(len(video.times_s)))
+    before = np.floor(position).astype(np.int64)
+    after = np.minimum(before + 1, len(video.times_s) - 1)
+    share = (position - before)[:, None].astype(np.float32)
+    return video.vectors[before] * (1 - share) + video.vectors[after] * share
+
+
+def _gaussian(deviation: float) -> Float[np.ndarray, " K"]:
+    """Weights at whole steps up to the reach."""
+    reach = max(1, math.ceil(_REACH * deviation))
+    return np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
+
+
+def _weight_inside(length: int, deviation: float) -> Float[np.ndarray, " T"]:
+    """For each position of a sequence, how much of a Gaussian's weight falls inside it."""
+    weights = _gaussian(deviation)
+    reach = len(weights) // 2
+    cumulative = np.concatenate([[0.0], np.cumsum(weights)])
+    position = np.arange(length)
+    return cumulative[np.minimum(reach + length - position, len(weights))] - cumulative[np.maximum(reach - position, 0)]
+
+
+def _gaussian_filter(curve: Curve, deviations: tuple[float, ...]) -> Float[np.ndarray, "S T"]:
+    """The curve under Gaussians of several widths; weight outside the video is left out of the mean."""
+    spectra, inside, reaches = _filters(len(curve), deviations)
+    size = 2 * (spectra.shape[1] - 1)
+    filtered = np.fft.irfft(np.fft.rfft(curve, size) * spectra, size)
+    rows = [row[reach : reach + len(curve)] for row, reach in zip(filtered, reaches, strict=True)]
+    return np.array(rows).reshape(len(deviations), len(curve)) / inside
+
+
+@lru_cache(maxsize=64)  # videos of one length share them
+def _filters(
+    length: int, deviations: tuple[float, ...]
+) -> tuple[Complex[np.ndarray, "S F"], Float[np.ndarray, "S T"], list[int]]:
+    """The spectra of the Gaussians, their weight inside a video of this length, and how far each reaches."""
+    weights = [_gaussian(deviation) for deviation in deviations]
+    size = 1 << (length + max(map(len, weights), default=1) - 2).bit_length()
+    spectra = np.array([np.fft.rfft(weight, size) for weight in weights]).reshape(len(weights), size // 2 + 1)
+    inside = np.array([_weight_inside(length, deviation) for deviation in deviations]).reshape(len(weights), length)
+    return spectra, inside, [len(weight) // 2 for weight in weights]
 
 
 def _peaks(curve: Curve) -> Int[np.ndarray, " N"]:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from untrimmed.types import Moment
+import numpy as np
+from jaxtyping import Float, Int
 
 
 def suppress(
-    moments: Sequence[Moment], priority: Sequence[float] | None = None, *, limit: int, max_iou: float
-) -> list[Moment]:
-    """The best moments, none overlapping a better one by more than `max_iou`, best first.
+    spans: Float[np.ndarray, "N 2"], scores: Float[np.ndarray, " N"], *, limit: int, max_iou: float
+) -> Int[np.ndarray, " K"]:
+    """The positions of the best spans, none overlapping a better one by more than `max_iou`, best first.
 
-    What is best says `priority` (one number a moment), by default the moments' own scores. Equal ones are decided by
-    the earlier start, so the result does not depend on the order given.
+    Equal scores are decided by the earlier start, then the earlier end, so the result does not depend on the order.
 
-    >>> suppress([Moment(0, 4, 0.9), Moment(1, 5, 0.8), Moment(8, 9, 0.2)], limit=5, max_iou=0.3)
-    [Moment(start_s=0, end_s=4, score=0.9), Moment(start_s=8, end_s=9, score=0.2)]
+    >>> spans = np.array([[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]])
+    >>> suppress(spans, np.array([0.9, 0.8, 0.2]), limit=5, max_iou=0.3).tolist()
+    [0, 2]
     """
-    if priority is None:
-        priority = [moment.score for moment in moments]
-    kept: list[Moment] = []
-    for _, moment in sorted(
-        zip(priority, moments, strict=True), key=lambda pair: (-pair[0], pair[1].start_s, pair[1].end_s)
-    ):
-        if len(kept) >= limit:
-            break
-        if all(moment.iou(better) <= max_iou for better in kept):
-            kept.append(moment)
-    return kept
+    order = np.lexsort((spans[:, 1], spans[:, 0], -scores))
+    kept: list[int] = []
+    while len(order) and len(kept) < limit:
+        best = order[0]
+        kept.append(int(best))
+        start, end = spans[order, 0], spans[order, 1]
+        overlap = np.clip(np.minimum(end, spans[best, 1]) - np.maximum(start, spans[best, 0]), 0.0, None)
+        union = (end - start) + (spans[best, 1] - spans[best, 0]) - overlap
+        order = order[1:][(overlap <= max_iou * union)[1:]]
+    return np.array(kept, dtype=np.int64)
