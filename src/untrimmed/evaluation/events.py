@@ -1,0 +1,68 @@
+"""Event-level recall: the right video and the right moment among the first K (JSG section 4.1); percent."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+RECALL_AT = (1, 10, 100)
+MIN_IOU = (0.3, 0.5, 0.7)
+Truths = Literal["released", "paper"]
+SEVERAL = 4  # annotators from which on the release wants two of them met
+
+
+def event_recall(
+    video_index: Int[np.ndarray, "Q N"],
+    span_s: Float[np.ndarray, "Q N 2"],
+    true_video: Int[np.ndarray, " Q"],
+    true_spans_s: Sequence[Float[np.ndarray, "_ 2"]],
+    *,
+    at: Sequence[int] = RECALL_AT,
+    min_iou: Sequence[float] = MIN_IOU,
+    truths: Truths = "released",
+) -> dict[str, float]:
+    """Percent of queries with a correct moment among their first K, by `R@K IoU=m`; NaN without queries.
+
+    Predictions are ranked, video -1 where a query has no more. One is correct if its video is right and it overlaps an
+    annotated span by m or more. A query with four spans or more (DiDeMo) needs two of them met as released, one as the
+    paper writes (`paper`); one without any is never found. All in float32, thresholds too: 0.7 in float64 is larger
+    than the overlap that should equal it.
+
+    >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
+    >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))
+    {'R@1 IoU=0.5': 0.0, 'R@2 IoU=0.5': 100.0}
+    """
+    truth, real = _stacked(true_spans_s)
+    first = max(at, default=0)
+    right_video = video_index[:, :first] == true_video[:, None]
+    overlaps = overlap(span_s[:, :first], truth)  # [Q, N, G]
+    needed = np.where((truths == "released") & (real.sum(axis=1) >= SEVERAL), 2, 1)
+    result = {}
+    for threshold in min_iou:
+        met = ((overlaps >= np.float32(threshold)) & real[:, None]).sum(axis=-1) >= needed[:, None]
+        correct = met & right_video
+        for k in at:
+            found = correct[:, :k].any(axis=1)
+            result[f"R@{k} IoU={threshold}"] = 100.0 * float(found.mean()) if len(found) else np.nan
+    return result
+
+
+def overlap(spans: Float[np.ndarray, "Q N 2"], truth: Float[np.ndarray, "Q G 2"]) -> Float[np.ndarray, "Q N G"]:
+    """Intersection over the distance from first start to last end, the temporal IoU of spans that meet; float32."""
+    start, end = (spans[:, :, None, i].astype(np.float32) for i in (0, 1))
+    true_start, true_end = (truth[:, None, :, i].astype(np.float32) for i in (0, 1))
+    inside = np.maximum(np.minimum(end, true_end) - np.maximum(start, true_start), 0)
+    hull = np.maximum(end, true_end) - np.minimum(start, true_start)
+    return np.divide(inside, hull, out=np.zeros_like(inside), where=hull > 0)
+
+
+def _stacked(
+    spans: Sequence[Float[np.ndarray, "_ 2"]],
+) -> tuple[Float[np.ndarray, "Q G 2"], Bool[np.ndarray, "Q G"]]:
+    """Spans padded to the largest number, and which are real."""
+    counts = np.array([len(own) for own in spans], dtype=np.int64)
+    real = np.arange(counts.max(initial=0)) < counts[:, None]
+    padded = np.zeros((*real.shape, 2))
+    padded[real] = np.concatenate([np.asarray(own, dtype=np.float64).reshape(-1, 2) for own in spans] or [padded[real]])
+    return padded, real

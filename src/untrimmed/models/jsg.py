@@ -1,0 +1,313 @@
+"""JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, a gaze around its focus.
+
+Released code: CFM-MSG/Code_JSG, two programs over one network, followed here by `variant`: `event` (one column for each
+caption; reported for moments) and `video` (one column for each video in the glance; reported for videos). Both give
+all terms; the weights of the preset say which count. The network differs from the paper: one encoder without
+feed-forward part serves both branches, and an attention branch of MS-SL is trained in the video variant although no
+reported score reads it. The released video variant calls a function that does not exist; it fed unused terms only.
+
+The ablations are settings. Table 5: `proposals: sliding` (w/o CBPG), `pooling: mean` (w/o GWP), `glance_input: frames`
+(w/o GD); GLC-sim, GZ-sim and Sum-sim are the two score weights for videos and `rank_moments_by` for moments. Table 6:
+loss weights of 0 turn off the terms `glance_*`, `gaze_*` or `intra_*`; w/o GZ of Table 5 is the last two off, GLC-sim.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.errors import ConfigError
+from untrimmed.losses.branch import Logarithms, branch_terms, square_branch_terms
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.intra_video import intra_video
+from untrimmed.models import released
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.jsg_gaze import Gaze, look_closely
+from untrimmed.models.registry import register
+from untrimmed.nn.blocks import TransformerLayer
+from untrimmed.nn.down_sampling import DownSampling
+from untrimmed.nn.init import initialise
+from untrimmed.nn.tower import QueryTower, Tower
+from untrimmed.scores.gaussian_proposals import (
+    CenterGrid,
+    Pooling,
+    Proposals,
+    SideNegatives,
+    centered_proposals,
+    pool,
+    proposal_widths,
+    sliding_proposals,
+)
+from untrimmed.scores.guided_attention import GuidedAttention
+from untrimmed.scores.localise import LocateSettings, Similarities, locate
+from untrimmed.scores.max_sim import max_sim
+from untrimmed.scores.ranked_moments import RankedMoments
+from untrimmed.scores.score import Score, Scores, required_best
+
+GlanceInput = Literal["coarse", "clips", "frames"]
+
+
+@register("jsg")
+class JSG(RetrievalModel):
+    """One encoder over coarse rows and frames; both are pooled under the same proposals."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """Where release and paper differ, the first choice is the release.
+
+        `frame_sampling: fixed` stretches every video to `max_frames` rows, which repeat, so that an encoding depends on
+        its video alone; `padded` keeps them and lets the padding of a batch take part in the pooling, as the option
+        `not-fixed` of the release does: encode videos that are scored together at one length then.
+        """
+
+        variant: Literal["event", "video"] = "event"
+        proposals: Literal["centered", "sliding"] = "centered"
+        num_centers: int = 32
+        num_widths: int = 10
+        min_width: float = 0.05
+        max_width: float = 1.0
+        centers: CenterGrid = "released"  # paper: the outer centres at 0 and 1 (Eq. 3)
+        sliding_step: int = 1  # lengths of sliding windows are 1, 1 + step ... of `num_clips` units
+        num_focus_widths: int = 8  # n_p^f of Eq. 9, not given in the paper
+        pooling: Pooling = "gaussian"  # density: not normalised (Eq. 5); mean: w/o GWP
+        glance_input: GlanceInput = "coarse"  # clips: `global_sample` off in the release; frames: w/o GD of the paper
+        pool_size: int = 4
+        pool_stride: int = 4
+        conv_size: int = 4
+        conv_stride: int = 1
+        shared_encoder: bool = True  # paper: an encoder for each branch
+        frame_sampling: Literal["fixed", "padded"] = "fixed"
+        side_negatives: SideNegatives = "released"  # paper: centred in what is left over, of its width (Eq. 11)
+        logarithms: Logarithms = "joint"  # of InfoNCE on square matrices; per_direction: Eq. 7, on exponentials
+        margin: float = 0.2
+        intra_margin: float = 0.2
+        whole_margin: float = 0.1  # a constant of the release; Delta_3 is 0.2 in the paper
+        glance_weight: float = 0.7
+        gaze_weight: float = 0.3
+        rank_moments_by: Literal["gaze", "glance", "sum"] = "gaze"
+        moments_per_video: int = 10
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            counts = ("num_centers", "num_widths", "sliding_step", "num_focus_widths", "moments_per_video")
+            for name in (*counts, "pool_size", "pool_stride", "conv_size", "conv_stride"):
+                if getattr(self, name) < 1:
+                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+            if not 0 < self.min_width <= self.max_width <= 1:
+                raise ConfigError(
+                    f"min_width {self.min_width} and max_width {self.max_width}: wanted shares of a video, "
+                    "0 < min_width <= max_width <= 1"
+                )
+
+    config: Config
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        c = config
+        self.query_tower = QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, self._layer()), c.dim)
+        self.frame_embedding = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout)
+        has_coarse = c.glance_input != "frames"
+        self.coarse_embedding = Tower(c.video_dim, c.dim, self._coarse_rows(), c.input_dropout) if has_coarse else None
+        self.down_sampling = (
+            DownSampling(c.pool_size, c.pool_stride, c.conv_size, c.conv_stride) if c.glance_input == "coarse" else None
+        )
+        # Of the glance and of the gaze, in this order; one and the same when shared.
+        self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
+        self.guided_attention = GuidedAttention(c.dim)
+        self.proposals = self._proposals()
+        initialise(self, c.init_std)
+
+    def _layer(self) -> TransformerLayer:
+        return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
+
+    def _coarse_rows(self) -> int:
+        """Rows of the coarse position table; as released as many as frames, though down-sampling leaves fewer."""
+        c = self.config
+        return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
+
+    def _proposals(self) -> Proposals:
+        c = self.config
+        if c.proposals == "sliding":
+            return sliding_proposals(c.num_clips, step=c.sliding_step, min_width=c.min_width, max_width=c.max_width)
+        return centered_proposals(
+            c.num_centers, c.num_widths, min_width=c.min_width, max_width=c.max_width, centers=c.centers
+        )
+
+    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """One pooled vector a query (Eq. 1)."""
+        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
+
+    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+        """Coarse rows (as `clips`) and frames; with `glance_input: frames` the frames alone."""
+        frames, mask = self._sampled(videos)
+        fine = self.encoders[-1](self.frame_embedding(frames), mask)
+        if self.coarse_embedding is None:
+            return EncodedVideos(frames=fine, frame_mask=mask)
+        rows, row_mask = (videos.clips, None) if self.down_sampling is None else self.down_sampling(frames, mask)
+        coarse = self.encoders[0](self.coarse_embedding(rows), row_mask)
+        return EncodedVideos(clips=coarse, frames=fine, frame_mask=mask)
+
+    def _sampled(self, videos: VideoBatch) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
+        """The frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
+        frames, mask, length = videos.frames, videos.frame_mask, self.config.max_frames
+        if self.config.frame_sampling == "padded" or frames.shape[1] > length:  # too long: the tower says so
+            return frames.masked_fill(~mask[..., None], 0), mask
+        num_real = mask.sum(dim=1, keepdim=True)
+        # The segment means of the release: with no more frames than segments, each is the one frame at its bound.
+        share = torch.arange(length, device=frames.device) / length
+        index = torch.minimum((share * num_real).round().long(), num_real - 1)
+        stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
+        return stretched, torch.ones_like(index, dtype=torch.bool)
+
+    def glance_rows(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
+        """What the glance looks at."""
+        return required(videos, "frames") if videos.clips is None else videos.clips
+
+    def pooled(self, rows: Float[Tensor, "V N D"]) -> Float[Tensor, "V P D"]:
+        """One vector for each proposal (Eq. 5); padding counts like any other row, as released."""
+        return pool(rows, self.proposals, self.config.pooling)
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """The best proposal among coarse rows (Eq. 6) and among frames (Eq. 12), which needs no glance here."""
+        glance = max_sim(queries.sentence, self.pooled(self.glance_rows(videos)))
+        gaze = max_sim(queries.sentence, self.pooled(required(videos, "frames")))
+        weights = {"glance": self.config.glance_weight, "gaze": self.config.gaze_weight}
+        return Scores({"glance": glance, "gaze": gaze}, weights)
+
+    def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
+        """Coarse rows attended under the best proposal: a diagnostic of the release that no ranking uses.
+
+        As released it reads coarse rows, though the video variant trains it on frames.
+        """
+        rows = self.glance_rows(videos)
+        proposals = self.pooled(rows)
+        best = required_best(max_sim(queries.sentence, proposals))
+        return self.guided_attention.score(queries.sentence, rows, None, proposals, best)
+
+    def locate(
+        self,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        duration_s: Float[Tensor, " V"],
+        settings: LocateSettings | None = None,
+    ) -> RankedMoments:
+        """The best proposals of all videos by the gaze (section 3.5), or as `rank_moments_by` says."""
+        settings = settings or LocateSettings(per_video=self.config.moments_per_video)
+        return locate(self.similarities(queries, videos), len(queries), self.proposals, duration_s, settings)
+
+    def similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> Similarities:
+        """Cosines of every query with every proposal of some videos; `sum` weighs the branches as the fused score."""
+        c, unit_query = self.config, F.normalize(queries.sentence, dim=-1)
+
+        def cosines(rows: Float[Tensor, "C N D"]) -> Float[Tensor, "Q C P"]:
+            proposals = F.normalize(self.pooled(rows), dim=-1)
+            return (unit_query @ proposals.flatten(0, 1).T).unflatten(1, proposals.shape[:2])
+
+        def of(part: slice) -> Float[Tensor, "Q C P"]:
+            some = videos.select(part)
+            if c.rank_moments_by == "glance":
+                return cosines(self.glance_rows(some))
+            gaze = cosines(required(some, "frames"))
+            if c.rank_moments_by == "gaze":
+                return gaze
+            return c.glance_weight * cosines(self.glance_rows(some)) + c.gaze_weight * gaze
+
+        return of
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
+        c, index, sentence = self.config, batch.video_index, queries.sentence
+        proposals = self.pooled(self.glance_rows(videos))
+        glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
+        own_best = required_best(glance).gather(1, index[:, None])[:, 0]
+        if c.variant == "video":
+            terms = branch_terms("glance", glance.value, dot, index, margin=c.margin, draws=draws)
+        else:
+            terms = self._square_terms("glance", glance.value[:, index], dot[:, index], draws)
+        attended = self.attended_positives(videos, proposals, own_best, index)
+        cosine = F.normalize(sentence, dim=-1) @ F.normalize(attended, dim=-1).T
+        terms |= self._square_terms("attention", cosine, sentence @ attended.T, draws)
+        gaze = self.gaze(sentence, videos, own_best, index)
+        terms |= self._square_terms("gaze", gaze.cosine.value, gaze.dot, draws)
+        moment = gaze.cosine.value.diagonal()
+        return terms | {
+            "intra_left": intra_video(moment, gaze.left, margin=c.intra_margin),
+            "intra_right": intra_video(moment, gaze.right, margin=c.intra_margin),
+            "intra_whole": intra_video(moment, gaze.whole, margin=c.whole_margin),
+        }
+
+    def _square_terms(
+        self, branch: str, cosine: Float[Tensor, "Q Q"], dot: Float[Tensor, "Q Q"], draws: Draws
+    ) -> dict[str, Float[Tensor, ""]]:
+        margin, logarithms = self.config.margin, self.config.logarithms
+        return square_branch_terms(branch, cosine, dot, margin=margin, draws=draws, logarithms=logarithms)
+
+    def attended_positives(
+        self,
+        videos: EncodedVideos,
+        proposals: Float[Tensor, "V P D"],
+        own_best: Int[Tensor, " Q"],
+        video_index: Int[Tensor, " Q"],
+    ) -> Float[Tensor, "Q D"]:
+        """Each query's own video seen from its best proposal there: coarse rows, in the video variant frames."""
+        if self.config.variant == "event":
+            return self.guided_attention.of_positives(self.glance_rows(videos), None, proposals, own_best, video_index)
+        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+        return self.guided_attention.of_positives(frames, mask, proposals, own_best, video_index)
+
+    def gaze(
+        self,
+        sentence: Float[Tensor, "Q D"],
+        videos: EncodedVideos,
+        own_best: Int[Tensor, " Q"],
+        video_index: Int[Tensor, " Q"],
+    ) -> Gaze:
+        """Each query's own video around the query's focus in it.
+
+        In the video variant the gaze trains the video side only, as released.
+        """
+        c = self.config
+        frames = required(videos, "frames")[video_index]
+        return look_closely(
+            sentence.detach() if c.variant == "video" else sentence,
+            frames,
+            focus=self.proposals.center.to(frames.device)[own_best],
+            widths=proposal_widths(c.num_focus_widths, min_width=c.min_width, max_width=c.max_width).to(frames.device),
+            pooling=c.pooling,
+            sides=c.side_negatives,
+        )
+
+    def released_names(self) -> released.Names:
+        """The authors' parameter names (methods page section 9) and where each tensor lives here."""
+        names = released.embedding("query_tower.tower", "query")
+        names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
+        names |= released.attention_layer("encoders.0.layers", "clip_encoder", block=0)
+        names |= released.attention_layer("encoders.1.layers", "frame_encoder", block=0)
+        names |= released.input_layer("frame_embedding.input", "frame_input_proj")
+        names |= released.positions("frame_embedding.positions", "frame_pos_embed")
+        names |= released.input_layer("coarse_embedding.input", "clip_input_proj")
+        names |= released.positions("coarse_embedding.positions", "clip_pos_embed")
+        names |= {
+            "modular_vector_mapping.weight": released.Slot("query_tower.pooling.score.weight"),
+            "mapping_linear.0.weight": released.Slot("guided_attention.key.weight"),
+            "mapping_linear.1.weight": released.Slot("guided_attention.value.weight"),
+            "global_conv1d.conv_layer.weight": released.Slot("down_sampling.conv.weight"),
+            "global_conv1d.conv_layer.bias": released.Slot("down_sampling.conv.bias"),
+        }
+        never_read = (
+            "global_conv1d.out_proj.weight",
+            "global_conv1d.out_proj.bias",
+            "ml_head.mapping_linear.0.weight",
+            "ml_head.mapping_linear.1.weight",
+            "ml_head.modular_video_mapping.weight",
+        )
+        ours = self.state_dict().keys()  # without the parts that the settings leave out
+        return dict.fromkeys(never_read, released.UNUSED) | {
+            theirs: slot if slot.parameter in ours else released.UNUSED for theirs, slot in names.items()
+        }

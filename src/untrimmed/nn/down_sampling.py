@@ -1,0 +1,42 @@
+"""Fewer rows with a longer view: what JSG's glance reads instead of all frames."""
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+
+class DownSampling(nn.Module):
+    """Rows of features to fewer rows with a long view: max-pooling over time, then one convolution (Eq. 2).
+
+    As released the convolution has one channel: the same few numbers for every feature dimension. Its bias cannot
+    matter, the layer norm behind it removes it.
+    """
+
+    SHARE_REAL = 0.2  # of the rows below, from which on a row counts as real
+
+    def __init__(self, pool_size: int, pool_stride: int, conv_size: int, conv_stride: int):
+        super().__init__()
+        self.pool_size, self.pool_stride = pool_size, pool_stride
+        self.conv = nn.Conv1d(1, 1, conv_size, stride=conv_stride)
+        self.min_rows = (conv_size - 1) * pool_stride + pool_size
+
+    def pooled(
+        self, x: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
+    ) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
+        """The maximum of every group of rows, padding taking part as it is; short sequences are padded with zeros."""
+        missing = max(0, self.min_rows - x.shape[1])
+        x, mask = F.pad(x, (0, 0, 0, missing)), F.pad(mask, (0, missing))
+        pooled = F.max_pool1d(x.transpose(1, 2), self.pool_size, self.pool_stride).transpose(1, 2)
+        return pooled, self._shortened(mask, self.pool_size, self.pool_stride)
+
+    def forward(
+        self, x: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
+    ) -> tuple[Float[Tensor, "V L C"], Bool[Tensor, "V L"]]:
+        """The short sequence and which of its rows are real."""
+        pooled, mask = self.pooled(x, mask)
+        size, stride = self.conv.weight.shape[-1], self.conv.stride[0]
+        windows = pooled.unfold(1, size, stride)  # one matrix-vector product, not a convolution a dimension
+        return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
+
+    def _shortened(self, mask: Bool[Tensor, "V N"], size: int, stride: int) -> Bool[Tensor, "V M"]:
+        return F.avg_pool1d(mask.float()[:, None], size, stride)[:, 0] >= self.SHARE_REAL

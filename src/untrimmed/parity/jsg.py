@@ -1,0 +1,327 @@
+"""The golden cases of JSG: both variants, their proposals, features and event metrics."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.evaluation.events import event_recall
+from untrimmed.evaluation.recall import retrieval_metrics
+from untrimmed.features.resampling import at_most, normalise, segment_means
+from untrimmed.losses.draws import Draws
+from untrimmed.models import released
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.jsg import JSG
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import RetrievalParity, Tap
+from untrimmed.scores.gaussian_proposals import (
+    centered_proposals,
+    gaussian_windows,
+    pooling_weights,
+    side_windows,
+    sliding_proposals,
+    time_grid,
+)
+from untrimmed.scores.localise import LocateSettings, rank_windows, top_windows
+from untrimmed.scores.max_sim import max_sim
+from untrimmed.scores.ranked_moments import RankedMoments, suppress_ranked
+from untrimmed.scores.score import required_best
+
+BRANCHES = ("glance", "attention", "gaze")
+CONV_BIAS = "global_conv1d.conv_layer.bias"
+TIE = 1e-5  # cosine by which the golden data call a best proposal unique
+
+
+@parity_of("jsg")
+class JSGParity(RetrievalParity):
+    """The kinds of network cases carry their variant in front; the other kinds are JSG's own."""
+
+    model_name = "jsg"
+    branch_weights = ("glance_weight", "gaze_weight")
+    recorded_ranks: ClassVar[dict[str, str]] = {
+        "foreign glance": "rank_neg_query_for_video_glance",
+        "candidate glance": "rank_neg_video_for_query_glance",
+        **{
+            f"candidate {branch}_{axis}": f"rank_neg_{name}_{branch}"
+            for branch in ("glance", "attention", "gaze")
+            for axis, name in (("rows", "video_for_query"), ("columns", "query_for_video"))
+        },
+    }
+
+    def produce(self, case: Case) -> Arrays:
+        """Our arrays of the case."""
+        own: dict[str, Callable[[Case], Arrays]] = {
+            "proposals": proposals,
+            "feature-pipeline": feature_pipeline,
+            "metrics": metrics,
+        }
+        for kind, make in own.items():
+            if case.kind.startswith(kind):
+                return {f"expected/{name}": array for name, array in make(case).items()}
+        kind = case.kind.removeprefix(f"{case.setting('variant')}-")
+        made = super().produce(dataclasses.replace(case, config=case.config | {"case": kind}))
+        if kind.startswith("optim"):
+            # Tensors that the released program never reads stay as they were; ours has none.
+            names = self.model(case).released_names()
+            unread = {name for name, slot in names.items() if slot is released.UNUSED}
+            made |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
+        return made
+
+    def rules(self, case: Case) -> Rules:
+        """Scores, gradients and losses as everywhere; spans in seconds; percentages are rounded to two decimals.
+
+        The true gradient of the convolution's bias is zero, as the layer norm behind it removes it. What is recorded is
+        the rounding of a sum over every position and dimension, hence 1e-3; BertAdam's first update of such noise is
+        0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
+        """
+        rates = case.config.get("lr", 0.0) * float(np.sum(case.expected.get("lr_multiplier_per_step", 0.0)))
+        cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
+        events = r"expected/(topk_scores|ranked_score|nms_score)"
+        own = [
+            (rf"grads/{re.escape(CONV_BIAS)}", Tolerance(1e-3)),
+            (rf"weights_final/{re.escape(CONV_BIAS)}", Tolerance(6.4 * rates)),
+            (r"expected/lr_multiplier_per_step", Tolerance(1e-7)),  # recorded in float32
+            (cosines, Tolerance(5e-6 if case.kind.endswith("optim") else 1e-6)),
+            (events, Tolerance(1e-6)),
+            (r"expected/(ranked|nms)_span_seconds", Tolerance(1e-4)),
+            (r"expected/(glance|gaze)_proposals|expected/encoded_.*", Tolerance(2e-5)),
+            (r"expected/intra_.*", Tolerance(1e-7, 1e-5)),
+            (r"expected/.*recall.*", Tolerance(1e-4)),
+        ]
+        return [*own, *super().rules(case)]
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The case's options by our names."""
+        names = {
+            "variant": "variant",
+            "num_centers": "num_gauss_center",
+            "num_widths": "num_gauss_width",
+            "min_width": "width_lower_bound",
+            "max_width": "width_upper_bound",
+            "sliding_step": "window_size_inc",
+            "num_focus_widths": "num_props",
+            "pool_size": "pooling_ksize",
+            "pool_stride": "pooling_stride",
+            "conv_size": "conv_ksize",
+            "conv_stride": "conv_stride",
+            "intra_margin": "intra_margin",
+            "whole_margin": "intra_whole_margin",
+        }
+        return {ours: case.setting(theirs) for ours, theirs in names.items()} | {
+            "proposals": "centered" if case.setting("clip_proposal") == "center_based" else "sliding",
+            "glance_input": "coarse" if case.setting("global_sample") else "clips",
+            "shared_encoder": str(case.setting("shared_trans")).lower() == "true",
+            "frame_sampling": "padded",
+        }
+
+    def loss_weights(self, case: Case) -> dict[str, float]:
+        """The event variant leaves out the attention, the video variant InfoNCE of the gaze and all within a video."""
+        c = case.config
+        if case.setting("variant") == "video":
+            return dict.fromkeys(("gaze_nce", "intra_left", "intra_right", "intra_whole"), 0.0) | {
+                "glance_nce": c["nce_glance_weight"],
+                "glance_triplet": 1.0,
+                "attention_nce": c["nce_attention_weight"],
+                "attention_triplet": c["triplet_attention_weight"],
+                "gaze_triplet": 1.0,
+            }
+        sides = c["alpha3"] * c["beta1"]
+        return {
+            "glance_nce": c["alpha1"] * c["nce_glance_weight"],
+            "glance_triplet": c["alpha1"],
+            "attention_nce": 0.0,
+            "attention_triplet": 0.0,
+            "gaze_nce": c["alpha2"] * c["nce_gaze_weight"],
+            "gaze_triplet": c["alpha2"],
+            "intra_left": sides,
+            "intra_right": sides,
+            "intra_whole": c["alpha3"] * c["beta2"],
+        }
+
+    def taps(self, model: RetrievalModel) -> list[Tap]:
+        """No output of a single module is recorded."""
+        return []
+
+    def encodings(self, model: JSG, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Coarse rows and frames."""
+        return {
+            "query_vectors": queries.sentence,
+            "encoded_coarse": required(videos, "clips"),
+            "encoded_fine": required(videos, "frames"),
+        }
+
+    def scores(
+        self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """What is recorded of inference; a loss case records the gaze of training under the same names."""
+        if model.training:
+            return self._training_scores(model, queries, videos, batch)
+        scores, sentence = model.score(queries, videos), queries.sentence
+        glance_proposals, gaze_proposals = (
+            model.pooled(model.glance_rows(videos)),
+            model.pooled(required(videos, "frames")),
+        )
+        return {
+            "proposal_center": model.proposals.center,
+            "proposal_width": model.proposals.width,
+            "glance_proposals": glance_proposals,
+            "gaze_proposals": gaze_proposals,
+            "glance_scores": scores["glance"].value,
+            "glance_scores_raw": max_sim(sentence, glance_proposals, similarity="dot").value,
+            "glance_best_is_unique": lead_of_best(sentence, glance_proposals) > TIE,
+            "glance_best_proposal": required_best(scores["glance"]),
+            "gaze_scores": scores["gaze"].value,
+            "gaze_scores_raw": max_sim(sentence, gaze_proposals, similarity="dot").value,
+            "attention_scores": model.attention_score(queries, videos).value,
+            "fused_scores": scores.fused,
+        }
+
+    def _training_scores(
+        self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        sentence, index = queries.sentence, batch.video_index
+        glance = max_sim(sentence, model.pooled(model.glance_rows(videos)))
+        own_best = required_best(glance).gather(1, index[:, None])[:, 0]
+        gaze = model.gaze(sentence, videos, own_best, index)
+        unit_query, unit_proposals = F.normalize(sentence, dim=-1), F.normalize(gaze.proposals, dim=-1)
+        return {
+            "focus_center": gaze.focus,
+            "focus_width": gaze.widths,
+            "gaze_proposal_scores": torch.einsum("nd,mkd->nmk", unit_query, unit_proposals),
+            "gaze_scores": gaze.cosine.value,
+            "gaze_scores_raw": gaze.dot,
+            "matched_left": gaze.left,
+            "matched_right": gaze.right,
+            "matched_whole": gaze.whole,
+        }
+
+    def loss_arrays(
+        self, case: Case, model: JSG, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """The terms under the names of the golden data."""
+        contrastive = {f"{kind}_{b}": terms[f"{b}_{kind}"] for b in BRANCHES for kind in ("nce", "triplet")}
+        return contrastive | {name: term for name, term in terms.items() if name.startswith("intra_")}
+
+    def _network(self, case: Case) -> Arrays:
+        made = super()._network(case)
+        if "topk_spans" in case.expected:
+            made |= {f"expected/{name}": array for name, array in self._events(case).items()}
+        return made
+
+    @torch.no_grad()
+    def _events(self, case: Case) -> Arrays:
+        """Down-sampled input and ranked moments."""
+        model, batch = self.model(case).eval(), case.training_batch()
+        assert isinstance(model, JSG)
+        frames, mask = batch.videos.frames, batch.videos.frame_mask
+        made: dict[str, Tensor] = {}
+        if model.down_sampling is not None:
+            made["pooled_features"], made["pooled_mask"] = model.down_sampling.pooled(frames, mask)
+            made["coarse_input"], made["coarse_mask"] = model.down_sampling(frames, mask)
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        settings = LocateSettings(
+            per_video=case.setting("npev"),
+            before_suppression=case.setting("max_vcmr_props"),
+            max_overlap=case.setting("nms_threshold"),
+        )
+        similarities = model.similarities(queries, videos)
+        top = top_windows(similarities(slice(None)), settings.per_video)
+        duration_s = torch.from_numpy(case.batch["durations"])
+        ranked = rank_windows(similarities, len(queries), model.proposals, duration_s, settings)
+        located = model.locate(queries, videos, duration_s, settings)
+        return {name: tensor.numpy().astype(np.float32) for name, tensor in made.items()} | {
+            "topk_spans": model.proposals.spans[top.window].numpy(),
+            "topk_scores": top.score.numpy(),
+            "ranked_video": ranked.video_index,
+            "ranked_span_seconds": ranked.span_s,
+            "ranked_score": ranked.score,
+            "nms_count": located.count,
+            "nms_video": located.video_index,
+            "nms_span_seconds": located.span_s,
+            "nms_score": located.score,
+        }
+
+    def align(self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The best proposal counts only where no other one ties with it, and a tie only where it is no close call."""
+        if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
+            return ours, theirs
+        if name.endswith("_proposal"):
+            counted = case.expected["glance_best_is_unique"]
+        else:
+            recorded = (torch.from_numpy(case.expected[part]) for part in ("query_vectors", "glance_proposals"))
+            counted = ((lead_of_best(*recorded) - TIE).abs() > TIE / 5).numpy()
+        return ours[counted], theirs[counted]
+
+
+def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
+    """By how much the best proposal of each query and video [Q, V] beats the second in cosine."""
+    unit_query, unit_proposals = F.normalize(query.double(), dim=-1), F.normalize(proposals.double(), dim=-1)
+    best = torch.einsum("qd,vpd->qvp", unit_query, unit_proposals).topk(2).values
+    return best[..., 0] - best[..., 1]
+
+
+def proposals(case: Case) -> Arrays:
+    """Proposal lists and what they weigh; sliding lists say their size in the name."""
+    made: dict[str, Tensor] = {}
+    scale = float(case.setting("sigma"))
+    for setting in case.setting("settings"):
+        bounds = {"min_width": setting["width_lower_bound"], "max_width": setting["width_upper_bound"]}
+        made_of = centered_proposals(setting["num_gauss_center"], setting["num_gauss_width"], **bounds)
+        name = setting["name"]
+        made |= {f"{name}/center": made_of.center, f"{name}/width": made_of.width}
+        for length in setting["lengths"]:
+            weights = pooling_weights(made_of.center, made_of.width, time_grid(length), scale=scale)
+            made[f"{name}/pooling_weight_{length}"] = weights
+    for name in {key.partition("/")[0] for key in case.expected if key.startswith("sliding_")}:
+        _, units, step = name.split("_")
+        list_of = sliding_proposals(int(units), step=int(step), min_width=0.05, max_width=1.0)
+        made |= {f"{name}/center": list_of.center, f"{name}/width": list_of.width}
+    center, width = (torch.from_numpy(case.batch[f"negative_{part}"]) for part in ("center", "width"))
+    windows = side_windows(center, width, "released")
+    for length in {int(key.rpartition("_")[2]) for key in case.expected if key.startswith("negative_")}:
+        side = gaussian_windows(windows.center, windows.width, time_grid(length), scale=windows.scale)
+        made |= {f"negative_left_weight_{length}": side[:, 0], f"negative_right_weight_{length}": side[:, 1]}
+    return {name: tensor.numpy() for name, tensor in made.items()}
+
+
+def feature_pipeline(case: Case) -> Arrays:
+    """Segment means and unit length, in float32 as this release does."""
+    made = {}
+    for name in case.expected:
+        kind, _, count = name.partition("_")
+        rows, size = case.batch[f"features_{count}"], int("".join(c for c in kind if c.isdigit()))
+        made[name] = normalise(at_most(rows, size) if kind.startswith("notfixed") else segment_means(rows, size))
+    return made
+
+
+def metrics(case: Case) -> Arrays:
+    """Suppression, event recall with and without it, and the metrics of videos."""
+    ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
+    before = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
+    limit = case.setting("max_after_nms")
+    kept = suppress_ranked(before, max_overlap=case.setting("nms_threshold"), limit_per_video=limit, limit=limit)
+    counts, spans = case.batch["ground_truth_count"], case.batch["ground_truth_span"]
+    truth = [own[:count] for own, count in zip(spans, counts, strict=True)]
+    made = {"nms_count": kept.count, "nms_video": kept.video_index, "nms_span": kept.span_s, "nms_score": kept.score}
+    for name, moments in (("recall_with_nms", kept), ("recall_without_nms", ranked)):
+        recalls = event_recall(
+            moments.video_index,
+            moments.span_s,
+            case.batch["ground_truth_video"],
+            truth,
+            at=case.setting("recall_at"),
+            min_iou=case.setting("iou_thresholds"),
+        )
+        made[name] = np.array(list(recalls.values())).round(2).reshape(-1, len(case.setting("recall_at")))
+    videos = retrieval_metrics(case.batch["video_scores"], case.batch["video_ground_truth"])
+    names = {f"R@{k}": f"video_recall_at_{k}" for k in (1, 5, 10, 100)}
+    names |= {"median_rank": "video_median_rank", "mean_rank": "video_mean_rank", "mAP": "video_mean_average_precision"}
+    return made | {theirs: np.array(videos[ours], dtype=np.float32) for ours, theirs in names.items()}

@@ -1,0 +1,108 @@
+"""Moments of a whole corpus ranked for each query, and temporal suppression within each video."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+QUERIES_AT_A_TIME = 64  # bounds the size of the tables below
+
+
+@dataclass(frozen=True)
+class RankedMoments:
+    """For each query moments of many videos, best first; rows past the last moment have video -1, span and score 0."""
+
+    video_index: Int[np.ndarray, "Q N"]
+    span_s: Float[np.ndarray, "Q N 2"]
+    score: Float[np.ndarray, "Q N"]
+
+    @property
+    def count(self) -> Int[np.ndarray, " Q"]:
+        """Number of moments of each query."""
+        return (self.video_index >= 0).sum(axis=1)
+
+    @classmethod
+    def cat(cls, parts: Sequence["RankedMoments"]) -> "RankedMoments":
+        """The queries of all parts; shorter lists are padded."""
+        longest = max(part.video_index.shape[1] for part in parts)
+        return cls(
+            np.concatenate([_padded(part.video_index, longest, -1) for part in parts]),
+            np.concatenate([_padded(part.span_s, longest, 0) for part in parts]),
+            np.concatenate([_padded(part.score, longest, 0) for part in parts]),
+        )
+
+
+def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
+    missing = [(0, 0), (0, length - rows.shape[1])] + [(0, 0)] * (rows.ndim - 2)
+    return np.pad(rows, missing, constant_values=value)
+
+
+def suppress_ranked(
+    ranked: RankedMoments, *, max_overlap: float = 0.5, limit_per_video: int = 100, limit: int = 100
+) -> RankedMoments:
+    """The ranked moments without those that overlap a better one of the same video by more than `max_overlap`.
+
+    Overlap is intersection over the distance from the first start to the last end. Equal scores are ordered by the
+    best rank of their videos, then by their own, as released.
+    """
+    blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]
+    parts = [
+        _suppress_block(ranked.video_index[b], ranked.span_s[b], ranked.score[b], max_overlap, limit_per_video, limit)
+        for b in blocks
+    ]
+    return RankedMoments.cat(parts) if parts else ranked
+
+
+def _suppress_block(
+    video: Int[np.ndarray, "Q N"],
+    span: Float[np.ndarray, "Q N 2"],
+    score: Float[np.ndarray, "Q N"],
+    max_overlap: float,
+    limit_per_video: int,
+    limit: int,
+) -> RankedMoments:
+    """All (query, video) pairs side by side: one row of a table each, their moments in the columns by rank."""
+    row, rank = np.nonzero(video >= 0)
+    order = np.lexsort((rank, video[row, rank], row))
+    row, rank = row[order], rank[order]
+    new_pair = np.ones(len(row), dtype=bool)
+    new_pair[1:] = (np.diff(row) != 0) | (np.diff(video[row, rank]) != 0)
+    starts = np.flatnonzero(new_pair)
+    pair = np.cumsum(new_pair) - 1
+    column = np.arange(len(row)) - starts[pair]
+
+    spans = np.zeros((len(starts), column.max(initial=-1) + 1, 2), dtype=span.dtype)
+    alive = np.zeros(spans.shape[:2], dtype=bool)
+    spans[pair, column], alive[pair, column] = span[row, rank], True
+    kept = _greedy(spans, alive, max_overlap)
+    kept &= kept.cumsum(axis=1) <= limit_per_video
+
+    keep = kept[pair, column]
+    row, rank, first_rank = row[keep], rank[keep], rank[starts[pair]][keep]
+    order = np.lexsort((rank, first_rank, -score[row, rank], row))
+    row, rank = row[order], rank[order]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    row, rank, place = row[place < limit], rank[place < limit], place[place < limit]
+    result = RankedMoments(
+        np.full((len(video), place.max(initial=-1) + 1), -1, dtype=np.int64),
+        np.zeros((len(video), place.max(initial=-1) + 1, 2), dtype=span.dtype),
+        np.zeros((len(video), place.max(initial=-1) + 1), dtype=score.dtype),
+    )
+    result.video_index[row, place] = video[row, rank]
+    result.span_s[row, place], result.score[row, place] = span[row, rank], score[row, rank]
+    return result
+
+
+def _greedy(
+    spans: Float[np.ndarray, "G K 2"], alive: Bool[np.ndarray, "G K"], max_overlap: float
+) -> Bool[np.ndarray, "G K"]:
+    """Which spans of each row survive, visited from left to right."""
+    kept = alive.copy()
+    start, end = spans[..., 0], spans[..., 1]
+    for i in range(spans.shape[1] - 1):
+        ours, later = slice(i, i + 1), slice(i + 1, None)
+        inside = np.minimum(end[:, ours], end[:, later]) - np.maximum(start[:, ours], start[:, later])
+        hull = np.maximum(end[:, ours], end[:, later]) - np.minimum(start[:, ours], start[:, later])
+        kept[:, later] &= ~(kept[:, ours] & (inside > max_overlap * hull))
+    return kept
