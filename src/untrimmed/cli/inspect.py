@@ -36,31 +36,34 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
     opened = untrimmed.open(library)
     records, settings = opened.videos(), opened.settings()
-    facts = {
-        "library": str(opened.folder),
-        "videos": len(records),
-        "duration_s": round(sum(record.duration_s for record in records), 1),
-        "frames": sum(record.num_frames for record in records),
-        "gone": sum(not Path(record.path).exists() for record in records),
-        "bytes": sum(file.stat().st_size for file in opened.folder.rglob("*") if file.is_file()),
-        "encoder": settings.encoder if settings else None,
-        "encoder_identity": settings.encoder_identity if settings else None,
-        "model": settings.model if settings else None,
-        "sampling": None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps",
-    }
+    duration_s = round(sum(record.duration_s for record in records), 1)
+    num_frames = sum(record.num_frames for record in records)
+    num_gone = sum(not Path(record.path).exists() for record in records)
+    num_bytes = sum(file.stat().st_size for file in opened.folder.rglob("*") if file.is_file())
+    sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     if json_output:
+        facts = {
+            "library": str(opened.folder),
+            "videos": len(records),
+            "duration_s": duration_s,
+            "frames": num_frames,
+            "gone": num_gone,
+            "bytes": num_bytes,
+            "encoder": settings.encoder if settings else None,
+            "encoder_identity": settings.encoder_identity if settings else None,
+            "model": settings.model if settings else None,
+            "sampling": sampling,
+        }
         typer.echo(json.dumps(facts, indent=2))
         return
-    result_console.print(f"library   {facts['library']}", markup=False)
-    result_console.print(
-        f"videos    {facts['videos']}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at"
-    )
-    result_console.print(f"size      {facts['bytes'] / 1e6:.1f} MB")
+    result_console.print(f"library   {opened.folder}", markup=False)
+    result_console.print(f"videos    {len(records)}, {clock(duration_s)} in all, {num_frames} frames looked at")
+    result_console.print(f"size      {num_bytes / 1e6:.1f} MB")
     if settings is not None:
-        result_console.print(f"encoder   {settings.encoder_identity}, {facts['sampling']}")
+        result_console.print(f"encoder   {settings.encoder_identity}, {sampling}")
         result_console.print(f"model     {settings.model}")
-    if facts["gone"]:
-        result_console.print(f"gone      {facts['gone']} files are no longer there; forget them: untrimmed rm --gone")
+    if num_gone:
+        result_console.print(f"gone      {num_gone} files are no longer there; forget them: untrimmed rm --gone")
 
 
 def rm(

@@ -77,13 +77,19 @@ class LoadedEncoder:
 
 
 def load_encoder(
-    name: str | None = None, *, device: str = "auto", precision: str = "auto", fallback: bool = True
+    name: str | None = None,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    fallback: bool = True,
+    images: bool = True,
 ) -> LoadedEncoder:
     """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
 
     Where the default's files are neither cached nor to be had from the hub within seconds, `builtin` takes its place
     and the notice says so; `fallback=False` makes that an error. An encoder asked for by name is never replaced. Every
-    `encoder.name` can be given here again.
+    `encoder.name` can be given here again. With `images=False` only its reading is tested: a search needs no pictures,
+    and an encoder may load that half later.
 
     Raises:
         UnknownNameError: the name is none of the three.
@@ -97,11 +103,11 @@ def load_encoder(
         )
     else:
         loaded = LoadedEncoder(_load_hub(_source(name), device=device, precision=precision), None)
-    self_test(loaded.encoder)
+    self_test(loaded.encoder, images=images)
     return loaded
 
 
-def self_test(encoder: Encoder) -> None:
+def self_test(encoder: Encoder, *, images: bool = True) -> None:
     """Check that an encoder tells two images apart and two texts, and keeps its own promises of shape and length.
 
     Raises:
@@ -109,7 +115,8 @@ def self_test(encoder: Encoder) -> None:
     """
     features = encoder.encode_texts(["a dog runs along the beach", "three people sit in a kitchen"])
     sentences = np.stack([text.sentence for text in features])
-    _check_vectors(encoder, encoder.encode_frames(_two_images()), "images")
+    if images:
+        _check_vectors(encoder, encoder.encode_frames(_two_images()), "images")
     _check_vectors(encoder, sentences, "texts")
     for text in features:
         if text.words.shape != (len(text.tokens), encoder.word_dim) or not np.isfinite(text.words).all():

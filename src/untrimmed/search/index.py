@@ -200,7 +200,9 @@ class VideoIndex:
     def read(self, video_ids: Sequence[str]) -> Iterator[StoredVideo]:
         """The named videos with their vectors, in any order, a few at a time (memory stays flat)."""
         table = self._open_table()
-        for start in range(0, len(video_ids) if table is not None else 0, 64):
+        if table is None:
+            return
+        for start in range(0, len(video_ids), 64):
             wanted = ", ".join(f"'{video_id}'" for video_id in video_ids[start : start + 64])
             for batch in table.search().where(f"video_id IN ({wanted})").limit(None).to_batches(batch_size=16):
                 yield from _stored(batch)

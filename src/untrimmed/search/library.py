@@ -85,7 +85,7 @@ class Library:
         found = find_videos([Path(paths)] if isinstance(paths, str | os.PathLike) else map(Path, paths))
         index = VideoIndex(self.folder, create=True)
         with index:
-            loaded = self._choose_encoder(index.settings, encoder, device)
+            loaded = self._choose_encoder(index.settings, encoder, device=device, images=True)
             sampling = _choose_sampling(index.settings, fps, keyframes_only)
             settings = Settings(
                 encoder=loaded.encoder.name,
@@ -267,11 +267,13 @@ class Library:
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:
-            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings, None, "auto").encoder
+            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
         return self._encoder
 
-    def _choose_encoder(self, settings: Settings | None, name: str | None, device: str) -> LoadedEncoder:
-        loaded = load_encoder(name or (settings.encoder if settings else None), device=device)
+    def _choose_encoder(
+        self, settings: Settings | None, name: str | None = None, *, device: str = "auto", images: bool = False
+    ) -> LoadedEncoder:
+        loaded = load_encoder(name or (settings.encoder if settings else None), device=device, images=images)
         if settings is not None and loaded.encoder.identity != settings.encoder_identity:
             raise IndexMismatchError(
                 f"{self.folder}: made with encoder {settings.encoder_identity}, found {loaded.encoder.identity}; their "
