@@ -107,6 +107,11 @@ def register_attachment(name: str) -> Callable[[type[Attachment]], type[Attachme
     return add
 
 
+def list_attachments() -> dict[str, str]:
+    """All losses that attach to any method, sorted by name, and what each is."""
+    return {name: (cls.__doc__ or "").partition("\n")[0] for name, cls in sorted(_ATTACHMENTS.items())}
+
+
 def build_attachments(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Attachment]:
     """The attached losses of a configuration.
 

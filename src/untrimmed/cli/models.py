@@ -1,0 +1,76 @@
+"""`untrimmed models` and `untrimmed import-checkpoint`: which methods there are; authors' weights as ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from untrimmed.cli.shared import result_console
+
+
+def models(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the methods with their papers and published settings, and the losses that attach to any of them."""
+    from untrimmed.models.base import list_attachments
+    from untrimmed.models.registry import list_models, paper_of
+    from untrimmed.presets import list_presets, load_preset
+
+    methods = {
+        name: {
+            "paper": paper_of(name),
+            "presets": {data: load_preset(name, data).reported for method, data in list_presets() if method == name},
+        }
+        for name in list_models()
+    }
+    attachments = list_attachments()
+    if json_output:
+        typer.echo(json.dumps({"methods": methods, "attached_losses": attachments}, indent=2, ensure_ascii=False))
+        return
+    table = Table("method", "paper", title="methods", title_justify="left", box=box.SIMPLE)
+    table.add_column("presets (published SumR)")
+    for name, about in methods.items():
+        presets = (f"{data} {_sum_r(reported)}" for data, reported in about["presets"].items())  # type: ignore[attr-defined]
+        table.add_row(name, str(about["paper"]), "\n".join(presets))
+    result_console.print(table)
+    table = Table("name", "loss", title="losses that attach to any method", title_justify="left", box=box.SIMPLE)
+    for name, about_loss in attachments.items():
+        table.add_row(name, about_loss)
+    result_console.print(table)
+    result_console.print("attach one: untrimmed train METHOD ... losses.NAME={} weights.NAME=0.1", markup=False)
+
+
+def _sum_r(reported: dict[str, float]) -> str:
+    return f"({reported['SumR']:g})" if "SumR" in reported else ""
+
+
+def import_checkpoint(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="Whose authors' file it is: see untrimmed models.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The authors' checkpoint.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="NAME",
+            help="The data set it was trained on.  [default: the one whose widths fit]",
+            show_default=False,
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from the preset's.")
+    ] = None,
+) -> None:
+    """Turn an authors' checkpoint into a folder of ours; nothing inside the file is executed."""
+    from untrimmed.config import parse_overrides
+    from untrimmed.models.storage import save_model
+    from untrimmed.training.released import import_released_file
+
+    model, dataset = import_released_file(method, file, data=data, overrides=parse_overrides(overrides or []))
+    save_model(model, out)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    result_console.print(f"{method}, {count:,} parameters, settings of {dataset}: written to {out}", markup=False)
+    result_console.print(f"next    untrimmed evaluate {out} --data {dataset} --root DIR", markup=False)

@@ -1,0 +1,94 @@
+"""`untrimmed evaluate RUN`: results of a trained or imported model on a split."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich import box
+from rich.table import Table
+
+from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from untrimmed.evaluation.report import Report
+    from untrimmed.evaluation.significance import Comparison
+    from untrimmed.training.parallel import Precision
+
+FORMATS = ("table", "json", "csv", "latex")
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether `evaluate_run` takes the folder: it holds a run or a saved model, and no library."""
+    from untrimmed.training.run import is_model, is_run
+
+    return is_run(folder) or is_model(folder)
+
+
+def evaluate_run(
+    folder: Path,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | None = None,
+    video_features: str | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+    output: str = "table",
+    against: Path | None = None,
+) -> None:
+    """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference."""
+    from untrimmed.evaluation.report import to_csv, to_json, to_latex
+    from untrimmed.evaluation.significance import compare
+    from untrimmed.training.evaluate import evaluate
+
+    if output not in FORMATS:
+        raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
+    settings = {"split": split, "data": data, "root": root, "video_features": video_features}
+    with progress_console.status("scoring"):
+        report = evaluate(folder, device=device, precision=precision, **settings)  # type: ignore[arg-type]
+        comparisons = None
+        if against is not None:
+            other = evaluate(against, device=device, precision=precision, **settings)  # type: ignore[arg-type]
+            comparisons = compare(report, other)
+    if output == "json":
+        document = json.loads(to_json(report))
+        if comparisons is not None:
+            document["against"] = {"run": str(against), "comparisons": [asdict(c) for c in comparisons]}
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    elif output in ("csv", "latex"):
+        typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
+    else:
+        result_console.print(_report_table(report))
+    if comparisons is not None and output != "json":
+        result_console.print(_comparison_table(folder, against, comparisons))
+
+
+def _report_table(report: Report) -> Table:
+    from untrimmed.evaluation.report import COLUMNS, HEADINGS, cells
+
+    title = f"{report.title}: {len(report.rank):,} queries, {report.num_videos:,} videos (R@K and SumR in percent)"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table.add_column("", no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(HEADINGS.get(column, column), justify="right", no_wrap=True)
+    for name, figures in report.rows.items():
+        table.add_row(name, *cells(figures))
+    return table
+
+
+def _comparison_table(first: Path, second: Path | None, comparisons: list[Comparison]) -> Table:
+    title = f"{first} against {second}, paired over queries, two-sided"
+    table = Table("", title=title, title_justify="left", box=box.SIMPLE)
+    for column in ("first", "second", "difference", "p (Fisher)", "p (Student)"):
+        table.add_column(column, justify="right")
+    for c in comparisons:
+        decimals = 4 if c.metric == "mAP" else 1
+        figures = (f"{value:.{decimals}f}" for value in (c.first, c.second))
+        difference = f"{c.difference:+.{decimals}f}"
+        table.add_row(c.metric, *figures, difference, f"{c.fisher_p:.4f}", f"{c.student_p:.4f}")
+    return table

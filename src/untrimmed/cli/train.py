@@ -1,0 +1,144 @@
+"""`untrimmed train`: learn a method on a data set."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from untrimmed.cli.shared import clock, progress_console, result_console
+from untrimmed.config import parse_overrides
+
+if TYPE_CHECKING:
+    from untrimmed.training.loop import Progress as Step
+
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", metavar="fp32|bf16", help="bf16: encoders in bfloat16 where that is faster.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")]
+
+
+def train(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="See: untrimmed models.")],
+    data: Annotated[str, typer.Option("--data", metavar="NAME", help="The data set at DIR/NAME.")],
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="RUN",
+            help="The run's folder; one that stopped goes on.  [default: runs/METHOD-NAME]",
+            show_default=False,
+        ),
+    ] = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="[default: the preset's]", show_default=False)
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME|FILE",
+            help="Settings of another data set, or a YAML file.  [default: NAME's; TVR's for your own data]",
+            show_default=False,
+        ),
+    ] = None,
+    video_features: Annotated[
+        str | None,
+        typer.Option("--video-features", metavar="NAME", help="Which frame features, where there are several."),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the best epoch as JSON.")] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),
+    ] = None,
+) -> None:
+    """Train a method with its published settings; the same command goes on after an interruption.
+
+    Several processes: torchrun --nproc-per-node 4 -m untrimmed train METHOD ...
+    """
+    values = parse_overrides(overrides or [])
+    from untrimmed.training.train import train as run_training
+
+    with _Display() as display:
+        run = run_training(
+            method,
+            data=data,
+            root=root,
+            out=out,
+            device=device,
+            precision=precision,  # type: ignore[arg-type]
+            seed=seed,
+            preset=preset,
+            video_features=video_features,
+            progress=display,
+            packing=display.packing,
+            **values,
+        )
+    if display.muted:
+        return
+    if json_output:
+        typer.echo(json.dumps({"run": str(run.folder), "epochs": len(run.history), "best": run.best}, indent=2))
+        return
+    best = run.best
+    figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in ("R@1", "R@5", "R@10", "R@100", "SumR"))
+    result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch'] + 1}, validation {figures}")
+    result_console.print(f"run     {run.folder}", markup=False)
+    result_console.print(f"next    untrimmed evaluate {run.folder}", markup=False)
+
+
+class _Display:
+    """A bar on a terminal, one line an epoch elsewhere; only the first of several processes shows anything."""
+
+    def __init__(self) -> None:
+        self.muted = _is_further_process()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
+        self._progress = Progress(*columns, console=progress_console)
+        self._task = self._progress.add_task("starting", total=None, figures="", left="")
+        self._last_sum_r: float | None = None
+
+    def __enter__(self) -> _Display:
+        if progress_console.is_terminal and not self.muted:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._progress.stop()
+
+    def packing(self, done: int, total: int) -> None:
+        """Show how many videos' features are prepared."""
+        self._progress.update(self._task, description="preparing features", completed=done, total=total)
+
+    def __call__(self, step: Step) -> None:
+        """Show one step."""
+        done = (step.epoch - 1) * step.num_steps + step.step
+        figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
+        if step.sum_r is not None:
+            figures += f"  SumR {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
+        self._progress.update(
+            self._task,
+            description=f"epoch {step.epoch}/{step.num_epochs} {step.stage}",
+            completed=done,
+            total=step.num_epochs * step.num_steps,
+            figures=figures,
+            left=f"at most {clock(step.left_s)} left" if step.left_s else "",
+        )
+        if step.stage == "validating" and not self.muted and not progress_console.is_terminal:
+            progress_console.print(f"epoch {step.epoch}/{step.num_epochs}  {figures}", markup=False, soft_wrap=True)
+
+
+def _is_further_process() -> bool:
+    """Whether torchrun started this process as another than the first."""
+    return os.environ.get("RANK", "0") != "0"

@@ -1,0 +1,136 @@
+"""The results of a model on a split, and how they are written down: JSON, CSV, LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
+from untrimmed.evaluation.recall import ranks, retrieval_metrics
+
+COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "queries")
+HEADINGS = {"median_rank": "median"}  # where they differ from the columns' names
+GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
+DECIMALS = {"mAP": 4}  # a fraction; everything else is percent, rank or count
+
+
+@dataclass(frozen=True)
+class Report:
+    """`rows` are results by name: the fused score, each branch alone, then the fused score by moment ratio.
+
+    Moment length / video length (M/V) is grouped as in MS-SL and as in GMMFormer, whose edges differ. R@K and SumR are
+    percent, mAP a fraction, ranks 1-based. `rank` is that of each query's video, in caption order.
+    """
+
+    title: str
+    num_videos: int
+    rows: Mapping[str, Mapping[str, float]]
+    rank: Int[np.ndarray, " Q"]
+    caption_ids: tuple[str, ...]
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The results of the fused score."""
+        return self.rows["fused"]
+
+
+def make_report(
+    title: str,
+    fused: Float[np.ndarray, "Q V"],
+    branches: Mapping[str, Float[np.ndarray, "Q V"]],
+    video_index: Int[np.ndarray, " Q"],
+    *,
+    caption_ids: Sequence[str],
+    moment_ratios: Float[np.ndarray, " Q"],
+) -> Report:
+    """The results of a score matrix; `moment_ratios` are NaN where no moment is known, which leaves the query out."""
+    rank = ranks(fused, video_index)
+    rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
+    for name, scores in branches.items():
+        rows[f"{name} only"] = retrieval_metrics(scores, video_index) | {"queries": float(len(rank))}
+    known = np.isfinite(moment_ratios)
+    if known.any():
+        for edges in GROUPINGS:
+            groups = recall_by_moment_ratio(rank[known], moment_ratios[known], edges=edges)
+            rows |= {f"M/V {name}": figures for name, figures in groups.items()}
+    return Report(title, fused.shape[1], rows, rank, tuple(caption_ids))
+
+
+def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
+    """One printed cell a column, empty where a row has no such figure.
+
+    >>> cells({"R@1": 12.345, "mAP": 0.21234, "queries": 80.0}, ["R@1", "mAP", "SumR", "queries"])
+    ['12.3', '0.2123', '', '80']
+    """
+    return [_cell(column, figures[column]) if column in figures else "" for column in columns]
+
+
+def _cell(column: str, value: float) -> str:
+    if np.isnan(value):
+        return "-"
+    return f"{value:.0f}" if column == "queries" else f"{value:.{DECIMALS.get(column, 1)}f}"
+
+
+def to_json(report: Report) -> str:
+    """All figures in full precision, and the rank of every query's video by caption id."""
+    rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
+    by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
+    document = {"title": report.title, "videos": report.num_videos, "rows": rows, "ranks": by_caption}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def to_csv(report: Report) -> str:
+    """One line a row, figures in full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *COLUMNS])
+    for name, figures in report.rows.items():
+        writer.writerow([name, *(_blank_nan(figures.get(column)) for column in COLUMNS)])
+    return text.getvalue()
+
+
+def _blank_nan(value: float | None) -> float | str:
+    return "" if value is None or np.isnan(value) else value
+
+
+def to_latex(report: Report) -> str:
+    """A table for a paper; it needs the package booktabs."""
+    header = " & ".join(["", *(HEADINGS.get(column, column) for column in COLUMNS)])
+    lines = [
+        f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
+        rf"\begin{{tabular}}{{l{'r' * len(COLUMNS)}}}",
+        r"\toprule",
+        rf"{header} \\",
+        r"\midrule",
+        *(rf"{' & '.join([_escape(name), *cells(figures)])} \\" for name, figures in report.rows.items()),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    for character in "&%#_":
+        text = text.replace(character, rf"\{character}")
+    return text
+
+
+def per_query(rank: Int[np.ndarray, " Q"], metric: str) -> Float[np.ndarray, " Q"]:
+    """A metric of each query by itself, whose mean is the metric: R@K in percent, or mAP.
+
+    >>> per_query(np.array([1, 4]), "R@1").tolist(), per_query(np.array([1, 4]), "mAP").tolist()
+    ([100.0, 0.0], [1.0, 0.25])
+    """
+    if metric == "mAP":
+        return 1.0 / rank
+    return 100.0 * (rank <= int(metric.removeprefix("R@")))

@@ -1,0 +1,77 @@
+"""Score a trained or imported model on a split of a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.evaluation.report import Report, make_report
+from untrimmed.models.storage import load_model
+from untrimmed.presets import list_presets, load_preset
+from untrimmed.training.parallel import Encoding, Precision, choose_device
+from untrimmed.training.run import DataSettings, Run, is_model, is_run, read_config
+from untrimmed.training.settings import FeatureSettings, TrainSettings
+from untrimmed.training.train import load_split, require_widths
+from untrimmed.training.validation import score_split
+
+
+def evaluate(
+    run: Run | Path | str,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> Report:
+    """The results of a run's best model, or of any saved model, on a split.
+
+    A run is scored on its own data set unless `data` and `root` name another; an imported model needs both. Videos are
+    encoded in the released batches, because the window of GMMFormer's second branch depends on the batch.
+
+    Raises:
+        CheckpointError: when the folder holds no model, or a damaged one.
+        ConfigError: when the data set is not known.
+        FeatureError: for missing, damaged or unfitting features.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    if not is_model(folder):
+        state = "its first epoch is not finished" if is_run(folder) else "no config.json in it"
+        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
+    model = load_model(folder)
+    own, features, batches = None, FeatureSettings(), TrainSettings()
+    if is_run(folder):
+        config = read_config(folder)
+        own, features, batches = config.data, config.features, config.train
+    elif (model.name, data) in list_presets():
+        preset = load_preset(model.name, str(data))
+        features, batches = preset.features, preset.train
+    settings = _data(folder, own, data, root, video_features)
+    dataset = load_split(settings, model.config, features, split)
+    require_widths(model.config, dataset, str(folder))
+    encoding = Encoding(choose_device(device), precision)
+    encoding.install(model.to(encoding.device))
+    scores = score_split(
+        model, dataset, video_batch_size=batches.eval_video_batch, query_batch_size=batches.eval_query_batch
+    )
+    return make_report(
+        f"{model.name} on {dataset.name}, {split}",
+        scores.fused,
+        scores.branches,
+        dataset.video_index,
+        caption_ids=dataset.caption_ids,
+        moment_ratios=dataset.moment_ratios,
+    )
+
+
+def _data(
+    folder: Path, own: DataSettings | None, data: str | None, root: Path | str | None, video_features: str | None
+) -> DataSettings:
+    name = data or (own.name if own else None)
+    place = str(root) if root is not None else (own.root if own else None)
+    if name is None or place is None:
+        raise ConfigError(f"{folder}: does not say which data set to use; give --data NAME and --root DIR")
+    if video_features is None and own is not None and data in (None, own.name):
+        video_features = own.video_features
+    return DataSettings(name=name, root=place, video_features=video_features)

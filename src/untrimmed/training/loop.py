@@ -1,0 +1,210 @@
+"""The training loop of the released programs: epochs, hard negatives, validation, the best model, early stopping."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from untrimmed.batches import TrainingBatch
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.recall import retrieval_metrics
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.storage import save_model
+from untrimmed.training.batches import epoch_batches, prefetched, training_batch
+from untrimmed.training.optim import BertAdam, parameter_groups
+from untrimmed.training.run import LAST, RunConfig, write_config, write_metrics
+from untrimmed.training.schedule import warmup_linear
+from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
+from untrimmed.training.validation import score_split
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
+DRAWS, DROPOUT = 0, 1  # streams of random numbers; process p has dropout stream 1 + p
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after a step; epochs and steps are counted from 1, `left_s` is up to the last epoch."""
+
+    epoch: int
+    num_epochs: int
+    step: int
+    num_steps: int
+    loss: float
+    terms: dict[str, float]  # unweighted, means over the epoch so far
+    sum_r: float | None  # of the last validation
+    best_sum_r: float | None
+    best_epoch: int | None
+    left_s: float
+    stage: str = "training"  # or "validating", "finished"
+
+
+@dataclass
+class TrainingLoop:
+    """One run in one process; with several, process 0 writes and all compute the same results."""
+
+    config: RunConfig
+    folder: Path
+    model: RetrievalModel
+    train_set: RetrievalDataset
+    val_set: RetrievalDataset
+    fabric: "Fabric"
+    report: Callable[[Progress], None] = lambda progress: None
+    state: TrainingState = field(default_factory=TrainingState)
+
+    def __post_init__(self) -> None:
+        train = self.config.train
+        self.num_steps = math.ceil(len(self.train_set.video_ids) / train.batch_size)
+        self.module = self.fabric.setup_module(self.model)
+        self.optimizer = BertAdam(parameter_groups(self.model, train.weight_decay), lr=train.learning_rate)
+        self._step_s: list[float] = []
+        self._validation_s = 0.0
+        self._saved_at = time.monotonic()
+
+    def run(self) -> TrainingState:
+        """Train to the end, from the last saved state if there is one."""
+        if (self.folder / LAST).is_file():
+            self.state = load_state(self.folder / LAST, self.model, self.optimizer)
+        else:
+            self._rehearse()
+            if self.fabric.is_global_zero:
+                write_config(self.folder, self.config)
+        while not self.state.finished:
+            self._train_epoch()
+            self._validate()
+        self._report("finished")
+        return self.state
+
+    def _rehearse(self) -> None:
+        """Compute the losses of two videos once, so that wrong settings show before anything is written."""
+        with torch.no_grad():
+            terms = self.model(self._read(np.arange(min(2, len(self.train_set.video_ids)))), draws=Draws())
+        total_loss(terms, self.config.weights)
+
+    def _read(self, videos: np.ndarray) -> TrainingBatch:
+        batch = training_batch(self.train_set, videos, sort_by=self.config.features.sort_by)
+        return batch.to(self.fabric.device)
+
+    def _train_epoch(self) -> None:
+        state, train = self.state, self.config.train
+        self.model.train()
+        batches = epoch_batches(len(self.train_set.video_ids), train.batch_size, seed=train.seed, epoch=state.epoch)
+        started = time.monotonic()
+        for batch in prefetched(self._read, batches[state.step :]):
+            self._update(batch)
+            state.step += 1
+            state.updates += 1
+            now = time.monotonic()
+            self._step_s.append(now - started)
+            state.seconds += now - started
+            started = now
+            self._report("training")
+            if now - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
+                self._save()
+
+    def _update(self, batch: TrainingBatch) -> None:
+        state, train = self.state, self.config.train
+        torch.manual_seed(seed_of(train.seed, state.updates, DROPOUT + self.fabric.global_rank))
+        generator = torch.Generator().manual_seed(seed_of(train.seed, state.updates, DRAWS))
+        hard = state.epoch >= train.hard_negatives_from_epoch
+        draws = Draws(hard_pool=train.hard_pool if hard else None, generator=generator)
+        terms = self.module(batch, draws=draws, epoch=state.epoch)
+        loss = total_loss(terms, self.config.weights)
+        self._require_finite(terms | {"loss": loss})
+        self.optimizer.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        rate = train.learning_rate * self._rate_factor()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+
+    def _rate_factor(self) -> float:
+        train = self.config.train
+        total_steps = train.epochs * self.num_steps
+        return warmup_linear(self.state.updates, total_steps=total_steps, warmup_share=train.warmup_share)
+
+    def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
+        """Add the values to the sums of the epoch; stop at one that is not a number."""
+        state = self.state
+        for name, value in zip(values, torch.stack(list(values.values())).tolist(), strict=True):
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"{self.folder}: {name} is {value} in epoch {state.epoch}, step {state.step}; lower "
+                    f"train.learning_rate (now {self.config.train.learning_rate:g}) or check the features with: "
+                    f"untrimmed data check {self.config.data.name} --root {self.config.data.root}"
+                )
+            state.sums[name] = state.sums.get(name, 0.0) + value
+
+    def _validate(self) -> None:
+        """Close the epoch: results on the validation split, the best model, whether to stop."""
+        state, train = self.state, self.config.train
+        self._report("validating")
+        started = time.monotonic()
+        scores = score_split(
+            self.model,
+            self.val_set,
+            video_batch_size=train.eval_video_batch,
+            query_batch_size=train.eval_query_batch,
+        )
+        figures = retrieval_metrics(scores.fused, self.val_set.video_index)
+        self._validation_s = time.monotonic() - started
+        entry = {"epoch": state.epoch, "updates": state.updates, "learning_rate": self.optimizer.param_groups[0]["lr"]}
+        entry |= {name: value / state.step for name, value in state.sums.items()}
+        entry |= {"val": figures, "seconds": round(state.seconds + self._validation_s, 3)}
+        state.history.append(entry)
+        is_best = state.best_sum_r is None or figures["SumR"] > state.best_sum_r
+        if is_best:
+            state.best_epoch, state.best_sum_r = state.epoch, figures["SumR"]
+        state.failures = 0 if is_best else state.failures + 1
+        state.epoch, state.step, state.seconds, state.sums = state.epoch + 1, 0, 0.0, {}
+        state.finished = state.epoch >= train.epochs or state.failures > train.patience
+        if self.fabric.is_global_zero:
+            if is_best:
+                save_model(self.model, self.folder)
+            write_metrics(self.folder, state.history)
+        self._save()
+
+    def _save(self) -> None:
+        """Keep where the run stands. All else in the folder is written before, and again if a kill comes between."""
+        if self.fabric.is_global_zero:
+            save_state(self.folder / LAST, self.state, self.model, self.optimizer)
+        self._saved_at = time.monotonic()
+
+    def _report(self, stage: str) -> None:
+        state = self.state
+        step = max(1, state.step)
+        last = state.history[-1] if state.history else None
+        means = {name: value / step for name, value in state.sums.items()}
+        self.report(
+            Progress(
+                epoch=min(state.epoch + 1, self.config.train.epochs),
+                num_epochs=self.config.train.epochs,
+                step=state.step,
+                num_steps=self.num_steps,
+                loss=means.pop("loss", math.nan),
+                terms=means,
+                sum_r=last["val"]["SumR"] if last else None,
+                best_sum_r=state.best_sum_r,
+                best_epoch=None if state.best_epoch is None else state.best_epoch + 1,
+                left_s=self._left_s(),
+                stage=stage,
+            )
+        )
+
+    def _left_s(self) -> float:
+        if not self._step_s or self.state.finished:
+            return 0.0
+        recent = self._step_s[-100:]
+        epochs_left = self.config.train.epochs - self.state.epoch
+        steps_left = epochs_left * self.num_steps - self.state.step
+        return steps_left * sum(recent) / len(recent) + epochs_left * self._validation_s

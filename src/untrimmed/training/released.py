@@ -1,0 +1,66 @@
+"""Authors' checkpoints as models of ours, with the published settings of the data set they were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from untrimmed.config import build
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.checkpoint_file import read_checkpoint_tensors
+from untrimmed.models.registry import model_class
+from untrimmed.models.released import import_released
+from untrimmed.presets import Preset, list_presets, load_preset
+
+
+def import_released_file(
+    method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> tuple[RetrievalModel, str]:
+    """The model in an authors' checkpoint, and the data set whose settings it got.
+
+    A checkpoint does not tell its data set, and settings such as GMMFormer v2's temperature decide what the weights
+    mean: without `data`, the widths must fit one preset only. `overrides` are dotted keys as in training.
+
+    Raises:
+        CheckpointError: for a damaged file, or one that fits no preset or not the method.
+        ConfigError: when several presets fit and `data` is not given.
+        UnknownNameError: for an unknown method or data set.
+    """
+    cls = model_class(method)
+    tensors = read_checkpoint_tensors(Path(file))
+    if data is None:
+        data = _fitting(method, Path(file), tensors, overrides)
+    model = _new_model(cls, load_preset(method, data, overrides))
+    try:
+        import_released(model, model.released_names(), tensors)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file}, as {method}/{data}: {error}") from error
+    return model.eval(), data
+
+
+def _new_model(cls: type[RetrievalModel], preset: Preset) -> RetrievalModel:
+    return cls(build(cls.Config, preset.settings, where=f"{preset.method}/{preset.dataset}"))
+
+
+def _fitting(method: str, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
+    """The data set whose preset has the widths of the tensors."""
+    widths = {}
+    fitting = []
+    for _, data in (pair for pair in list_presets() if pair[0] == method):
+        config = build(model_class(method).Config, load_preset(method, data, overrides).settings, where=method)
+        widths[data] = (config.query_dim, config.video_dim)
+        if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:
+            fitting.append(data)
+    if not fitting:
+        known = ", ".join(f"{data} {words}/{frames}" for data, (words, frames) in widths.items())
+        raise CheckpointError(
+            f"{file}: no tensor has the widths of a {method} preset (words/frames: {known}); is it of this method? "
+            "Other widths: give --data and model.query_dim, model.video_dim"
+        )
+    if len(fitting) > 1:
+        raise ConfigError(f"{file}: fits {' and '.join(fitting)}; say which it was trained on with --data")
+    return fitting[0]

@@ -1,0 +1,90 @@
+"""What an interrupted run needs to go on as if nothing had happened: one file, written whole or not at all.
+
+Tensors (weights, moments of the optimizer) and numbers (as JSON in the header) are in one safetensors file, so that
+they can never be of different steps. There is no state of random generators: everything random in a step is seeded by
+the run's seed and the number of the step, and the order of videos by seed and epoch.
+"""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from untrimmed.errors import CheckpointError
+from untrimmed.models.base import RetrievalModel
+
+MOMENTS = ("mean", "square")
+
+
+@dataclass
+class TrainingState:
+    """How far a run is. `epoch` and `step` (inside the epoch) are the next to be done; both count from 0.
+
+    `sums` adds up the loss terms of the present epoch; `history` has one entry for each finished one.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    updates: int = 0
+    failures: int = 0  # epochs in a row without a new best SumR
+    best_epoch: int | None = None
+    best_sum_r: float | None = None
+    seconds: float = 0.0  # spent in the present epoch
+    finished: bool = False
+    sums: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save_state(path: Path, state: TrainingState, model: RetrievalModel, optimizer: Optimizer) -> None:
+    """Write everything to `path`, which is replaced at once; a kill at any moment leaves the old or the new file."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for moment in MOMENTS:
+            if moment in optimizer.state.get(parameter, {}):
+                tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    part = path.with_name(f"{path.name}.part")
+    save_file(tensors, part, metadata={"state": json.dumps(dataclasses.asdict(state))})
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> TrainingState:
+    """Load weights and moments in place and give how far the run was.
+
+    Raises: CheckpointError when the file is damaged or of another model.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = TrainingState(**json.loads((file.metadata() or {})["state"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}); remove the run's folder to start again") from error
+    weights = _strip(tensors, "model")
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if expected != {name: tensor.shape for name, tensor in weights.items()}:
+        raise CheckpointError(f"{path}: is of another model than config.yaml beside it; remove the run's folder")
+    model.load_state_dict(weights)
+    moments = {moment: _strip(tensors, moment) for moment in MOMENTS}
+    for name, parameter in model.named_parameters():
+        if name in moments["mean"]:
+            optimizer.state[parameter] = {moment: moments[moment][name].to(parameter) for moment in MOMENTS}
+    return state
+
+
+def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def seed_of(seed: int, update: int, stream: int) -> int:
+    """The seed of one stream of random numbers in one update."""
+    return int(np.random.SeedSequence([seed, update, stream]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,145 @@
+"""Train a method on a data set into a run's folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from untrimmed.config import build, to_plain
+from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.models.base import ModelConfig
+from untrimmed.models.registry import model_class
+from untrimmed.presets import Preset, list_presets, load_preset, read_preset
+from untrimmed.training.loop import Progress, TrainingLoop
+from untrimmed.training.parallel import Precision, launch
+from untrimmed.training.run import DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
+from untrimmed.training.settings import FeatureSettings
+
+OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    method: str,
+    *,
+    data: str,
+    root: Path | str,
+    out: Path | str | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+    seed: int | None = None,
+    preset: str | None = None,
+    video_features: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    packing: Callable[[int, int], None] | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train `method` on the data set at ROOT/DATA and give the finished run.
+
+    Settings are those of the preset for method and data set, changed by dotted keys:
+    `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`. `preset` names another data set's preset
+    or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
+    runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `progress` is called
+    after each step, `packing` with videos done and in all while features are prepared.
+
+    Raises:
+        UnknownNameError: for an unknown method, preset or frame feature.
+        ConfigError: for an unknown or wrong setting, other settings than those of the run in `out`, or a loss that is
+            not a number.
+        FeatureError: for missing, damaged or unfitting features.
+    """
+    if seed is not None:
+        overrides = {"train.seed": seed} | overrides
+    chosen = _preset(method, data, preset, overrides)
+    settings = DataSettings(name=data, root=str(Path(root).resolve()), video_features=video_features)
+    if not (Path(root) / data).is_dir():
+        raise FeatureError(f"{Path(root) / data}: no such folder; --root is the folder that holds it")
+    sizes = build(model_class(method).Config, chosen.settings, where=f"{method}/{chosen.dataset}")
+    train_set, val_set = (
+        load_split(settings, sizes, chosen.features, split, progress=packing) for split in ("train", "val")
+    )
+    if preset is None and chosen.dataset != data:
+        widths: dict[str, Any] = {"query_dim": train_set.query_dim, "video_dim": train_set.video_dim}
+        sizes = replace(sizes, **{name: value for name, value in widths.items() if f"model.{name}" not in overrides})
+    for dataset in (train_set, val_set):
+        require_widths(sizes, dataset, f"{method}/{chosen.dataset}")
+    config = _run_config(chosen, sizes, settings, precision)
+    folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
+    if is_run(folder):
+        require_same(folder, config)
+        logger.info("%s: going on", folder)
+    elif is_model(folder):
+        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
+    fabric, encoding = launch(device, precision)
+    torch.manual_seed(config.train.seed)
+    model = model_class(method)(sizes)
+    encoding.install(model)
+    loop = TrainingLoop(config, folder, model.to(fabric.device), train_set, val_set, fabric)
+    if progress is not None:
+        loop.report = progress
+    loop.run()
+    fabric.barrier()
+    return open_run(folder)
+
+
+def _preset(method: str, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
+    model_class(method)  # a wrong method is reported before a missing preset
+    if preset is not None and preset.endswith((".yaml", ".yml")):
+        chosen = read_preset(Path(preset), overrides)
+        if chosen.method != method:
+            raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
+        return chosen
+    has_own = (method, data) in list_presets()
+    return load_preset(method, preset or (data if has_own else OWN_DATA_PRESET), overrides)
+
+
+def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Precision) -> RunConfig:
+    """All settings of the run, the model's defaults spelled out."""
+    model = to_plain(sizes)
+    losses = model.pop("losses")
+    plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
+    return RunConfig(**(plain | {"model": model, "losses": losses}), data=data, precision=precision)
+
+
+def load_split(
+    data: DataSettings,
+    sizes: ModelConfig,
+    features: FeatureSettings,
+    split: str,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> RetrievalDataset:
+    """A split with features prepared as the model reads them."""
+    return load_dataset(
+        data.name,
+        data.root,
+        split,
+        num_clips=sizes.num_clips,
+        max_frames=sizes.max_frames,
+        max_words=sizes.max_words,
+        video_features=data.video_features,
+        fixed_frames=features.fixed_frames,
+        teacher=features.teacher,
+        progress=progress,
+    )
+
+
+def require_widths(sizes: ModelConfig, dataset: RetrievalDataset, wanted_by: str) -> None:
+    """Raise a FeatureError if features are not as wide as the model reads them."""
+    for what, key, found in (
+        ("frame", "video_dim", dataset.video_dim),
+        ("word", "query_dim", dataset.query_dim),
+    ):
+        wanted = getattr(sizes, key)
+        if found != wanted:
+            raise FeatureError(
+                f"{dataset.name}, split {dataset.split}: {what} features have width {found}, {wanted_by} "
+                f"expects {wanted}; extract others, or set model.{key}={found}"
+            )
