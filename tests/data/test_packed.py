@@ -72,6 +72,13 @@ def test_changed_features_get_a_new_cache(root):
     assert not np.allclose(after.features.clips, before.features.clips)
 
 
+def test_a_missing_feature_file_is_named(root):
+    path = root / "toy" / "FeatureData" / "simulated" / "feature.bin"
+    path.unlink()
+    with pytest.raises(FeatureError, match=r"feature\.bin: cannot be read"):
+        load_dataset("toy", root, "train")
+
+
 def test_half_precision_is_close_to_single_and_half_as_large(root):
     single = load_dataset("toy", root, "test")
     half = load_dataset("toy", root, "test", dtype="float16")

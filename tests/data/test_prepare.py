@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from untrimmed.data.annotations import Annotation
+from untrimmed.data.bigfile import write_bigfile
 from untrimmed.data.jsg import read_jsg, write_jsg
-from untrimmed.data.layout import read_split
+from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.prepare import prepare
+from untrimmed.data.sources import open_frames
 from untrimmed.errors import FeatureError, UnknownNameError
 
 
@@ -50,6 +53,23 @@ def test_another_part_can_be_chosen_and_an_unknown_one_is_refused(tmp_path):
 def test_an_empty_folder_says_which_files_are_wanted(tmp_path):
     with pytest.raises(FeatureError, match=r"wanted tvr_train_release\.jsonl or"):
         prepare("tvr", tmp_path, tmp_path / "out")
+
+
+def test_merged_videos_take_the_frames_of_their_cuts_in_order_of_time(tmp_path):
+    row = {"qid": 1, "duration": 150, "query": "later", "vid": "a_b_210.0_360.0", "relevant_windows": [[10, 20]]}
+    earlier = {**row, "query": "earlier", "vid": "a_b_60.0_210.0"}
+    release = tmp_path / "highlight_val_release.jsonl"
+    release.write_text(json.dumps(row) + "\n" + json.dumps(earlier) + "\n")
+    prepare("qvhighlights", tmp_path, tmp_path / "out")
+    layout = Layout.at(tmp_path / "out", "qvhighlights")
+    cuts = {"a_b_210.0_360.0": np.full((2, 3), 2.0), "a_b_60.0_210.0": np.full((1, 3), 1.0)}
+    write_bigfile(
+        layout.folder / "FeatureData" / "clip", {name: rows.astype(np.float32) for name, rows in cuts.items()}
+    )
+    frames = open_frames(layout)
+    assert frames.count("a_b") == 3
+    assert frames.read("a_b")[:, 0].tolist() == [1.0, 2.0, 2.0]
+    assert "a_c" not in frames
 
 
 def test_jsg_lines_keep_several_spans_kinds_and_number_ids(tmp_path):

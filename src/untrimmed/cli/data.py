@@ -156,7 +156,7 @@ def _figure(value: float | int | None) -> str:
 def simulate_command(
     name: NameArgument,
     out: OutOption,
-    videos: Annotated[int, typer.Option("--videos", metavar="N", help="In all; 3 : 1 : 1 train, val, test.")] = 500,
+    videos: Annotated[int, typer.Option("--videos", metavar="N", help="In all; 3 : 1 : 1 train, val, test.")] = 1000,
     annotations: Annotated[
         Path | None,
         typer.Option(

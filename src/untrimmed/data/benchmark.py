@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from untrimmed.data.annotations import Annotation, read_normalised
+from untrimmed.data.annotations import Annotation, read_normalised, videos_of
 from untrimmed.errors import FeatureError, UnknownNameError
 
 SPLITS = ("train", "val", "test")
@@ -39,6 +39,7 @@ class Benchmark:
     video_features: str | None = None  # the folder below FeatureData of the released archive
     several_annotators: bool = False  # moments are opinions on one span, not all relevant spans
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
+    pieces: Callable[[list[str]], dict[str, list[str]]] | None = None  # of each merged video, in order of time
     notes: tuple[str, ...] = field(default=())
 
     def find(self, part: str, folder: Path) -> Path | None:
@@ -52,6 +53,19 @@ class Benchmark:
             UnknownNameError: if the benchmark has no such part.
             FeatureError: if none of its files is in the folder, or a file is damaged.
         """
+        annotations = self._read_unmerged(part, folder)
+        return self.merge(annotations) if self.merge else annotations
+
+    def read_pieces(self, part: str, folder: Path) -> dict[str, list[str]]:
+        """The videos that each merged video of a part consists of; empty where nothing is merged.
+
+        Raises:
+            UnknownNameError: if the benchmark has no such part.
+            FeatureError: if none of its files is in the folder, or a file is damaged.
+        """
+        return self.pieces(videos_of(self._read_unmerged(part, folder))) if self.pieces else {}
+
+    def _read_unmerged(self, part: str, folder: Path) -> list[Annotation]:
         if part not in self.files:
             raise UnknownNameError(f"{self.name} has no part {part!r}; its parts are {', '.join(self.files)}")
         path = self.find(part, folder)
@@ -61,7 +75,7 @@ class Benchmark:
         annotations = read_normalised(path) if path.name.endswith(".jsonl.gz") else self.read(path)
         if not annotations:
             raise FeatureError(f"{path}: no caption in it; download the file again")
-        return self.merge(annotations) if self.merge else annotations
+        return annotations
 
     def published(self, part: str, videos: int, captions: int) -> str:
         """Who publishes these counts for the part; where nobody does, what is published instead."""

@@ -42,6 +42,11 @@ class Layout:
         return long if long.is_file() and not short.is_file() else short
 
     @property
+    def merged_videos(self) -> Path:
+        """Which videos of the source each merged video consists of, `{video: [piece, ...]}`, where there are any."""
+        return self.folder / "FeatureData" / "merged_videos.json"
+
+    @property
     def words(self) -> Path:
         """Word features in the field's layout."""
         return self.folder / "TextData" / f"roberta_{self.name}_query_feat.hdf5"

@@ -161,9 +161,17 @@ class PackSources:
         files = self.frames.files(videos) + self.words.files(captions)
         if self.teacher is not None:
             files += self.teacher[0].files(videos) + self.teacher[1].files(captions)
-        stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        stamps = [_stamp(path) for path in files]
         content = json.dumps([FORMAT, asdict(settings), videos, captions, stamps])
         return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise FeatureError(f"{path}: cannot be read ({error.strerror}); give a complete data folder") from error
+    return str(path.resolve()), status.st_size, status.st_mtime_ns
 
 
 def open_packed(

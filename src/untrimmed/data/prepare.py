@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
     benchmark = get_benchmark(name)
     chosen = {**benchmark.parts, **(parts or {})}
     read: dict[str, list[Annotation]] = {}
+    pieces: dict[str, list[str]] = {}
     missing: dict[str, str] = {}
     for split in SPLITS:
         part = chosen[split]
@@ -58,12 +60,16 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
             missing[split] = " or ".join(benchmark.files[part])
         else:
             read[split] = benchmark.read_part(part, annotations_dir)
+            pieces |= benchmark.read_pieces(part, annotations_dir)
     if not read:
         wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
         raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
     layout = Layout.at(out, name)
     for split, captions in read.items():
         write_annotations(layout, split, captions)
+    if pieces:
+        with whole_file(layout.merged_videos) as temporary:
+            temporary.write_text(json.dumps(pieces, indent=0) + "\n", encoding="utf-8")
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())
     return Prepared(splits, missing, layout.folder)
 

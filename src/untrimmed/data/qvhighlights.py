@@ -111,5 +111,6 @@ BENCHMARK = Benchmark(
         "test": [],
     },
     merge=merge,
-    notes=("A merged video is its cuts in order of time; join their frame features in the same order.",),
+    pieces=cuts_of_sources,
+    notes=("Frame features may be those of the cuts: merged_videos.json says which ones make up a video.",),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ import h5py
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.data.annotations import read_json
 from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
@@ -20,11 +22,15 @@ from untrimmed.errors import FeatureError
 class VectorSource(Protocol):
     """Frame vectors of videos or word vectors of captions, by video or caption id.
 
-    `place` names the source in messages; `dim` is the common width, that of the first entry.
+    `place` names the source in messages; `dim` is the common width, in HDF5 and folders that of the first entry.
     """
 
     place: Path
-    dim: int
+
+    @property
+    def dim(self) -> int:
+        """Width of a row."""
+        ...
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an entry of that name."""
@@ -48,13 +54,26 @@ class VectorSource(Protocol):
 
 
 class BigFileFrames:
-    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`."""
+    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`.
+
+    Its tables are parsed when first needed, which a packed cache makes unnecessary.
+    """
 
     def __init__(self, folder: Path):
         self.place = folder
-        self._table = read_video2frames(folder / "video2frames.txt")
-        self._rows = BigFile(folder)
-        self.dim = self._rows.shape[1]
+
+    @cached_property
+    def dim(self) -> int:
+        """Width of a frame."""
+        return self._rows.shape[1]
+
+    @cached_property
+    def _rows(self) -> BigFile:
+        return BigFile(self.place)
+
+    @cached_property
+    def _table(self) -> dict[str, list[str]]:
+        return read_video2frames(self.place / "video2frames.txt")
 
     def __contains__(self, name: str) -> bool:
         return name in self._table
@@ -165,6 +184,37 @@ class FolderVectors:
         return _load_numpy(path)
 
 
+class JoinedFrames:
+    """Frames of merged videos out of those of their pieces; a video that the source has as a whole is read as such."""
+
+    def __init__(self, source: VectorSource, pieces: Mapping[str, list[str]]):
+        self.place = source.place
+        self._source, self._pieces = source, pieces
+
+    @property
+    def dim(self) -> int:
+        """Width of a frame."""
+        return self._source.dim
+
+    def __contains__(self, name: str) -> bool:
+        return all(piece in self._source for piece in self._of(name))
+
+    def count(self, name: str) -> int:
+        """Number of frames of all pieces."""
+        return sum(self._source.count(piece) for piece in self._of(name))
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The frames of all pieces, one after the other."""
+        return np.concatenate([self._source.read(piece) for piece in self._of(name)])
+
+    def files(self, names: list[str]) -> list[Path]:
+        """The files of all pieces."""
+        return self._source.files([piece for name in names for piece in self._of(name)])
+
+    def _of(self, name: str) -> list[str]:
+        return [name] if name in self._source else self._pieces.get(name, [name])
+
+
 def open_frames(layout: Layout, video_features: str | None = None) -> VectorSource:
     """The frame vectors of a data set in any layout.
 
@@ -174,7 +224,8 @@ def open_frames(layout: Layout, video_features: str | None = None) -> VectorSour
     if layout.is_plain:
         return _open_plain(layout.folder, "frames")
     path = layout.frames(video_features)
-    return BigFileFrames(path) if path.is_dir() else Hdf5Vectors(path)
+    source: VectorSource = BigFileFrames(path) if path.is_dir() else Hdf5Vectors(path)
+    return JoinedFrames(source, _read_pieces(layout.merged_videos)) if layout.merged_videos.is_file() else source
 
 
 def open_words(layout: Layout) -> VectorSource:
@@ -205,6 +256,13 @@ def iter_datasets(group: Any) -> Any:
             yield item
         elif isinstance(item, h5py.Group):
             yield from iter_datasets(item)
+
+
+def _read_pieces(path: Path) -> dict[str, list[str]]:
+    pieces = read_json(path)
+    if not isinstance(pieces, dict) or not all(isinstance(own, list) and own for own in pieces.values()):
+        raise FeatureError(f"{path}: wanted {{video: [piece, ...]}}; run untrimmed data prepare again")
+    return pieces
 
 
 def _open_plain(folder: Path, what: str) -> VectorSource:

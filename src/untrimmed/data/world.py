@@ -50,8 +50,8 @@ class SimulationSettings:
     teacher_dim: int = 64
     frames_per_second: float = 1.0
     signal: float = 1.0
-    background: float = 1.5
-    noise: float = 2.0
+    background: float = 1.0
+    noise: float = 1.0
     distraction: float = 0.5  # share of unannotated time in which something else happens
     visibility: float = 0.7  # chance that a content word shows in a frame of its moment
     context: float = 0.2  # weight of a token's neighbours in its feature
