@@ -47,7 +47,8 @@ from untrimmed.config import build, nearest
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
-from untrimmed.scores.localise import LocateSettings, localise
+from untrimmed.scores.gaussian_proposals import Proposals, centered_proposals
+from untrimmed.scores.localise import LocateSettings, Similarities, rank_windows, suppress_overlaps, window_cosines
 from untrimmed.scores.ranked_moments import RankedMoments
 from untrimmed.scores.score import Scores
 
@@ -179,6 +180,33 @@ class RetrievalModel(nn.Module, ABC):
             raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it")
         return videos.clips, None
 
+    def window_cosines(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
+        """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
+        units, mask = self.timeline(videos)
+        proposals = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # JSG's on ActivityNet Captions
+        return proposals, window_cosines(queries.sentence, units, mask, proposals)
+
+    def locate_settings(self) -> LocateSettings:
+        """How many moments are kept where the caller does not say."""
+        return LocateSettings()
+
+    def rank_moments(
+        self,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        duration_s: Float[Tensor, " V"],
+        settings: LocateSettings | None = None,
+    ) -> RankedMoments:
+        """The windows of all videos that fit each query best, before suppression, so that parts of a corpus can be
+        ranked apart and joined.
+
+        Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
+        """
+        settings = settings or self.locate_settings()
+        proposals, cosines = self.window_cosines(queries, videos)
+        video_score = settings.video_weight * self.score(queries, videos).fused if settings.video_weight else None
+        return rank_windows(cosines, len(queries), proposals, duration_s, settings, video_score)
+
     def locate(
         self,
         queries: EncodedQueries,
@@ -186,9 +214,9 @@ class RetrievalModel(nn.Module, ABC):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """The moments of all videos that fit each query best, without training for it; see `scores/localise.py`."""
-        units, mask = self.timeline(videos)
-        return localise(queries.sentence, units, mask, duration_s, settings=settings)
+        """The moments of all videos that fit each query best, in seconds, none twice; see `scores/localise.py`."""
+        settings = settings or self.locate_settings()
+        return suppress_overlaps(self.rank_moments(queries, videos, duration_s, settings), settings)
 
     def released_names(self) -> Names:
         """The authors' parameter names and where each tensor lives here.

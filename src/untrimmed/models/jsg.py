@@ -43,9 +43,8 @@ from untrimmed.scores.gaussian_proposals import (
     sliding_proposals,
 )
 from untrimmed.scores.guided_attention import GuidedAttention
-from untrimmed.scores.localise import LocateSettings, Similarities, locate
+from untrimmed.scores.localise import LocateSettings, Similarities, window_cosines
 from untrimmed.scores.max_sim import max_sim
-from untrimmed.scores.ranked_moments import RankedMoments
 from untrimmed.scores.score import Score, Scores, required_best
 
 GlanceInput = Literal["coarse", "clips", "frames"]
@@ -188,35 +187,18 @@ class JSG(RetrievalModel):
         best = required_best(max_sim(queries.sentence, proposals))
         return self.guided_attention.score(queries.sentence, rows, None, proposals, best)
 
-    def locate(
-        self,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        duration_s: Float[Tensor, " V"],
-        settings: LocateSettings | None = None,
-    ) -> RankedMoments:
-        """The best proposals of all videos by the gaze (section 3.5), or as `rank_moments_by` says."""
-        settings = settings or LocateSettings(per_video=self.config.moments_per_video)
-        return locate(self.similarities(queries, videos), len(queries), self.proposals, duration_s, settings)
+    def locate_settings(self) -> LocateSettings:
+        """As released, with the number of moments a video that the configuration gives."""
+        return LocateSettings(per_video=self.config.moments_per_video)
 
-    def similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> Similarities:
-        """Cosines of every query with every proposal of some videos; `sum` weighs the branches as the fused score."""
-        c, unit_query = self.config, F.normalize(queries.sentence, dim=-1)
-
-        def cosines(rows: Float[Tensor, "C N D"]) -> Float[Tensor, "Q C P"]:
-            proposals = F.normalize(self.pooled(rows), dim=-1)
-            return (unit_query @ proposals.flatten(0, 1).T).unflatten(1, proposals.shape[:2])
-
-        def of(part: slice) -> Float[Tensor, "Q C P"]:
-            some = videos.select(part)
-            if c.rank_moments_by == "glance":
-                return cosines(self.glance_rows(some))
-            gaze = cosines(required(some, "frames"))
-            if c.rank_moments_by == "gaze":
-                return gaze
-            return c.glance_weight * cosines(self.glance_rows(some)) + c.gaze_weight * gaze
-
-        return of
+    def window_cosines(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
+        """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says; `sum` weighs as for videos."""
+        c, sentence = self.config, queries.sentence
+        glance = window_cosines(sentence, self.glance_rows(videos), None, self.proposals, c.pooling)
+        gaze = window_cosines(sentence, required(videos, "frames"), None, self.proposals, c.pooling)
+        if c.rank_moments_by == "sum":
+            return self.proposals, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
+        return self.proposals, glance if c.rank_moments_by == "glance" else gaze
 
     def losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int

@@ -30,7 +30,7 @@ from untrimmed.scores.gaussian_proposals import (
     sliding_proposals,
     time_grid,
 )
-from untrimmed.scores.localise import LocateSettings, rank_windows, top_windows
+from untrimmed.scores.localise import LocateSettings, top_windows
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.scores.score import required_best
@@ -232,10 +232,10 @@ class JSGParity(RetrievalParity):
             before_suppression=case.setting("max_vcmr_props"),
             max_overlap=case.setting("nms_threshold"),
         )
-        similarities = model.similarities(queries, videos)
-        top = top_windows(similarities(slice(None)), settings.per_video)
+        _, cosines = model.window_cosines(queries, videos)
+        top = top_windows(cosines(slice(None)), settings.per_video)
         duration_s = torch.from_numpy(case.batch["durations"])
-        ranked = rank_windows(similarities, len(queries), model.proposals, duration_s, settings)
+        ranked = model.rank_moments(queries, videos, duration_s, settings)
         located = model.locate(queries, videos, duration_s, settings)
         return {name: tensor.numpy().astype(np.float32) for name, tensor in made.items()} | {
             "topk_spans": model.proposals.spans[top.window].numpy(),

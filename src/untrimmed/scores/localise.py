@@ -13,11 +13,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.scores.gaussian_proposals import Pooling, Proposals, centered_proposals, pool, pooling_weights
+from untrimmed.scores.gaussian_proposals import Pooling, Proposals, pool, pooling_weights
 from untrimmed.scores.ranked_moments import RankedMoments, suppress_ranked
 
-Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of some videos of the corpus
-NUMBERS_AT_A_TIME = 2**24  # similarities or pooling weights held at once: 64 MB
+Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
+NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, held at once: 64 MB
+POOLED_DIM = 512  # about how wide a pooled vector is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,15 @@ class LocateSettings:
     """How many moments are kept and when two are one; defaults are those of JSG's release.
 
     `per_video` best windows of each video enter the ranking (40 on DiDeMo), of which the best `before_suppression` go
-    through suppression and `limit` come out.
+    through suppression and `limit` come out. `video_weight` times the fused score of a video is added to each of its
+    moments: 0 in JSG, useful where a method knows more of a video than its frames show.
     """
 
     per_video: int = 10
     before_suppression: int = 1000
     max_overlap: float = 0.5
     limit: int = 100
+    video_weight: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("per_video", "before_suppression", "limit"):
@@ -41,52 +44,28 @@ class LocateSettings:
             raise ConfigError(f"max_overlap is {self.max_overlap}, wanted a share between 0 and 1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowSettings:
-    """The windows tried in every video: centres by widths (shares of its length), as JSG has them on ActivityNet."""
-
-    num_centers: int = 32
-    num_widths: int = 10
-    min_width: float = 0.05
-    max_width: float = 1.0
-    pooling: Pooling = "gaussian"
-
-    def proposals(self) -> Proposals:
-        """The windows."""
-        return centered_proposals(self.num_centers, self.num_widths, min_width=self.min_width, max_width=self.max_width)
-
-
-def localise(
+def window_cosines(
     query: Float[Tensor, "Q D"],
     units: Float[Tensor, "V N D"],
     mask: Bool[Tensor, "V N"] | None,
-    duration_s: Float[Tensor, " V"],
-    *,
-    windows: WindowSettings | None = None,
-    settings: LocateSettings | None = None,
-    video_score: Float[Tensor, "Q V"] | None = None,
-) -> RankedMoments:
-    """The moments of a corpus that fit each query best, in seconds within each video's length.
+    proposals: Proposals,
+    pooling: Pooling = "gaussian",
+) -> Similarities:
+    """Cosines with windows pooled over a video's vectors, which stand in temporal order at equal steps.
 
-    `units` are a video's vectors in temporal order at equal steps, of which `mask` says which are real. A moment
-    scores its cosine with the query, plus the whole video's `video_score` where given.
-
-    Raises: FeatureError for a video without a duration.
+    `mask` says which are real; windows span those only.
     """
-    windows = windows or WindowSettings()
-    proposals = windows.proposals()
     unit_query = F.normalize(query, dim=-1)
 
-    def similarities(videos: slice) -> Float[Tensor, "Q C P"]:
-        own_mask = None if mask is None else mask[videos]
-        pooled = pool_masked(units[videos], own_mask, proposals, windows.pooling)
-        values = torch.einsum("qd,vpd->qvp", unit_query, F.normalize(pooled, dim=-1))
-        return values if video_score is None else values + video_score[:, videos, None]
+    def of(videos: slice) -> Float[Tensor, "Q C P"]:
+        pooled = pool_real(units[videos], None if mask is None else mask[videos], proposals, pooling)
+        unit_windows = F.normalize(pooled, dim=-1)
+        return (unit_query @ unit_windows.flatten(0, 1).T).unflatten(1, unit_windows.shape[:2])
 
-    return locate(similarities, len(query), proposals, duration_s, settings or LocateSettings())
+    return of
 
 
-def pool_masked(
+def pool_real(
     units: Float[Tensor, "V N D"], mask: Bool[Tensor, "V N"] | None, proposals: Proposals, pooling: Pooling
 ) -> Float[Tensor, "V P D"]:
     """One vector for each window of each video; windows span the real units of a video only."""
@@ -104,49 +83,38 @@ def pool_masked(
 
 
 @torch.no_grad()
-def locate(
-    similarities: Similarities,
-    num_queries: int,
-    proposals: Proposals,
-    duration_s: Float[Tensor, " V"],
-    settings: LocateSettings,
-) -> RankedMoments:
-    """The ranked moments after suppression within each video.
-
-    Raises: FeatureError for a video without a duration.
-    """
-    ranked = rank_windows(similarities, num_queries, proposals, duration_s, settings)
-    return suppress_ranked(
-        ranked, max_overlap=settings.max_overlap, limit_per_video=settings.limit, limit=settings.limit
-    )
-
-
-@torch.no_grad()
 def rank_windows(
     similarities: Similarities,
     num_queries: int,
     proposals: Proposals,
     duration_s: Float[Tensor, " V"],
     settings: LocateSettings,
+    video_score: Float[Tensor, "Q V"] | None = None,
 ) -> RankedMoments:
-    """The best windows of every video, all videos in one list for each query, before suppression."""
+    """The best windows of every video, all videos in one list for each query, before suppression.
+
+    Windows are clipped to the video. `video_score` is added to every window of its video.
+
+    Raises: FeatureError for a video without a duration.
+    """
     if not bool((duration_s > 0).all()):
-        video = int(torch.nonzero(~(duration_s > 0))[0])
+        row = int(torch.nonzero(~(duration_s > 0))[0])
         raise FeatureError(
-            f"video {video} of the corpus has duration {float(duration_s[video])} s, wanted a positive number; moments "
+            f"video {row} of the corpus has duration {float(duration_s[row])} s, wanted a positive number; moments "
             "in seconds need it, add it to the annotations"
         )
-    num_videos, num_windows = len(duration_s), len(proposals.center)
-    best = _Best.empty(num_queries)
-    chunk = max(1, NUMBERS_AT_A_TIME // max(1, num_queries * num_windows))
-    for start in range(0, num_videos, chunk):
-        found = top_windows(similarities(slice(start, start + chunk)), settings.per_video)
-        rows = torch.arange(start, start + found.score.shape[1])[None, :, None].expand(found.score.shape)
-        part = _Best(found.score.flatten(1).cpu(), rows.flatten(1), found.window.flatten(1).cpu())
-        best = best.joined(part, settings.before_suppression)
-    relative = proposals.spans.cpu()[best.window]
-    seconds = relative * duration_s.cpu().float()[best.video][..., None]
-    return RankedMoments(best.video.numpy(), seconds.numpy(), best.score.float().numpy())
+    spans, duration_s = proposals.spans.cpu(), duration_s.cpu().float()
+    chunk = max(1, NUMBERS_AT_A_TIME // (max(num_queries, POOLED_DIM) * len(spans)))
+    best = RankedMoments.empty(num_queries)
+    for start in range(0, len(duration_s), chunk):
+        part = slice(start, start + chunk)
+        values = similarities(part)
+        top = top_windows(values if video_score is None else values + video_score[:, part, None], settings.per_video)
+        video = torch.arange(len(duration_s))[part][:, None].expand(top.score.shape)
+        span_s = spans[top.window.cpu()] * duration_s[part][:, None, None]
+        found = (video.flatten(1), span_s.flatten(1, 2), top.score.float().cpu().flatten(1))
+        best = RankedMoments.best([best, RankedMoments(*(x.numpy() for x in found))], settings.before_suppression)
+    return best
 
 
 @dataclass(frozen=True)
@@ -163,23 +131,8 @@ def top_windows(similarities: Float[Tensor, "Q V P"], count: int) -> TopWindows:
     return TopWindows(score, window)
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The best windows so far, best first."""
-
-    score: Float[Tensor, "Q N"]
-    video: Int[Tensor, "Q N"]
-    window: Int[Tensor, "Q N"]
-
-    @classmethod
-    def empty(cls, num_queries: int) -> "_Best":
-        nothing = torch.zeros(num_queries, 0, dtype=torch.long)
-        return cls(torch.zeros(num_queries, 0), nothing, nothing)
-
-    def joined(self, other: "_Best", limit: int) -> "_Best":
-        """The best of both; equal scores keep the order of the videos."""
-        score = torch.cat([self.score, other.score.float()], dim=1)
-        score, order = score.sort(dim=1, descending=True, stable=True)
-        order = order[:, :limit]
-        video = torch.cat([self.video, other.video], dim=1).gather(1, order)
-        return _Best(score[:, :limit], video, torch.cat([self.window, other.window], dim=1).gather(1, order))
+def suppress_overlaps(ranked: RankedMoments, settings: LocateSettings) -> RankedMoments:
+    """The ranking without moments that overlap a better one of their video, cut to the limit."""
+    return suppress_ranked(
+        ranked, max_overlap=settings.max_overlap, limit_per_video=settings.limit, limit=settings.limit
+    )

@@ -23,6 +23,29 @@ class RankedMoments:
         return (self.video_index >= 0).sum(axis=1)
 
     @classmethod
+    def empty(cls, num_queries: int) -> "RankedMoments":
+        """No moments for so many queries."""
+        nothing = np.zeros((num_queries, 0))
+        return cls(nothing.astype(np.int64), np.zeros((num_queries, 0, 2), np.float32), nothing.astype(np.float32))
+
+    @classmethod
+    def best(cls, parts: Sequence["RankedMoments"], limit: int) -> "RankedMoments":
+        """The best moments of rankings of different videos for the same queries; equal scores keep their order."""
+        video = np.concatenate([part.video_index for part in parts], axis=1)
+        score = np.concatenate([part.score for part in parts], axis=1)
+        order = np.argsort(np.where(video < 0, np.inf, -score), axis=1, kind="stable")[:, :limit]
+        span_s = np.concatenate([part.span_s for part in parts], axis=1)
+        return cls(
+            np.take_along_axis(video, order, axis=1),
+            np.take_along_axis(span_s, order[..., None], axis=1),
+            np.take_along_axis(score, order, axis=1),
+        )
+
+    def shifted(self, num_videos: int) -> "RankedMoments":
+        """The same moments in a corpus that has so many videos in front."""
+        return RankedMoments(np.where(self.video_index < 0, -1, self.video_index + num_videos), self.span_s, self.score)
+
+    @classmethod
     def cat(cls, parts: Sequence["RankedMoments"]) -> "RankedMoments":
         """The queries of all parts; shorter lists are padded."""
         longest = max(part.video_index.shape[1] for part in parts)
