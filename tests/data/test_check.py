@@ -128,6 +128,11 @@ def test_damage_is_found_in_one_line_with_a_file_and_a_fix(root, damage, found):
     assert ";" in matching[0]
 
 
+def test_a_folder_that_is_not_there_is_one_problem(tmp_path):
+    (problem,) = check_dataset("toy", tmp_path)
+    assert "no such folder" in problem
+
+
 def test_a_quick_check_leaves_values_unread(root):
     poison_a_frame(root)
     assert check_dataset("toy", root, values=False) == []

@@ -34,6 +34,8 @@ def check_dataset(
     `progress` is called with entries done and entries in all.
     """
     layout = Layout.at(root, name)
+    if not layout.folder.is_dir():
+        return [f"{layout.folder}: no such folder, wanted that of data set {name!r}; correct NAME or --root"]
     problems: list[str] = []
     captions: dict[str, list[Annotation]] = {}
     for split in splits:
@@ -88,6 +90,7 @@ def _check_source(source: VectorSource, names: Sequence[str], what: str, values:
     missing: list[str] = []
     empty: list[str] = []
     unusable: list[str] = []
+    _ = source.dim  # a BigFile folder opens its files here: damage to them is one problem, not one per video
     for name in names:
         done.step()
         if name not in source:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,8 +19,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
 
 
-@runtime_checkable
-class VectorSource(Protocol):
+class VectorSource(ABC):
     """Frame vectors of videos or word vectors of captions, by video or caption id.
 
     `place` names the source in messages; `dim` is the common width, in HDF5 and folders that of the first entry.
@@ -28,32 +28,32 @@ class VectorSource(Protocol):
     place: Path
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """Width of a row."""
-        ...
 
+    @abstractmethod
     def __contains__(self, name: str) -> bool:
         """Whether there is an entry of that name."""
-        ...
 
+    @abstractmethod
     def count(self, name: str) -> int:
         """Number of rows of an entry, without reading them where the format allows it."""
-        ...
 
+    @abstractmethod
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
         """The rows of an entry as float32 (float64 stays).
 
         Raises:
             FeatureError: if the entry is missing, is no table of numbers, or is of another width.
         """
-        ...
 
+    @abstractmethod
     def files(self, names: list[str]) -> list[Path]:
         """The files that the entries are in: when none of them changes, neither do the entries."""
-        ...
 
 
-class BigFileFrames:
+class BigFileFrames(VectorSource):
     """Frames of videos in a BigFile folder, in the order of `video2frames.txt`.
 
     Its tables are parsed when first needed, which a packed cache makes unnecessary.
@@ -62,7 +62,7 @@ class BigFileFrames:
     def __init__(self, folder: Path):
         self.place = folder
 
-    @cached_property
+    @property
     def dim(self) -> int:
         """Width of a frame."""
         return self._rows.shape[1]
@@ -101,7 +101,7 @@ class BigFileFrames:
         return self._table[name]
 
 
-class Hdf5Vectors:
+class Hdf5Vectors(VectorSource):
     """One HDF5 file with a data set per name, (rows, width) or (1, rows, width)."""
 
     def __init__(self, path: Path):
@@ -115,7 +115,12 @@ class Hdf5Vectors:
         first = next(iter_datasets(self._file), None)
         if first is None:
             raise FeatureError(f"{path}: no data set in it; write it again")
-        self.dim = int(first.shape[-1]) if first.shape else 0
+        self._dim = int(first.shape[-1]) if first.shape else 0
+
+    @property
+    def dim(self) -> int:
+        """Width of the first data set."""
+        return self._dim
 
     def __contains__(self, name: str) -> bool:
         return isinstance(self._file.get(name), h5py.Dataset)
@@ -145,7 +150,7 @@ class Hdf5Vectors:
         return self._file[name]
 
 
-class FolderVectors:
+class FolderVectors(VectorSource):
     """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
 
     def __init__(self, folder: Path):
@@ -154,7 +159,12 @@ class FolderVectors:
         if first is None:
             raise FeatureError(f"{folder}: no .npy or .npz file in it; write one per entry")
         values = _load_numpy(first)
-        self.dim = values.shape[-1] if values.ndim else 0
+        self._dim = values.shape[-1] if values.ndim else 0
+
+    @property
+    def dim(self) -> int:
+        """Width of the first file."""
+        return self._dim
 
     def __contains__(self, name: str) -> bool:
         return self._path(name) is not None
@@ -184,7 +194,7 @@ class FolderVectors:
         return _load_numpy(path)
 
 
-class JoinedFrames:
+class JoinedFrames(VectorSource):
     """Frames of merged videos out of those of their pieces; a video that the source has as a whole is read as such."""
 
     def __init__(self, source: VectorSource, pieces: Mapping[str, list[str]]):
