@@ -81,7 +81,7 @@ def main() -> None:
     options = parser.parse_args()
 
     encoder = load_encoder(options.encoder).encoder
-    settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, FPS, keyframes_only=False)
+    settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, keyframes_only=False)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         build(Path(folder), options.hours, settings)
@@ -95,14 +95,14 @@ def main() -> None:
         print(f"warm search, worst median of 5 sentences {max(total):8.1f} ms")
         text_ms = median_ms(lambda: encoder.encode_texts([QUERIES[0]]))
         print(f"  of that, the sentence's vector         {text_ms:8.1f} ms")
-        corpus = library._corpus
-        frames, query = corpus._frames, encoder.encode_texts([QUERIES[0]])[0].sentence
+        corpus = library.engine.windows()
+        frames, query = corpus.frames, encoder.encode_texts([QUERIES[0]])[0].sentence
         product_ms = median_ms(lambda: frames @ torch.from_numpy(query).half())
         gigabytes = frames.numel() * frames.element_size() / 1e9
         speed = f"{gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s"
         print(f"  one product with all frames            {product_ms:8.1f} ms ({speed})")
         for text in QUERIES:
-            query = encoder.encode_texts([text])[0].sentence
+            query = encoder.encode_texts([text])[0]
             best = [float(corpus.relevance(query, row)[1].max()) for row in range(len(corpus))]
             expected = np.argsort(-np.array(best), kind="stable")[:10].tolist()
             assert [video.row for video in corpus.rank(query, limit=10)] == expected, text

@@ -6,10 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from untrimmed.models.registry import create_model, list_models
     from untrimmed.search.index import VideoRecord
     from untrimmed.search.indexing import Failure, IndexReport, Progress
     from untrimmed.search.library import Hit, Library
     from untrimmed.search.library import open_library as open
+    from untrimmed.training.evaluate import evaluate
+    from untrimmed.training.train import train
     from untrimmed.types import Moment
 
 __version__ = "0.1.0"
@@ -23,10 +26,28 @@ _PUBLIC = {
     "Moment": "untrimmed.types:Moment",
     "Progress": "untrimmed.search.indexing:Progress",
     "VideoRecord": "untrimmed.search.index:VideoRecord",
+    "create_model": "untrimmed.models.registry:create_model",
+    "evaluate": "untrimmed.training.evaluate:evaluate",
+    "list_models": "untrimmed.models.registry:list_models",
     "open": "untrimmed.search.library:open_library",
+    "train": "untrimmed.training.train:train",
 }
 
-__all__ = ["Failure", "Hit", "IndexReport", "Library", "Moment", "Progress", "VideoRecord", "__version__", "open"]
+__all__ = [
+    "Failure",
+    "Hit",
+    "IndexReport",
+    "Library",
+    "Moment",
+    "Progress",
+    "VideoRecord",
+    "__version__",
+    "create_model",
+    "evaluate",
+    "list_models",
+    "open",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from untrimmed.models.gaussian_windows import GaussianWindows
-from untrimmed.types import FrameFeatures
+from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8
 
@@ -15,16 +15,17 @@ def video_with_moment(rng, query, *, duration_s=60.0, span_s=None, fps=2.0, stre
     """Random frames; those inside `span_s` lean towards the query."""
     times_s = np.arange(0, duration_s, 1 / fps)
     vectors = rng.standard_normal((len(times_s), DIM)) * 0.3
-    vectors -= (vectors @ query)[:, None] * query
-    vectors += rng.standard_normal((len(times_s), 1)) * 0.02 * query
+    vectors -= (vectors @ query.sentence)[:, None] * query.sentence
+    vectors += rng.standard_normal((len(times_s), 1)) * 0.02 * query.sentence
     if span_s is not None:
-        vectors[(times_s >= span_s[0]) & (times_s < span_s[1])] += strength * query
+        vectors[(times_s >= span_s[0]) & (times_s < span_s[1])] += strength * query.sentence
     return FrameFeatures(unit(vectors).astype(np.float16), times_s, duration_s)
 
 
 @pytest.fixture
 def query():
-    return unit(np.random.default_rng(0).standard_normal(DIM)).astype(np.float32)
+    sentence = unit(np.random.default_rng(0).standard_normal(DIM)).astype(np.float32)
+    return TextFeatures("a sentence", sentence, sentence[None], ("sentence",))
 
 
 @pytest.mark.parametrize("span_s", [(10.0, 14.0), (20.0, 40.0), (0.0, 6.0), (50.0, 60.0), (0.0, 60.0)])
@@ -72,7 +73,9 @@ def test_spans_stay_inside_the_video_and_do_not_repeat_each_other(query):
 
 @pytest.mark.parametrize("num_frames", [1, 2, 3])
 def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
-    features = FrameFeatures(np.tile(query, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5)
+    features = FrameFeatures(
+        np.tile(query.sentence, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5
+    )
     unlike = FrameFeatures(-features.vectors, features.times_s, 1.5)
     corpus = GaussianWindows().corpus([features, unlike])
     assert corpus.rank(query, limit=3)[0].score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
@@ -81,10 +84,10 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
 
 
 def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
-    other = np.roll(query, 1)
-    other = unit(other - (other @ query) * query)
+    other = np.roll(query.sentence, 1)
+    other = unit(other - (other @ query.sentence) * query.sentence)
     times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
-    vectors = np.where((times_s >= 20)[:, None], query, other).astype(np.float16)
+    vectors = np.where((times_s >= 20)[:, None], query.sentence, other).astype(np.float16)
     best = GaussianWindows().corpus([FrameFeatures(vectors, times_s, 40.0)]).moments(query, 0, limit=1)[0]
     assert best.start_s > 14
     assert best.end_s > 34

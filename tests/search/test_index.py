@@ -10,7 +10,7 @@ from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecor
 from untrimmed.types import FrameFeatures
 
 DIM = 6
-SETTINGS = Settings("toy", "toy:1", DIM, 2.0, False)
+SETTINGS = Settings("toy", "toy:1", DIM, DIM, 2.0, False)
 
 
 def stored(path, *, num_frames=5, seed=0, encoded=b""):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -16,7 +17,9 @@ from untrimmed.cli.encoders import encoders
 from untrimmed.cli.evaluate import evaluate
 from untrimmed.cli.index import index
 from untrimmed.cli.inspect import ls, rm, status
+from untrimmed.cli.models import import_checkpoint, models
 from untrimmed.cli.search import search, similar
+from untrimmed.cli.train import train
 from untrimmed.errors import UntrimmedError
 
 USAGE = 2
@@ -31,12 +34,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (index, search, similar, cut, ls, status, rm, evaluate, encoders, doctor, demo):
-    app.command()(command)
-app.add_typer(data_app, name="data")
+VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
+_PANELS = {
+    VIDEOS: (index, search, similar, cut, ls, status, rm),
+    RESEARCH: (models, train, evaluate, import_checkpoint),
+    MORE: (demo, encoders, doctor),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(data_app, name="data", rich_help_panel=RESEARCH)
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool | None) -> None:
     if wanted:
         typer.echo(f"untrimmed {__version__}")
         raise typer.Exit
@@ -44,7 +54,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    version: Annotated[
+        bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = None,
 ) -> None:
     """Options before any command."""
 
@@ -52,7 +64,7 @@ def _options(
 def main() -> None:
     """Run the command line; what a user can put right is one line, anything else keeps its traceback."""
     try:
-        app()
+        app(prog_name="untrimmed")
     except UntrimmedError as error:
         typer.echo(f"untrimmed: {error}", err=True)
         sys.exit(USAGE)

@@ -1,4 +1,4 @@
-"""`untrimmed evaluate`: how well a library answers labelled sentences."""
+"""`untrimmed evaluate`: how well a model ranks a data set, or a library answers labelled sentences."""
 
 from __future__ import annotations
 
@@ -10,18 +10,48 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.errors import ConfigError
 
 
 def evaluate(
-    library: Annotated[Path, typer.Argument(metavar="LIBRARY", help="The library's folder.")],
+    target: Annotated[Path, typer.Argument(metavar="RUN|LIBRARY", help="The folder of a run or of a library.")],
     queries: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help='JSON lines: {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}.'),
-    ],
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")] = False,
-    details: Annotated[bool, typer.Option("--details", help="Print every query's outcome too.")] = False,
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='For a library. JSON lines: {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}.',
+            show_default=False,
+        ),
+    ] = None,
+    details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
+    split: Annotated[str, typer.Option(help="For a run: val or test.")] = "test",
+    data: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For a run: another data set.", show_default=False)
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="For a run: where the data set lies.", show_default=False)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
+    device: Annotated[str, typer.Option(help="For a run: auto, cpu, cuda.")] = "auto",
 ) -> None:
-    """Score a library on sentences whose video, and maybe moment, is known: R@K, mean IoU, moment recall."""
+    """Score a trained model on a data set's split, or a library on labelled sentences of your own.
+
+    A run gives R@K and SumR by moment-to-video ratio, mAP and median rank; a library R@K, mean IoU, moment recall.
+    """
+    from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+
+    if is_model_folder(target):
+        evaluate_run(target, split=split, data=data, root=root, device=device, output=output, against=against)
+    elif queries is None:
+        raise ConfigError(f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE")
+    else:
+        _evaluate_library(target, queries, output == "json", details)
+
+
+def _evaluate_library(library: Path, queries: Path, json_output: bool, details: bool) -> None:
     import untrimmed
     from untrimmed.search.labelled import evaluate_library, read_queries
 

@@ -11,16 +11,20 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.shared import LibraryOption, progress_console, result_console
+from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:
     from untrimmed.search.indexing import IndexReport, Timings
     from untrimmed.search.indexing import Progress as Step
+    from untrimmed.search.library import Library
 
 SOME_FAILED = 3
 
 
 def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Video files, or folders of them.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Video files, or folders of them.")
+    ] = None,
     library: LibraryOption = None,
     encoder: Annotated[
         str | None,
@@ -42,6 +46,14 @@ def index(
             show_default=False,
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Search with this trained model from now on (its folder); 'none': training-free again.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -52,8 +64,34 @@ def index(
     """
     import untrimmed
 
+    if not paths and model is None:
+        raise ConfigError("nothing to index: name video files or folders")
+    opened = untrimmed.open(library)
+    if paths:
+        _index(opened, paths, encoder, fps, keyframes, device, json_output)
+    if model is not None:
+        _use(opened, None if model == "none" else model)
+
+
+def _use(library: Library, model: str | None) -> None:
+    with Progress(console=progress_console) as progress:
+        task = progress.add_task("encoding the library's frames through the model", total=None)
+        library.use(model, progress=lambda done, total: progress.update(task, completed=done, total=total))
+    settings = library.settings()
+    result_console.print(f"searching with {settings.model if settings else 'no model'}")
+
+
+def _index(
+    library: Library,
+    paths: list[Path],
+    encoder: str | None,
+    fps: float | None,
+    keyframes: bool | None,
+    device: str,
+    json_output: bool,
+) -> None:
     with _Display() as display:
-        report = untrimmed.open(library).index(
+        report = library.index(
             paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
         )
     if report.notice:

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Complex, Float, Int
 
 from untrimmed.scores.suppression import suppress
-from untrimmed.types import FrameFeatures, Moment
+from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
@@ -88,14 +88,14 @@ class WindowCorpus:
             vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
             block[start : start + len(grid)] = vectors
             total += vectors.sum(axis=0, dtype=np.float64)
-        self._frames = torch.from_numpy(block)
+        self.frames = torch.from_numpy(block)
         self._mean = (total / max(1, self._length.sum())).astype(np.float32)
 
     def __len__(self) -> int:
         return len(self._durations_s)
 
     def rank(
-        self, query: Float[np.ndarray, " D"], *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
+        self, query: TextFeatures, *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
     ) -> list[RankedVideo]:
         """The best videos by their best window, best first; ties are decided by the row.
 
@@ -104,7 +104,7 @@ class WindowCorpus:
         """
         if len(self) == 0 or limit <= 0:
             return []
-        scores = self._rough_scores(query)
+        scores = self._rough_scores(query.sentence)
         if allowed is not None:
             scores = np.where(allowed, scores, -np.inf)
         limit = min(limit, int(np.isfinite(scores).sum()))
@@ -115,11 +115,13 @@ class WindowCorpus:
         exact = [RankedVideo(int(row), float(self.relevance(query, int(row))[1].max())) for row in doubtful]
         return sorted(exact, key=lambda video: (-video.score, video.row))[:limit]
 
-    def moments(self, query: Float[np.ndarray, " D"], row: int, *, limit: int) -> list[Moment]:
+    def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
         """Spans of one video in seconds, the one that stands out most first; each carries its mean relevance."""
         config, duration_s = self.config, self._durations_s[row]
-        times_s, curve = self._curve(query, row)
-        background = config.own_background * curve.mean() + (1 - config.own_background) * float(query @ self._mean)
+        times_s, curve = self._curve(query.sentence, row)
+        background = config.own_background * curve.mean() + (1 - config.own_background) * float(
+            query.sentence @ self._mean
+        )
         widths_s = [width for width in config.widths_s if width < duration_s]
         deviations = tuple(width / config.sharpness / self._step_s[row] for width in widths_s)
         spans, relevance = [np.array([[0.0, duration_s]])], [curve.mean(keepdims=True)]
@@ -133,15 +135,15 @@ class WindowCorpus:
         kept = suppress(all_spans, standing_out, limit=limit, max_iou=config.max_iou)
         return [Moment(float(all_spans[i, 0]), float(all_spans[i, 1]), float(all_relevance[i])) for i in kept]
 
-    def relevance(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
+    def relevance(self, query: TextFeatures, row: int) -> tuple[Curve, Curve]:
         """Times in seconds and the relevance there, through the window that ranks: what a plot shows."""
-        times_s, curve = self._curve(query, row)
+        times_s, curve = self._curve(query.sentence, row)
         return times_s, _gaussian_filter(curve, (self._deviation_s / self._step_s[row],))[0]
 
     def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
         """The cosine at every time of the video's grid."""
         start, length = self._start[row], self._length[row]
-        frames = self._frames[start : start + length].float().numpy()
+        frames = self.frames[start : start + length].float().numpy()
         times_s = self._first_s[row] + self._step_s[row] * np.arange(length)
         return times_s, (frames @ query.astype(np.float32)).astype(np.float64)
 
@@ -164,7 +166,7 @@ class WindowCorpus:
             self._groups.append(_Group(rows, first, position, bounds.ravel(), deviation, inside))
 
     def _rough_scores(self, query: Float[np.ndarray, " D"]) -> Float[np.ndarray, " V"]:
-        products = (self._frames @ torch.from_numpy(query).half()).float().numpy()
+        products = (self.frames @ torch.from_numpy(query).half()).float().numpy()
         scores = np.empty(len(self), dtype=np.float32)
         for group in self._groups:
             weights = _gaussian(group.deviation).astype(np.float32)

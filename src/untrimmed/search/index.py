@@ -38,9 +38,11 @@ class Settings:
     encoder: str  # the name that loads it again
     encoder_identity: str  # names the exact weights; vectors of two identities are never compared
     frame_dim: int
+    word_dim: int
     fps: float
     keyframes_only: bool
     model: str = "gaussian_windows"
+    model_folder: str | None = None  # where a trained model lies
     format: int = FORMAT
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from untrimmed.features.encoder import Encoder
 from untrimmed.features.video import FrameBatch, VideoReader, VideoStream, is_video_path
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
 from untrimmed.types import FrameFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.trained import TrainedModel
 
 _QUEUED_BATCHES = 3
 
@@ -169,8 +172,16 @@ _Step = _Known | _Started | _Batch | _Ended | _Failed
 class Indexer:
     """Brings an index up to date with files; the caller holds the index for writing."""
 
-    def __init__(self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings):
-        self._index, self._encoder, self._reader, self._model = index, encoder, reader, settings.model
+    def __init__(
+        self,
+        index: VideoIndex,
+        encoder: Encoder,
+        reader: VideoReader,
+        settings: Settings,
+        trained: TrainedModel | None = None,
+    ):
+        self._index, self._encoder, self._reader = index, encoder, reader
+        self._model, self._trained = settings.model, trained
         self._sampling = "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
         records = index.scan()
         self._by_path = {record.path: record for record in records}
@@ -298,7 +309,8 @@ class Indexer:
             warnings="; ".join(video.stream.warnings),
         )
         features = FrameFeatures(vectors, np.concatenate(video.times_s), record.duration_s)
-        self._index.put(StoredVideo(record, features))
+        encoded = self._trained.encode_video(features) if self._trained is not None else b""
+        self._index.put(StoredVideo(record, features, encoded))
         self._remember(record)
         self._outcome.write_s += time.perf_counter() - started
         self._outcome.finish(record)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import platformdirs
@@ -23,10 +24,14 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 from untrimmed.features.encoder import Encoder
 from untrimmed.features.encoders import LoadedEncoder, load_encoder
 from untrimmed.features.video import Sampling, VideoReader
-from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo, WindowCorpus
-from untrimmed.search.index import Settings, VideoIndex, VideoRecord
+from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo
+from untrimmed.search.engine import Corpus, Engine
+from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
 from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback, find_videos
-from untrimmed.types import Moment
+from untrimmed.types import Moment, TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.trained import TrainedModel
 
 _LAST_SEARCH = "last_search.json"
 
@@ -50,9 +55,7 @@ class Library:
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(os.path.abspath(Path(folder).expanduser()))
         self._encoder: Encoder | None = None
-        self._loaded_version = -1
-        self._records: list[VideoRecord] = []
-        self._corpus: WindowCorpus | None = None
+        self.engine = Engine(self.folder)
 
     # -- filling
 
@@ -85,21 +88,57 @@ class Library:
         found = find_videos([Path(paths)] if isinstance(paths, str | os.PathLike) else map(Path, paths))
         index = VideoIndex(self.folder, create=True)
         with index:
-            loaded = self._choose_encoder(index.settings, encoder, device=device, images=True)
-            sampling = _choose_sampling(index.settings, fps, keyframes_only)
+            before = index.settings
+            loaded = self._choose_encoder(before, encoder, device=device, images=True)
+            sampling = _choose_sampling(before, fps, keyframes_only)
             settings = Settings(
                 encoder=loaded.encoder.name,
                 encoder_identity=loaded.encoder.identity,
                 frame_dim=loaded.encoder.frame_dim,
+                word_dim=loaded.encoder.word_dim,
                 fps=sampling.fps,
                 keyframes_only=sampling.keyframes_only,
             )
-            if index.settings != settings:
+            if before is not None:
+                settings = replace(settings, model=before.model, model_folder=before.model_folder)
+            trained = _load_model(settings)
+            if before != settings:
                 index.write_settings(settings)
             with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side) as reader:
-                report = Indexer(index, loaded.encoder, reader, settings).run(found, progress)
+                report = Indexer(index, loaded.encoder, reader, settings, trained).run(found, progress)
         self._encoder = loaded.encoder
         return replace(report, notice=loaded.notice)
+
+    def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
+        """Search with a trained model (the folder of a run, or an imported one); None: training-free again.
+
+        The stored frame features are encoded through the model; nothing is decoded again. Until all are done, and if
+        it is interrupted, searches go on with the model before; the same call then goes on where it stopped.
+
+        Raises:
+            CheckpointError: There is no model in the folder, or a damaged one.
+            IndexMismatchError: It was trained on features of other widths.
+            IndexBusyError: Another process is writing to the library.
+        """
+        with VideoIndex(self.folder) as index:
+            settings = index.settings
+            if settings is None:
+                raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
+            trained = None
+            if model is not None:
+                from untrimmed.search.trained import TrainedModel
+
+                trained = TrainedModel(model)
+                trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
+            identity = trained.identity if trained else GaussianWindows.name
+            todo = [record.video_id for record in index.scan() if record.model != identity]
+            for number, video in enumerate(index.read(todo), start=1):
+                encoded = trained.encode_video(video.features) if trained else b""
+                index.put(StoredVideo(replace(video.record, model=identity), video.features, encoded))
+                if progress is not None:
+                    progress(number, len(todo))
+            folder = str(trained.folder) if trained else None
+            index.write_settings(replace(settings, model=identity, model_folder=folder))
 
     def remove(self, paths: Iterable[str | os.PathLike[str]]) -> list[VideoRecord]:
         """Forget videos by file, or all below a folder; the files stay. Gives what was forgotten.
@@ -146,9 +185,9 @@ class Library:
         """
         if not text.strip():
             raise ConfigError("the sentence to search for is empty; describe what is to be seen")
-        self._refresh()
-        query = self._ready_encoder().encode_texts([text])[0].sentence
-        return self._hits(query, limit, moments, min_score, within)
+        self.engine.refresh()
+        query = self._ready_encoder().encode_texts([text])[0]
+        return self._hits(self.engine.corpus(), query, limit, moments, min_score, within)
 
     def similar(
         self,
@@ -159,10 +198,11 @@ class Library:
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> list[Hit]:
-        """The videos with frames like this RGB image; the rest is as in `search`."""
-        self._refresh()
-        query = self._ready_encoder().encode_frames(image[None])[0]
-        return self._hits(query, limit, moments, min_score, within)
+        """The videos with frames like this RGB image, by the encoder alone; the rest is as in `search`."""
+        self.engine.refresh()
+        vector = self._ready_encoder().encode_frames(image[None])[0]
+        query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
+        return self._hits(self.engine.windows(), query, limit, moments, min_score, within)
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -172,12 +212,12 @@ class Library:
         Raises:
             UnknownNameError: The video is not in the library.
         """
-        self._refresh()
-        rows = [row for row, record in enumerate(self._records) if record.path == str(_absolute(video))]
-        if not rows:
+        self.engine.refresh()
+        paths = [record.path for record in self.engine.records]
+        if str(_absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-        assert self._corpus is not None, "a library with records has a corpus"
-        return self._corpus.relevance(self._ready_encoder().encode_texts([text])[0].sentence, rows[0])
+        query = self._ready_encoder().encode_texts([text])[0]
+        return self.engine.corpus().relevance(query, paths.index(str(_absolute(video))))
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""
@@ -221,7 +261,8 @@ class Library:
 
     def _hits(
         self,
-        query: Float[np.ndarray, " D"],
+        corpus: Corpus,
+        query: TextFeatures,
         limit: int,
         moments: int,
         min_score: float | None,
@@ -229,18 +270,16 @@ class Library:
     ) -> list[Hit]:
         if limit < 1 or moments < 1:
             raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
-        assert self._corpus is not None, "refreshed before"
         allowed = None
         if within is not None:
             folder = _absolute(within)
-            allowed = np.array([_is_below(record, folder) for record in self._records])
-        ranked = self._corpus.rank(query, limit=limit, allowed=allowed)
-        return [self._hit(query, video, moments) for video in ranked if min_score is None or video.score >= min_score]
+            allowed = np.array([_is_below(record, folder) for record in self.engine.records])
+        ranked = corpus.rank(query, limit=limit, allowed=allowed)
+        kept = [video for video in ranked if min_score is None or video.score >= min_score]
+        return [self._hit(video, corpus.moments(query, video.row, limit=moments)) for video in kept]
 
-    def _hit(self, query: Float[np.ndarray, " D"], ranked: RankedVideo, limit: int) -> Hit:
-        assert self._corpus is not None, "it gave the rank"
-        record = self._records[ranked.row]
-        moments = tuple(self._corpus.moments(query, ranked.row, limit=limit))
+    def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
+        record = self.engine.records[ranked.row]
         return Hit(
             video=Path(record.path),
             video_id=record.video_id,
@@ -248,22 +287,8 @@ class Library:
             end_s=moments[0].end_s,
             score=ranked.score,
             duration_s=record.duration_s,
-            moments=moments,
+            moments=tuple(moments),
         )
-
-    def _refresh(self) -> None:
-        """Load what was committed since the last look, by whichever process."""
-        index = VideoIndex(self.folder)
-        version = index.version()
-        if version == self._loaded_version:
-            return
-        records = {record.video_id: record for record in index.scan()}
-        if not records:
-            raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-        videos = [(video.record.video_id, video.features) for video in index.read(list(records))]
-        self._records = [records[video_id] for video_id, _ in videos]
-        self._corpus = GaussianWindows().corpus([features for _, features in videos])
-        self._loaded_version = version
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:
@@ -291,6 +316,21 @@ def default_folder() -> Path:
     """Where a library lies if none is named: $UNTRIMMED_LIBRARY, else the user's data folder."""
     named = os.environ.get("UNTRIMMED_LIBRARY")
     return Path(named) if named else platformdirs.user_data_path("untrimmed") / "library"
+
+
+def _load_model(settings: Settings) -> TrainedModel | None:
+    """The trained model that new videos are encoded with, if the library has one."""
+    if settings.model_folder is None:
+        return None
+    from untrimmed.search.trained import TrainedModel
+
+    trained = TrainedModel(settings.model_folder)
+    if trained.identity != settings.model:
+        raise IndexMismatchError(
+            f"{trained.folder}: holds model {trained.identity}, the library uses {settings.model}; restore it, or "
+            f"encode the library again with: untrimmed index --model {trained.folder}"
+        )
+    return trained
 
 
 def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:

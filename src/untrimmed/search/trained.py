@@ -1,0 +1,141 @@
+"""A trained model in the place of the training-free windows: it encodes a library's stored frames and its queries.
+
+A checkpoint trained on features of an encoder serves every library made with that encoder: frames are resampled as in
+training (32 clips and at most 128 frames of a released model), so nothing is decoded again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.errors import CheckpointError, IndexMismatchError
+from untrimmed.features.resampling import prepare_video, prepare_words
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.gaussian_windows import RankedVideo
+from untrimmed.models.storage import WEIGHTS, load_model
+from untrimmed.scores.localise import LocateSettings
+from untrimmed.types import FrameFeatures, Moment, TextFeatures
+
+_VIDEOS_AT_A_TIME = 512
+
+
+class TrainedModel:
+    """A model in the folder of a run, or one that was imported."""
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        """Raises: CheckpointError where there is no model, or a damaged one."""
+        self.folder = Path(os.path.abspath(Path(folder).expanduser()))
+        if not (self.folder / WEIGHTS).is_file():
+            raise CheckpointError(f"{self.folder}: no {WEIGHTS} here; name the folder that `untrimmed train` wrote")
+        self.model: RetrievalModel = load_model(self.folder)
+        digest = hashlib.blake2b((self.folder / WEIGHTS).read_bytes(), digest_size=6).hexdigest()
+        self.identity = f"{self.model.name}:{digest}"
+
+    def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
+        """Refuse features of other widths than the model was trained on.
+
+        Raises:
+            IndexMismatchError: Naming found and wanted.
+        """
+        config = self.model.config
+        for what, found, wanted in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
+            if found != wanted:
+                raise IndexMismatchError(
+                    f"{self.folder}: trained on {what} of width {wanted}, the library's encoder gives {found}; use a "
+                    "model trained on features of this encoder (untrimmed features, untrimmed train)"
+                )
+
+    @torch.inference_mode()
+    def encode_video(self, features: FrameFeatures) -> bytes:
+        """What the index keeps of a video for this model: its encoding as safetensors, floats in half precision."""
+        config = self.model.config
+        clips, frames = prepare_video(features.vectors, num_clips=config.num_clips, max_frames=config.max_frames)
+        batch = VideoBatch(
+            clips=torch.from_numpy(clips)[None],
+            frames=torch.from_numpy(frames)[None],
+            frame_mask=torch.ones(1, len(frames), dtype=torch.bool),
+        )
+        encoded = self.model.encode_videos(batch).to("cpu", torch.float16)
+        return save_tensors({name: tensor.contiguous() for name, tensor in encoded.tensors().items()})
+
+    @torch.inference_mode()
+    def encode_query(self, query: TextFeatures) -> EncodedQueries:
+        """One query through the model's own word tower."""
+        words = torch.from_numpy(prepare_words(query.words, max_words=self.model.config.max_words))[None]
+        return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
+
+    def corpus(self, encoded: Sequence[bytes], durations_s: Sequence[float]) -> TrainedCorpus:
+        """The videos laid out for search."""
+        return TrainedCorpus(self, encoded, durations_s)
+
+    def restore(self, encoded: Sequence[bytes]) -> EncodedVideos:
+        """What `encode_video` gave for several videos, as one record in single precision."""
+        template = self.model.encode_videos(self._one_frame())
+        videos = [dataclasses.replace(template, **load_tensors(blob)) for blob in encoded]
+        return videos[0].cat(videos).to("cpu", torch.float32)
+
+    def _one_frame(self) -> VideoBatch:
+        config = self.model.config
+        clips, frames = torch.zeros(1, config.num_clips, config.video_dim), torch.zeros(1, 1, config.video_dim)
+        return VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(1, 1, dtype=torch.bool))
+
+
+class TrainedCorpus:
+    """Encoded videos in memory, ranked by the model's own score; moments by its own windows."""
+
+    @torch.inference_mode()
+    def __init__(self, model: TrainedModel, encoded: Sequence[bytes], durations_s: Sequence[float]):
+        self._model = model
+        self._videos = model.restore(encoded)
+        self._durations_s = list(durations_s)
+
+    def __len__(self) -> int:
+        return len(self._durations_s)
+
+    @torch.inference_mode()
+    def rank(
+        self, query: TextFeatures, *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
+    ) -> list[RankedVideo]:
+        """The best videos, best first; ties are decided by the row."""
+        encoded = self._model.encode_query(query)
+        parts = [
+            self._model.model.score(encoded, self._videos.select(slice(start, start + _VIDEOS_AT_A_TIME))).fused[0]
+            for start in range(0, len(self), _VIDEOS_AT_A_TIME)
+        ]
+        scores = torch.cat(parts).numpy()
+        if allowed is not None:
+            scores = np.where(allowed, scores, -np.inf)
+        order = np.argsort(-scores, kind="stable")[:limit]
+        return [RankedVideo(int(row), float(scores[row])) for row in order if np.isfinite(scores[row])]
+
+    @torch.inference_mode()
+    def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
+        """Spans of one video in seconds, best first."""
+        ranked = self._model.model.locate(
+            self._model.encode_query(query),
+            self._videos.select(slice(row, row + 1)),
+            torch.tensor([self._durations_s[row]], dtype=torch.float32),
+            LocateSettings(limit=limit, per_video=1000),
+        )
+        spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
+        return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]
+
+    @torch.inference_mode()
+    def relevance(self, query: TextFeatures, row: int) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """Times in seconds and the cosine of the model's own vectors there with the query."""
+        encoded = self._model.encode_query(query)
+        units, mask = self._model.model.timeline(self._videos.select(slice(row, row + 1)))
+        real = units[0] if mask is None else units[0][mask[0]]
+        cosines = torch.nn.functional.cosine_similarity(real, encoded.sentence, dim=-1).numpy()
+        return (np.arange(len(real)) + 0.5) * (self._durations_s[row] / len(real)), cosines.astype(np.float64)

@@ -1,0 +1,168 @@
+"""The commands of a person with a folder of videos, run as they are typed."""
+
+import json
+import sys
+
+import pytest
+
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.cli import app as app_module
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.search import library as library_module
+
+NOTICE = "using the encoder 'toy'; install more for better results"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Type a command; gives exit code, stdout, stderr."""
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
+    monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            app_module.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def videos(tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "flag.mp4", ["red", "white", "green"])
+    write_clip(folder / "sea [1].mp4", ["blue", "blue"])
+    return folder
+
+
+def test_index_then_search_finds_the_moment(run, videos):
+    code, out, err = run("index", videos)
+    assert code == 0
+    assert "2 indexed, 0 already known, 0 failed" in out
+    assert "x real time" in out
+    assert NOTICE in err
+    code, out, _ = run("search", "something green", "-k", "1")
+    assert code == 0
+    assert "flag.mp4" in out
+    code, out, _ = run("search", "blue", "--json")
+    document = json.loads(out)
+    assert document["text"] == "blue"
+    assert [hit["rank"] for hit in document["hits"]] == [1, 2]
+    assert document["hits"][0]["video"] == str(videos / "sea [1].mp4")
+    assert document["hits"][0].keys() == {
+        "rank", "video", "video_id", "score", "duration_s", "start_s", "end_s", "moments",
+    }  # fmt: skip
+
+
+def test_nothing_above_the_threshold_is_exit_code_1(run, videos):
+    run("index", videos)
+    code, out, err = run("search", "green", "--min-score", "1.5", "--json")
+    assert code == 1
+    assert json.loads(out)["hits"] == []
+    assert "nothing above the threshold" in err
+
+
+def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
+    (videos / "broken.mp4").write_bytes(b"no video at all")
+    code, out, err = run("index", videos)
+    assert code == 3
+    assert "2 indexed, 0 already known, 1 failed" in out
+    assert "broken.mp4" in err
+    code, out, _ = run("index", videos, "--json")
+    report = json.loads(out)
+    assert [failure["path"] for failure in report["failed"]] == [str(videos / "broken.mp4")]
+    assert len(report["skipped"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["search", "red"], "no library here"),
+        (["index", "/nowhere/at all.mp4"], "no such file"),
+        (["rm"], "nothing to forget"),
+        (["cut", "1", "-o", "x.mp4"], "hit 1"),
+        (["cut", "a.mp4@5", "-o", "x.mp4"], "START-END"),
+        (["similar", "nowhere.jpg"], "no such file"),
+        (["search", "red", "-k", "0"], "greater than"),
+        (["serach", "red"], "No such command"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert wanted in err
+    assert "Traceback" not in out + err
+
+
+def test_ls_status_and_rm(run, videos):
+    run("index", videos)
+    code, out, _ = run("ls")
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert "sea [1].mp4" in out
+    (videos / "flag.mp4").unlink()
+    assert "(gone)" in run("ls")[1]
+    facts = json.loads(run("status", "--json")[1])
+    assert (facts["videos"], facts["gone"], facts["encoder_identity"], facts["sampling"]) == (2, 1, "toy:1", "2 fps")
+    assert "1 files are no longer there" in run("status")[1]
+    assert run("rm", "--gone")[1].strip() == "1 forgotten"
+    assert [record["path"] for record in json.loads(run("ls", "--json")[1])] == [str(videos / "sea [1].mp4")]
+    assert run("rm", videos)[1].strip() == "1 forgotten"
+    assert (videos / "sea [1].mp4").exists()
+
+
+def test_a_hit_is_cut_out_by_its_number_and_frames_are_saved(run, videos, tmp_path):
+    import av
+
+    run("index", videos)
+    code, out, _ = run("search", "green", "-k", "1", "--json", "--save-frames", tmp_path / "frames")
+    hit = json.loads(out)["hits"][0]
+    assert code == 0
+    assert (tmp_path / "frames").is_dir()
+    assert hit["frame"].startswith(str(tmp_path / "frames"))
+    code, out, _ = run("cut", "1", "-o", tmp_path / "green.mp4")
+    assert code == 0
+    with av.open(str(tmp_path / "green.mp4")) as container:
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    assert len(pictures) == pytest.approx((hit["end_s"] - hit["start_s"]) * 10, abs=1.5)
+    assert pictures[-1].mean(axis=(0, 1)).argmax() == 1  # green
+
+
+def test_similar_finds_what_looks_like_a_time_of_a_video(run, videos):
+    run("index", videos)
+    code, out, _ = run("similar", f"{videos / 'sea [1].mp4'}@1.5", "--json", "-k", "1")
+    assert code == 0
+    assert json.loads(out)["hits"][0]["video"] == str(videos / "sea [1].mp4")
+
+
+def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
+    run("index", videos)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(
+        '{"video": "flag", "query": "green", "start_s": 4.0, "end_s": 6.0}\n'
+        '{"file": "sea [1].mp4", "queries": [{"query": "blue", "start": 0, "end": 4}]}\n'
+    )
+    code, out, _ = run("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["figures"]["R@1"] == 100.0
+    assert document["figures"]["mean IoU"] > 70
+    assert [query["rank"] for query in document["queries"]] == [1, 1]
+    queries.write_text('{"video": "flag"}\n')
+    code, _, err = run("evaluate", tmp_path / "library", "--queries", queries)
+    assert code == 2
+    assert "line 1" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["index", "search", "similar", "cut", "ls", "status", "rm", "evaluate", "encoders", "doctor", "demo", "data"],
+)
+def test_every_command_explains_itself(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert len(out.splitlines()) > 5

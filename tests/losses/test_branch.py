@@ -1,0 +1,23 @@
+import math
+
+import pytest
+import torch
+
+from untrimmed.losses.branch import square_branch_terms
+from untrimmed.losses.draws import Draws
+
+
+def test_rows_and_columns_of_a_square_both_bring_their_hardest_negative():
+    cosine = torch.tensor([[0.5, 0.4, 0.0], [0.9, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    terms = square_branch_terms("x", cosine, cosine, margin=0.2, draws=Draws(hard_pool=1))
+    rows = (0.2 + 0.4 - 0.5) + (0.2 + 0.9 - 0.6)
+    columns = (0.2 + 0.9 - 0.5) + (0.2 + 0.4 - 0.6)
+    assert terms["x_triplet"].item() == pytest.approx((rows + columns) / 3)
+
+
+@pytest.mark.parametrize(("logarithms", "expected"), [("joint", math.log(4)), ("per_direction", 2 * math.log(2))])
+def test_one_logarithm_over_both_directions_or_one_each(logarithms, expected):
+    # all zero: 2 + 2 numbers in one logarithm, or 2 in each of two
+    dot = torch.zeros(2, 2)
+    terms = square_branch_terms("x", dot, dot, margin=0.2, draws=Draws(), logarithms=logarithms)
+    assert terms["x_nce"].item() == pytest.approx(expected)
