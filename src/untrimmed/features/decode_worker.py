@@ -21,7 +21,9 @@ from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from untrimmed.features.video_decode import (
     ADVICE_COPY,
+    DEMUXERS,
     SEEKABLE,
+    STILL_DEMUXERS,
     MediaProblemError,
     OpenVideo,
     Orientation,
@@ -54,7 +56,7 @@ class Worker:
 
     def serve(self) -> None:
         """Answer requests until the parent closes stdin."""
-        tasks = {"read": self.read, "frame_at": self.frame_at, "cut": self.cut}
+        tasks = {"read": self.read, "frame_at": self.frame_at, "picture": self.picture, "cut": self.cut}
         for line in sys.stdin.buffer:
             request = json.loads(line)
             os.ftruncate(sys.stderr.fileno(), 0)
@@ -184,8 +186,18 @@ class Worker:
             write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
         self._send({"kind": "end"})
 
-    def _open(self, path: str) -> Any:
-        return open_video(path, max_pixels=self.limits["max_pixels"], error_log=read_log)
+    def picture(self, request: dict[str, Any]) -> None:
+        """A still picture in full size: a `frames` message of a single frame."""
+        with self._open(request["path"], STILL_DEMUXERS) as video:
+            frame = next(video.container.decode(video.stream), None)
+            if frame is None:
+                raise MediaProblemError(
+                    f"holds no picture that can be decoded{in_brackets([], read_log())}", ADVICE_COPY
+                )
+            self._send_frame(frame, video, 0.0)
+
+    def _open(self, path: str, demuxers: str = DEMUXERS) -> Any:
+        return open_video(path, max_pixels=self.limits["max_pixels"], error_log=read_log, demuxers=demuxers)
 
     def _send(self, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
         write_message(self.answers, message, pixels)

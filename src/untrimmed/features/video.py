@@ -38,6 +38,7 @@ __all__ = [
     "cut",
     "frame_at",
     "is_video_path",
+    "read_image",
 ]
 
 _SUFFIXES = """
@@ -219,6 +220,17 @@ def frame_at(path: Path, time_s: float, *, limits: Limits = Limits()) -> UInt8[n
         raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
     with _one_shot(limits) as process:
         process.ask({"task": "frame_at", "path": os.path.abspath(path), "time_s": time_s})
+        return upright(*process.next_message(path))[0]
+
+
+def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y X 3"]:
+    """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB, decoded under the same limits as a video.
+
+    Raises:
+        VideoError: the file is no such picture, or is damaged.
+    """
+    with _one_shot(limits) as process:
+        process.ask({"task": "picture", "path": os.path.abspath(path)})
         return upright(*process.next_message(path))[0]
 
 

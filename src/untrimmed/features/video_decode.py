@@ -31,6 +31,8 @@ DEMUXERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mxf,nut,gif,apng,ivf,obu,"
     "dv,rm,wtv,mjpeg,yuv4mpegpipe,h263,vc1,swf,mp3,wav,w64,flac,aac,aiff,ac3,caf,amr,ape,wv,tta"
 )
+# Still pictures, for those who ask for one.
+STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
 # Containers with an index, whose key frames are points where decoding may start. MPEG-TS marks recovery points as well,
 # behind which the picture is whole only some frames later.
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
@@ -56,7 +58,7 @@ WORDS = {
     b"m=video ": "a session description that points to the network",
     b"<svg": "a drawing",
 }
-# AV_DISPOSITION_ flags, which PyAV keeps under another name in every other version.
+# AV_DISPOSITION_ flags; PyAV keeps its names for them in other places from version to version.
 DEFAULT_STREAM = 1 << 0
 COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Wider than any display: a larger ratio is a damaged header and would blow one side up.
@@ -147,7 +149,9 @@ class OpenVideo:
 
 
 @contextmanager
-def open_video(path: str, *, max_pixels: int, error_log: Callable[[], str]) -> Iterator[OpenVideo]:
+def open_video(
+    path: str, *, max_pixels: int, error_log: Callable[[], str], demuxers: str = DEMUXERS
+) -> Iterator[OpenVideo]:
     """Open a file for decoding; `error_log` gives what FFmpeg has complained about so far.
 
     Raises:
@@ -158,17 +162,15 @@ def open_video(path: str, *, max_pixels: int, error_log: Callable[[], str]) -> I
         options = {
             "fd": str(descriptor),
             "protocol_whitelist": "fd",
-            "format_whitelist": DEMUXERS,
-            "max_pixels": str(max_pixels),
+            "format_whitelist": demuxers,
             "max_streams": "100",
         }
         try:
-            container = av.open("fd:", options=options, metadata_errors="replace")
+            container = av.open("fd:", container_options=options, metadata_errors="replace")
         except av.error.FFmpegError as error:
             raise _container_problem(error, error_log(), os.pread(descriptor, HEAD_BYTES, 0)) from error
         with container:
             stream = _choose_stream(container, max_pixels, error_log())
-            # max_pixels again: the decoder proper is another one than that which probed the file.
             stream.codec_context.options = {"max_pixels": str(max_pixels)}
             stream.codec_context.thread_count = 1
             yield OpenVideo(container, stream)
@@ -209,7 +211,7 @@ def last_line(log: str) -> str:
 
 
 def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> VideoStream:
-    streams = [stream for stream in container.streams.video if not int(stream.disposition) & COVER_PICTURE]
+    streams = [stream for stream in container.streams.video if not stream.disposition.value & COVER_PICTURE]
     if not streams:
         kinds = ["a cover picture"] if container.streams.video else []
         kinds += sorted(
@@ -221,7 +223,7 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
     decodable = [stream for stream in streams if stream.codec_context is not None]
     if not decodable:
         raise MediaProblemError("has video in a codec that cannot be decoded here", ADVICE_FORMAT)
-    stream = max(decodable, key=lambda s: (int(s.disposition) & DEFAULT_STREAM, s.width * s.height))
+    stream = max(decodable, key=lambda s: (s.disposition.value & DEFAULT_STREAM, s.width * s.height))
     if stream.width * stream.height > max_pixels:
         raise size_problem(stream.width, stream.height, max_pixels)
     check_size_in(log, max_pixels)
