@@ -15,7 +15,7 @@ from untrimmed.data.dataset import RetrievalDataset
 T = TypeVar("T")
 
 
-def epoch_batches(num_videos: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " V"]]:
+def epoch_batches(num_videos: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
     """The videos of each batch of an epoch, every video once; the last batch may be smaller, as released.
 
     The order depends on seed and epoch alone, so that an interrupted epoch can be taken up anywhere.
@@ -64,7 +64,7 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.asarray(array, dtype=np.float32))
 
 
-def prefetched(read: Callable[[Int[np.ndarray, " N"]], T], rows: Iterable[Int[np.ndarray, " N"]]) -> Iterator[T]:
+def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np.ndarray, " _"]]) -> Iterator[T]:
     """`read` of each entry, the next one read by a thread while the present one is in use."""
     with ThreadPoolExecutor(max_workers=1) as reader:
         waiting = None

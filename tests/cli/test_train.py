@@ -1,0 +1,152 @@
+"""`train`, `models`, `import-checkpoint` and the evaluation of runs, as a user types them."""
+
+import csv
+import io
+import json
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from tests.training.conftest import SMALL
+from untrimmed.cli import app as app_module
+from untrimmed.cli.models import import_checkpoint, models
+from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+from untrimmed.cli.train import train
+from untrimmed.data.simulate import simulate
+from untrimmed.errors import ConfigError, UntrimmedError
+from untrimmed.models.registry import create_model
+from untrimmed.models.released import export_released
+from untrimmed.presets import load_preset
+
+app = typer.Typer()
+for command in (train, models, import_checkpoint):
+    app.command()(command)
+SETTINGS = ["model.query_dim=12", "model.video_dim=10", "model.dim=8", "model.max_frames=20"]
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A root with a data set, and a run of two epochs made by the command."""
+    root = tmp_path_factory.mktemp("cli")
+    simulate("tvr", root, num_videos=24, settings=SMALL)
+    words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "run", "--seed", 3]
+    result = run(*words, *SETTINGS, "train.epochs=2", "train.batch_size=8")
+    assert result.exit_code == 0, result.output
+    return root, result
+
+
+def test_train_tells_the_best_epoch_and_the_next_command(trained):
+    root, result = trained
+    assert "best of 2 epochs" in result.stdout
+    assert f"untrimmed evaluate {root / 'run'}" in result.stdout
+    assert "epoch 2/2" in result.stderr
+    assert "clip_triplet" in result.stderr
+    assert json.loads((root / "run" / "metrics.jsonl").read_text().splitlines()[0])["epoch"] == 0
+
+
+def test_train_as_json_after_the_run_is_finished(trained):
+    root, _ = trained
+    words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "run", "--seed", 3, "--json"]
+    result = run(*words, *SETTINGS, "train.epochs=2", "train.batch_size=8")
+    assert json.loads(result.stdout)["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ms_sl", "train.epochz=2"], "Did you mean 'epochs'?"),
+        (["ms_sl", "train.epochs"], "not of the form key=value"),
+        (["ms_sll"], "Did you mean 'ms_sl'?"),
+        (["ms_sl", "--device", "tpu"], "choose auto, cpu or cuda"),
+        (["ms_sl"], "set model.video_dim=10"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_exit_code_2(words, message, trained, monkeypatch, capsys, tmp_path):
+    root, _ = trained
+    sized = SETTINGS if len(words) > 1 else []
+    argv = ["untrimmed", "train", *words[:1], "--data", "tvr", "--root", str(root), "--out", str(tmp_path / "r")]
+    monkeypatch.setattr("sys.argv", [*argv, *words[1:], *sized])
+    monkeypatch.setattr(app_module, "app", app)
+    with pytest.raises(SystemExit) as exit_info:
+        app_module.main()
+    error = capsys.readouterr().err.strip()
+    assert exit_info.value.code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_is_evaluated_as_table_json_csv_and_latex(trained, capsys):
+    root, _ = trained
+    printed = {}
+    for output in ("table", "json", "csv", "latex"):
+        evaluate_run(root / "run", output=output)
+        printed[output] = capsys.readouterr().out
+    document = json.loads(printed["json"])
+    assert len(document["ranks"]) == len((root / "tvr/TextData/tvrtest.caption.txt").read_text().splitlines())
+    rows = list(csv.DictReader(io.StringIO(printed["csv"])))
+    assert float(rows[0]["SumR"]) == document["rows"]["fused"]["SumR"]
+    assert r"\toprule" in printed["latex"]
+    assert f"{document['rows']['fused']['SumR']:.1f}" in printed["table"]
+    with pytest.raises(ConfigError, match="--format 'xml'"):
+        evaluate_run(root / "run", output="xml")
+
+
+def test_two_runs_are_compared_query_by_query(trained, capsys):
+    pytest.importorskip("ranx", reason="the extra `train` is not installed")
+    root, _ = trained
+    evaluate_run(root / "run", against=root / "run", output="json")
+    comparisons = json.loads(capsys.readouterr().out)["against"]["comparisons"]
+    assert {c["metric"]: c["fisher_p"] for c in comparisons}["mAP"] == 1.0
+
+
+def test_the_validation_split_gives_what_training_reported(trained, capsys):
+    root, _ = trained
+    evaluate_run(root / "run", split="val", output="json")
+    figures = json.loads(capsys.readouterr().out)["rows"]["fused"]
+    epochs = [json.loads(line)["val"] for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert figures["SumR"] == max(epoch["SumR"] for epoch in epochs)
+
+
+def test_models_lists_methods_with_papers_and_attached_losses():
+    listed = run("models").stdout
+    for word in ("gmmformer_v2", "2405.13824", "ACM MM 2022", "optimal_matching"):
+        assert word in listed
+    document = json.loads(run("models", "--json").stdout)
+    assert document["methods"]["gmmformer_v2"]["presets"]["tvr"]["SumR"] == 189.1
+
+
+def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys):
+    root, _ = trained
+    overrides = dict(setting.split("=") for setting in SETTINGS)
+    settings = load_preset("gmmformer_v2", "tvr", {key: int(value) for key, value in overrides.items()}).settings
+    theirs = create_model("gmmformer_v2", **settings)
+    released = export_released(theirs.released_names(), theirs.state_dict())
+    torch.save({"state_dict": {name: tensor.clone() for name, tensor in released.items()}}, root / "v2.ckpt")
+    out = root / "imported"
+    result = run("import-checkpoint", "gmmformer_v2", root / "v2.ckpt", "-o", out, "--data", "tvr", *SETTINGS)
+    assert result.exit_code == 0, result.output
+    assert is_model_folder(out)
+    evaluate_run(out, data="tvr", root=root, output="json")
+    assert json.loads(capsys.readouterr().out)["title"] == "gmmformer_v2 on tvr, test"
+    with pytest.raises(ConfigError, match="give --data NAME and --root DIR"):
+        evaluate_run(out)
+
+
+def test_a_checkpoint_that_fits_several_data_sets_or_none_is_refused(tmp_path):
+    torch.save({"state_dict": {"a": torch.zeros(1024, 4)}}, tmp_path / "several.ckpt")
+    result = run("import-checkpoint", "ms_sl", tmp_path / "several.ckpt", "-o", tmp_path / "x")
+    assert "fits activitynet and charades" in str(result.exception)
+    torch.save({"state_dict": {"a": torch.zeros(7, 4)}}, tmp_path / "none.ckpt")
+    result = run("import-checkpoint", "ms_sl", tmp_path / "none.ckpt", "-o", tmp_path / "x")
+    assert "no tensor has the widths" in str(result.exception)
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,72 @@
+"""Reports: figures worked out by hand, and the four ways to write them."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from untrimmed.evaluation.report import COLUMNS, make_report, to_csv, to_json, to_latex
+
+# Four queries, three videos; the right videos 0, 0, 1, 2 stand at ranks 1, 2, 1, 3.
+FUSED = np.array([[0.9, 0.1, 0.2], [0.4, 0.5, 0.1], [0.0, 0.7, 0.3], [0.8, 0.7, 0.6]])
+VIDEO_INDEX = np.array([0, 0, 1, 2])
+RATIOS = np.array([0.1, 0.22, 0.9, np.nan])
+
+
+@pytest.fixture
+def report():
+    branches = {"clip": FUSED, "frame": -FUSED}
+    ids = ["a#0", "a#1", "b#0", "c_d#0"]
+    return make_report("ms_sl on toy", FUSED, branches, VIDEO_INDEX, caption_ids=ids, moment_ratios=RATIOS)
+
+
+def test_figures_by_hand(report):
+    figures = report.figures
+    assert report.rank.tolist() == [1, 2, 1, 3]
+    assert (figures["R@1"], figures["R@5"], figures["SumR"]) == (50.0, 100.0, 350.0)
+    assert figures["mAP"] == pytest.approx((1 + 1 / 2 + 1 + 1 / 3) / 4)
+    assert figures["median_rank"] == 1.5
+    assert report.rows["frame only"]["R@1"] == 25.0  # only the last query's video has the lowest score
+
+
+def test_moment_ratio_groups_have_both_papers_edges_and_leave_unknown_moments_out(report):
+    assert report.rows["M/V (0,0.2]"]["queries"] == 1
+    assert report.rows["M/V (0.2,0.4]"]["R@1"] == 0.0
+    assert report.rows["M/V (0,0.25]"]["queries"] == 2
+    assert report.rows["M/V (0,0.25]"]["R@1"] == 50.0
+    assert np.isnan(report.rows["M/V (0.25,0.5]"]["R@1"])
+
+
+def test_without_moments_there_are_no_groups():
+    unknown = np.full(4, np.nan)
+    report = make_report("x", FUSED, {}, VIDEO_INDEX, caption_ids="abcd", moment_ratios=unknown)
+    assert list(report.rows) == ["fused"]
+
+
+def test_json_keeps_full_precision_and_every_rank(report):
+    document = json.loads(to_json(report))
+    assert document["rows"]["fused"]["mAP"] == report.figures["mAP"]
+    assert document["ranks"] == {"a#0": 1, "a#1": 2, "b#0": 1, "c_d#0": 3}
+    assert document["rows"]["M/V (0.25,0.5]"]["R@1"] is None
+    assert document["videos"] == 3
+
+
+def test_csv_has_one_line_a_row_and_blanks_for_what_is_not_known(report):
+    lines = list(csv.DictReader(io.StringIO(to_csv(report))))
+    assert [line["row"] for line in lines] == list(report.rows)
+    assert float(lines[0]["mAP"]) == report.figures["mAP"]
+    by_row = {line["row"]: line for line in lines}
+    assert by_row["M/V (0.25,0.5]"]["R@1"] == ""
+    assert by_row["M/V (0,0.2]"]["mAP"] == ""
+
+
+def test_latex_is_a_whole_table_of_one_width(report):
+    lines = to_latex(report).splitlines()
+    assert lines[0].startswith("% ms_sl on toy, 4 queries, 3 videos")
+    rows = [line for line in lines if line.endswith(r"\\")]
+    assert len(rows) == 1 + len(report.rows)
+    assert {line.count("&") for line in rows} == {len(COLUMNS)}
+    assert rows[1].startswith("fused & 50.0 & 100.0")
+    assert lines[-1] == r"\end{tabular}"

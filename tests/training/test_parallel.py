@@ -1,0 +1,72 @@
+"""Several processes give what one gives; device and number format."""
+
+import json
+import socket
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch
+from tests.training.test_resume import PROCESSES
+from tests.training.train_child import train_as_one_of, train_here
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.registry import create_model
+from untrimmed.training.parallel import Encoding, choose_device
+
+NO_DROPOUT = {"model.dropout": 0.0, "model.input_dropout": 0.0}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def finish(processes):
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+@pytest.mark.parametrize("method", ["gmmformer", "gmmformer_v2", "ms_sl"])
+def test_two_processes_train_as_one_does(method, data_root, small, tmp_path):
+    """Without dropout, whose draws differ; batches of 5 and a last one of 1 do not divide by two."""
+    options = {"data": "tvr", "root": data_root, **small, **NO_DROPOUT, "train.batch_size": 5}
+    port = free_port()
+    options["train.hard_negatives_from_epoch"] = 1
+    alone, together = options | {"out": tmp_path / "one"}, options | {"out": tmp_path / "two"}
+    finish(
+        [PROCESSES.Process(target=train_here, args=(method, alone))]
+        + [PROCESSES.Process(target=train_as_one_of, args=(rank, 2, port, method, together)) for rank in range(2)]
+    )
+    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
+    assert len(lines[0]) == len(lines[1]) == 2
+    for one, two in zip(*lines, strict=True):
+        one, two = json.loads(one), json.loads(two)
+        assert one.pop("val") == two.pop("val")
+        del one["seconds"], two["seconds"]
+        assert two == pytest.approx(one, rel=1e-5)
+
+
+def test_encodings_under_bf16_are_float32_and_close():
+    batch = make_batch()
+    torch.manual_seed(0)
+    model = create_model("gmmformer_v2", **SIZES, init_std=0.3).eval()
+    exact = model(batch, draws=Draws(hard_pool=1))
+    Encoding(torch.device("cpu"), "bf16").install(model)
+    rough = model(batch, draws=Draws(hard_pool=1))
+    assert model.encode_queries(batch.queries).sentence.dtype == torch.float32
+    assert rough["clip_nce"] != exact["clip_nce"]
+    assert rough["clip_nce"].item() == pytest.approx(exact["clip_nce"].item(), rel=0.02)
+
+
+def test_an_unknown_or_missing_device_is_refused():
+    with pytest.raises(ConfigError, match="tpu"):
+        choose_device("tpu")
+    if not torch.cuda.is_available():
+        assert choose_device("auto") == torch.device("cpu")
+        with pytest.raises(ConfigError, match="no CUDA"):
+            choose_device("cuda")

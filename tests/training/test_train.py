@@ -1,0 +1,185 @@
+"""A run from settings to folder, and the ways in which it is refused before anything is written."""
+
+import json
+import math
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from untrimmed.data.dataset import load_dataset
+from untrimmed.data.simulate import simulate
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.training import loop as loop_module
+from untrimmed.training.run import open_run
+from untrimmed.training.train import train
+
+
+def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_path):
+    seen = []
+    run = train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", progress=seen.append, **small)
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["model"]["dim"] == 8
+    assert config["model"]["temperature"] == 0.09
+    assert config["losses"]["query_diversity"]["margin"] == 0.15
+    assert config["data"] == {"name": "tvr", "root": str(data_root), "video_features": None}
+    assert [entry["epoch"] for entry in run.history] == [0, 1]
+    assert run.history == open_run(tmp_path / "run").history
+    first = run.history[0]
+    weighted = sum(weight * first[name] for name, weight in run.config.weights.items())
+    assert first["loss"] == pytest.approx(weighted)
+    assert set(run.config.weights) < first.keys()
+    assert run.best["val"]["SumR"] == max(entry["val"]["SumR"] for entry in run.history)
+    assert run.load_model().config.dim == 8
+    stages = [(step.stage, step.epoch, step.step) for step in seen]
+    assert stages[:5] == [("training", 1, n) for n in (1, 2, 3, 4)] + [("validating", 1, 4)]
+    assert stages[-1][0] == "finished"
+    assert seen[-2].best_sum_r is not None
+    assert all(math.isfinite(step.left_s) for step in seen)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(data_root, small, tmp_path):
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train("gmmformer", data="tvr", root=data_root, out=tmp_path / name, seed=seed, **small)
+        weights.append(load_file(tmp_path / name / "last.safetensors"))
+    a, b, c = weights
+    assert all((a[name] == b[name]).all() for name in a)
+    assert any((a[name] != c[name]).any() for name in a)
+
+
+def test_the_plain_layout_trains_with_the_widths_of_its_features(data_root, small, tmp_path):
+    sizes = {key: value for key, value in small.items() if key not in ("model.query_dim", "model.video_dim")}
+    run = train("ms_sl", data="mine", root=data_root, out=tmp_path / "run", **sizes)
+    assert (run.config.model["query_dim"], run.config.model["video_dim"]) == (12, 10)
+    assert run.config.dataset == "tvr"
+
+
+def test_training_learns(data_root, small, tmp_path):
+    settings = small | {
+        "train.epochs": 12,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.01,
+        "train.warmup_share": 0.2,
+    }
+    settings |= {"model.dim": 16, "model.dropout": 0.0, "model.input_dropout": 0.0}
+    run = train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert run.history[-1]["loss"] < 0.7 * run.history[0]["loss"]
+
+
+def test_hard_negatives_come_from_their_epoch_on(data_root, small, tmp_path, monkeypatch):
+    pools = []
+    make = loop_module.Draws
+    monkeypatch.setattr(
+        loop_module, "Draws", lambda **settings: pools.append(settings.get("hard_pool")) or make(**settings)
+    )
+    settings = small | {"train.epochs": 3, "train.hard_negatives_from_epoch": 1, "train.hard_pool": 7}
+    train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert pools[1:] == [None] * 4 + [7] * 8  # the first is the trial before anything is written
+
+
+def test_training_stops_after_more_than_patience_epochs_without_a_new_best(data_root, small, tmp_path, monkeypatch):
+    sums = iter([10.0, 12.0, 12.0, 11.0, 12.5, 12.5, 12.4, 12.5, 99.0])
+    monkeypatch.setattr(loop_module, "retrieval_metrics", lambda scores, truth: {"SumR": next(sums)})
+    settings = small | {"train.epochs": 20, "train.patience": 2}
+    run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert len(run.history) == 8  # an equal SumR is no new best: the third failure in a row is one too many
+    assert run.best["epoch"] == 4
+
+
+def test_a_finished_run_is_given_back_untouched(data_root, small, tmp_path):
+    first = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    again = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    assert again.history == first.history
+    assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+
+
+def test_a_folder_with_another_run_is_refused(data_root, small, tmp_path):
+    train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    with pytest.raises(ConfigError, match=r"train\.seed = 2018, this one has 5"):
+        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", seed=5, **small)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model.temprature": 0.1}, "Did you mean 'temperature'"),
+        ({"train.epochs": "many"}, "epochs is 'many', wanted a whole number"),
+        ({"train.epochs": 0}, "train.epochs is 0"),
+        ({"trian.epochs": 3}, "unknown key 'trian'"),
+        ({"weights.clip_nce": None}, "clip_nce"),
+        ({"weights.extra": 1.0}, "weights without term"),
+        ({"losses.query_diversity_v1": {}}, "no weight"),
+        ({"model.dim": 10}, "not divisible by num_heads"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_written(overrides, message, data_root, small, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", **(small | overrides))
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_nobody_knows_are_refused(data_root, small, tmp_path):
+    with pytest.raises(UnknownNameError, match="Did you mean 'gmmformer_v2'"):
+        train("gmmformer_v3", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    with pytest.raises(UnknownNameError, match="no preset 'ms_sl/tvrr'"):
+        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", preset="tvrr", **small)
+    with pytest.raises(FeatureError, match="no such folder"):
+        train("ms_sl", data="tvr", root=tmp_path / "nowhere", out=tmp_path / "run", **small)
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_widths_are_refused_with_both_numbers(data_root, small, tmp_path):
+    del small["model.video_dim"]
+    with pytest.raises(
+        FeatureError, match=r"frame features have width 10, ms_sl/tvr expects 3072.*model\.video_dim=10"
+    ):
+        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    assert not (tmp_path / "run").exists()
+
+
+def test_features_that_are_not_finite_are_refused(small, tmp_path):
+    simulate("mine", tmp_path, num_videos=8, layout="plain")
+    with h5py.File(tmp_path / "mine" / "words.h5", "r+") as file:
+        name = next(iter(file))
+        file[name][0, 0] = np.nan
+    with pytest.raises(FeatureError, match="is not finite"):
+        train("ms_sl", data="mine", root=tmp_path, out=tmp_path / "run", **{"train.epochs": 1})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_names_it(data_root, small, tmp_path):
+    settings = small | {"train.learning_rate": 1e30, "train.warmup_share": 0.5}
+    with pytest.raises(ConfigError, match=r"clip_nce is nan in epoch 0, step \d"):
+        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_preset_file_of_ones_own_is_taken(data_root, small, tmp_path):
+    run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "a", **small)
+    content = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
+    own = {key: content[key] for key in ("method", "dataset", "model", "losses", "weights", "train")}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    again = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "b", preset=str(tmp_path / "own.yaml"))
+    assert [e["loss"] for e in again.history] == [e["loss"] for e in run.history]
+    with pytest.raises(ConfigError, match="is for ms_sl, not for gmmformer"):
+        train("gmmformer", data="tvr", root=data_root, preset=str(tmp_path / "own.yaml"))
+
+
+def test_a_damaged_metrics_file_is_named(data_root, small, tmp_path):
+    run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": 0})[:-3])
+    with pytest.raises(Exception, match=r"metrics\.jsonl: cannot be read"):
+        open_run(run.folder)
+
+
+def test_every_video_is_seen_once_an_epoch(data_root):
+    dataset = load_dataset("tvr", data_root, "train", max_frames=20)
+    epochs = [loop_module.epoch_batches(len(dataset.video_ids), 5, seed=3, epoch=epoch) for epoch in (0, 1)]
+    for batches in epochs:
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(dataset.video_ids)))
+        assert [len(batch) for batch in batches[:-1]] == [5] * (len(batches) - 1)
+    assert np.concatenate(epochs[0]).tolist() != np.concatenate(epochs[1]).tolist()
