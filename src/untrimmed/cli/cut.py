@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.shared import LibraryOption, clock, parse_time, result_console
+from untrimmed.cli.console import LibraryOption, clock, parse_time, result_console
 from untrimmed.errors import ConfigError
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.cli.console import progress_console, result_console
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.benchmark import SPLITS
 from untrimmed.data.check import check_dataset

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.shared import result_console
+from untrimmed.cli.console import result_console
 
 
 def demo(

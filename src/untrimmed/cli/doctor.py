@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.shared import LibraryOption, result_console
+from untrimmed.cli.console import LibraryOption, result_console
 from untrimmed.errors import UntrimmedError
 
 USAGE = 2

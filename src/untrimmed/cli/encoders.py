@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from untrimmed.cli.shared import result_console
+from untrimmed.cli.console import result_console
 
 
 def encoders() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.cli.console import progress_console, result_console
 from untrimmed.errors import ConfigError
 
 

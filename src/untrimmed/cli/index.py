@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.shared import LibraryOption, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, progress_console, result_console
 from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.shared import LibraryOption, clock, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
 from untrimmed.errors import ConfigError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]

@@ -10,7 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from untrimmed.cli.shared import result_console
+from untrimmed.cli.console import result_console
 
 
 def models(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from untrimmed.cli.shared import progress_console, result_console
+from untrimmed.cli.console import progress_console, result_console
 from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:

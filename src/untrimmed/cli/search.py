@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from untrimmed.cli.shared import LibraryOption, clock, parse_time, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, clock, parse_time, progress_console, result_console
 from untrimmed.errors import FeatureError
 
 if TYPE_CHECKING:

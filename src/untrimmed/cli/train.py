@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from untrimmed.cli.shared import clock, progress_console, result_console
+from untrimmed.cli.console import clock, progress_console, result_console
 from untrimmed.config import parse_overrides
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What several commands share: the library option, times as people write them, the two streams."""
+"""How commands speak: the library option, times as people write them, the two streams."""
 
 from __future__ import annotations
 
