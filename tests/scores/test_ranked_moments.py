@@ -26,9 +26,7 @@ def one_by_one(moments, max_overlap, limit_per_video, limit):
     kept = []
     for video, span, score in zip(moments.video_index[0], moments.span_s[0], moments.score[0], strict=True):
         own = [other for v, other, _ in kept if v == video]
-        overlaps = [
-            (min(span[1], o[1]) - max(span[0], o[0])) / (max(span[1], o[1]) - min(span[0], o[0])) for o in own
-        ]
+        overlaps = [(min(span[1], o[1]) - max(span[0], o[0])) / (max(span[1], o[1]) - min(span[0], o[0])) for o in own]
         if video >= 0 and len(own) < limit_per_video and not any(overlap > max_overlap for overlap in overlaps):
             kept.append((int(video), span, score))
     return [(v, *s.tolist(), pytest.approx(float(c))) for v, s, c in kept[:limit]]

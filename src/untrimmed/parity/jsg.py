@@ -212,13 +212,14 @@ class JSGParity(RetrievalParity):
 
     def _network(self, case: Case) -> Arrays:
         made = super()._network(case)
-        if "topk_spans" in case.expected:
+        if case.kind.startswith("forward"):
             made |= {f"expected/{name}": array for name, array in self._events(case).items()}
         return made
 
     @torch.no_grad()
     def _events(self, case: Case) -> Arrays:
         """Down-sampled input and ranked moments."""
+        case.require(("durations",))
         model, batch = self.model(case).eval(), case.training_batch()
         assert isinstance(model, JSG)
         frames, mask = batch.videos.frames, batch.videos.frame_mask
