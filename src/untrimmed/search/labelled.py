@@ -107,10 +107,11 @@ def evaluate_library(
         outcomes.append(QueryOutcome(query, rank, found))
         if progress is not None:
             progress(number, len(queries))
-    return LibraryQuality(_figures(outcomes), tuple(outcomes), len(records))
+    return LibraryQuality(figures(outcomes), tuple(outcomes), len(records))
 
 
-def _figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
+def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
+    """Percentages by name over some outcomes; those of moments only if a query's moment is known."""
     ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
     figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
     figures["SumR"] = sum(figures.values())

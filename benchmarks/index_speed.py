@@ -1,0 +1,114 @@
+"""How fast a folder is indexed, where the time goes, and how much memory it takes.
+
+    python benchmarks/index_speed.py VIDEO... [--encoder builtin] [--files 200]
+
+First the videos given, at 2 frames a second and from key frames alone: seconds of video a second, everything included
+(a fresh library each time, the encoder loaded and warmed by one file before). Then a folder of many links to them, each
+with a few bytes of its own behind the end, so that every one is decoded and encoded: memory of this process and its
+decoding child, at a tenth of the way and at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+import untrimmed
+
+
+def memory_mb() -> float:
+    """Resident memory of this process and its children."""
+    process = psutil.Process()
+    total = process.memory_info().rss
+    for child in process.children(recursive=True):
+        try:
+            total += child.memory_info().rss
+        except psutil.NoSuchProcess:  # it ended between the two lines
+            continue
+    return total / 1e6
+
+
+class PeakMemory:
+    """The largest of many readings while the block runs."""
+
+    def __enter__(self) -> PeakMemory:
+        self.peak_mb = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.05):
+            self.peak_mb = max(self.peak_mb, memory_mb())
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def measure(videos: list[Path], encoder: str, *, keyframes: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        library = untrimmed.open(Path(folder) / "library")
+        with tempfile.TemporaryDirectory() as warm:
+            shutil.copyfile(videos[0], Path(warm, "warm.mp4"))
+            with open(Path(warm, "warm.mp4"), "ab") as file:
+                file.write(b"warm")
+            library.index(warm, encoder=encoder, keyframes_only=keyframes)
+        with PeakMemory() as memory:
+            report = library.index(videos, keyframes_only=keyframes)
+    times = report.timings
+    mode = "key frames" if keyframes else "2 frames a second"
+    print(
+        f"{mode:18} {times.speed:7.1f}x real time   {times.video_s:.0f} s of video in {times.wall_s:.2f} s: "
+        f"decode {times.decode_s:.2f} s, encode {times.encode_s:.2f} s, write {times.write_s:.2f} s   "
+        f"peak memory {memory.peak_mb:.0f} MB"
+    )
+
+
+def measure_many(videos: list[Path], encoder: str, number: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "videos")
+        source.mkdir()
+        for i in range(number):
+            video = videos[i % len(videos)]
+            copy = source / f"{i:04d}{video.suffix}"
+            shutil.copyfile(video, copy)
+            with open(copy, "ab") as file:
+                file.write(os.urandom(16))
+        readings: list[float] = []
+        started = time.perf_counter()
+        with PeakMemory() as memory:
+            report = untrimmed.open(Path(folder) / "library").index(
+                source,
+                encoder=encoder,
+                progress=lambda step: readings.append(memory_mb()) if step.state == "done" else None,
+            )
+        early, late = readings[number // 10 - 1], readings[-1]
+        print(
+            f"{number} files          {report.timings.speed:7.1f}x real time in {time.perf_counter() - started:.0f} s   "
+            f"memory after a tenth {early:.0f} MB, at the end {late:.0f} MB, peak {memory.peak_mb:.0f} MB"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", nargs="+", type=Path)
+    parser.add_argument("--encoder", default="builtin")
+    parser.add_argument("--files", type=int, default=200)
+    options = parser.parse_args()
+    for keyframes in (False, True):
+        measure(options.videos, options.encoder, keyframes=keyframes)
+    if options.files:
+        measure_many(options.videos, options.encoder, options.files)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""How well a library answers labelled sentences about real clips: index, evaluate, and write it down.
+
+    python benchmarks/real_clips.py FOLDER QUERIES.jsonl [--encoder builtin] [--tuned-on-half] [-o docs/quality.md]
+
+QUERIES as for `untrimmed evaluate --queries`. With `--tuned-on-half` figures are given for each half of the videos too:
+settings of `builtin` and of the windows were chosen on the even positions (videos sorted by name) and on nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import untrimmed
+from untrimmed.search.labelled import QueryOutcome, evaluate_library, figures, read_queries
+
+SHOWN = ("R@1", "R@5", "mean IoU", "R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "event R@1,IoU=0.5", "event R@5,IoU=0.5")
+
+
+def row(name: str, outcomes: Sequence[QueryOutcome]) -> str:
+    values = figures(outcomes)
+    return f"| {name} | {len(outcomes)} | " + " | ".join(f"{values[key]:.1f}" for key in SHOWN) + " |"
+
+
+def interval(outcomes: Sequence[QueryOutcome], key: str) -> tuple[float, float]:
+    """95 % bootstrap interval over queries."""
+    rng = np.random.default_rng(0)
+    draws = [figures([outcomes[i] for i in rng.integers(0, len(outcomes), len(outcomes))])[key] for _ in range(1000)]
+    return float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("queries", type=Path)
+    parser.add_argument("--encoder", default="builtin")
+    parser.add_argument("--tuned-on-half", action="store_true")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+
+    queries = read_queries(options.queries)
+    with tempfile.TemporaryDirectory() as folder:
+        library = untrimmed.open(folder)
+        report = library.index(options.folder, encoder=options.encoder)
+        quality = evaluate_library(library, queries)
+        identity = library.settings().encoder_identity
+    lines = [
+        f"{quality.num_videos} videos ({report.timings.video_s:.0f} s), {len(queries)} sentences, "
+        f"encoder `{identity}`, training-free windows; percent.",
+        "",
+        "| sentences of | number | " + " | ".join(SHOWN) + " |",
+        "| --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
+    ]
+    if options.tuned_on_half:
+        names = sorted({Path(outcome.query.video).stem for outcome in quality.outcomes})
+        even = set(names[::2])
+        halves = {True: "the half used for choosing", False: "the other half"}
+        for chosen, name in halves.items():
+            lines.append(row(name, [o for o in quality.outcomes if (Path(o.query.video).stem in even) == chosen]))
+    lines.append(row("all", quality.outcomes))
+    spread = ", ".join(
+        f"{key} {low:.0f} to {high:.0f}" for key in SHOWN[:3] for low, high in [interval(quality.outcomes, key)]
+    )
+    lines += ["", f"95 % bootstrap intervals over all sentences: {spread}."]
+    text = "\n".join(lines)
+    print(text)
+    if options.output:
+        command = f"python benchmarks/real_clips.py FOLDER QUERIES.jsonl --encoder {options.encoder}"
+        command += " --tuned-on-half" if options.tuned_on_half else ""
+        options.output.write_text(f"# How well it finds\n\nWritten by `{command}`.\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
