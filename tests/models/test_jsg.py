@@ -118,6 +118,19 @@ def test_the_gaze_of_the_video_variant_trains_the_video_side_only(batch):
         assert model.frame_embedding.input.linear.weight.grad.abs().sum() > 0
 
 
+def test_the_gaze_looks_with_several_widths_at_the_focus_of_each_query(batch):
+    model = build(num_focus_widths=3)
+    queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+    own_best = torch.tensor([0, 7, 13, 19])  # four widths a centre: centres 0, 1, 3 and 4
+    gaze = model.gaze(queries.sentence, videos, own_best, batch.video_index)
+    assert gaze.focus.tolist() == pytest.approx([0.025, 0.2625, 0.7375, 0.975])
+    assert gaze.widths.tolist() == pytest.approx([0.05, 0.525, 1.0])
+    assert gaze.proposals.shape == (4, 3, 8)
+    # a query's own column is its own video at its own focus
+    own = torch.einsum("qd,qmd->qm", queries.sentence, gaze.proposals).max(dim=1).values
+    assert torch.allclose(gaze.dot.diagonal(), own, atol=1e-5)
+
+
 def test_the_event_variant_sees_a_video_once_for_each_of_its_captions(batch):
     model = build()
     queries = model.encode_queries(batch.queries)
