@@ -93,7 +93,7 @@ def measure_many(videos: list[Path], encoder: str, number: int) -> None:
             )
         early, late = readings[number // 10 - 1], readings[-1]
         print(
-            f"{number} files          {report.timings.speed:7.1f}x real time in {time.perf_counter() - started:.0f} s   "
+            f"{number} files  {report.timings.speed:7.1f}x real time in {time.perf_counter() - started:.0f} s   "
             f"memory after a tenth {early:.0f} MB, at the end {late:.0f} MB, peak {memory.peak_mb:.0f} MB"
         )
 
