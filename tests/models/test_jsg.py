@@ -32,7 +32,6 @@ OPTIONS = [
 OPTIONS_OF_LOSSES = [
     {"side_negatives": "paper"},
     {"logarithms": "per_direction"},
-    {"num_focus_widths": 3},
     {"variant": "video"},
 ]
 
