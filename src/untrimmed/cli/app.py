@@ -15,6 +15,7 @@ from untrimmed.cli.demo import demo
 from untrimmed.cli.doctor import doctor
 from untrimmed.cli.encoders import encoders
 from untrimmed.cli.evaluate import evaluate
+from untrimmed.cli.features import features
 from untrimmed.cli.index import index
 from untrimmed.cli.inspect import ls, rm, status
 from untrimmed.cli.models import import_checkpoint, models
@@ -37,7 +38,7 @@ app = typer.Typer(
 VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
 _PANELS = {
     VIDEOS: (index, search, similar, cut, ls, status, rm),
-    RESEARCH: (models, train, evaluate, import_checkpoint),
+    RESEARCH: (models, features, train, evaluate, import_checkpoint),
     MORE: (demo, encoders, doctor),
 }
 for panel, commands in _PANELS.items():

@@ -90,7 +90,7 @@ def _index(
     device: str,
     json_output: bool,
 ) -> None:
-    with _Display() as display:
+    with IndexDisplay() as display:
         report = library.index(
             paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
         )
@@ -99,12 +99,12 @@ def _index(
     if json_output:
         result_console.print_json(json.dumps(asdict(report), default=str))
     else:
-        _print_report(report)
+        print_report(report)
     if report.failed:
         raise typer.Exit(SOME_FAILED)
 
 
-class _Display:
+class IndexDisplay:
     """A bar on a terminal, one line a file elsewhere; failures stay visible in both."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _Display:
         self._task = self._progress.add_task("", total=None, speed="")
         self._video_s = 0.0
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> IndexDisplay:
         if progress_console.is_terminal:
             self._progress.start()
         return self
@@ -158,7 +158,8 @@ def _plain(text: str) -> str:
     return escape("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
 
 
-def _print_report(report: IndexReport) -> None:
+def print_report(report: IndexReport) -> None:
+    """What became of the files, and where the time went."""
     for warning in report.warnings:
         progress_console.print(f"[yellow]warning[/]  {_plain(str(warning.path))}: {_plain(warning.reason)}")
     moved = f" ({len(report.moved)} of them moved)" if report.moved else ""

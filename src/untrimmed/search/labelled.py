@@ -14,6 +14,7 @@ import numpy as np
 from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.search.library import Library
+from untrimmed.search.video_names import VideoNames
 from untrimmed.types import Moment
 
 _DEPTH = 100  # a video that is not among so many counts as not found
@@ -97,10 +98,10 @@ def evaluate_library(
         UnknownNameError: A query's video is not in the library, or fits several.
     """
     records = library.videos()
-    paths = _by_name([record.path for record in records])
+    names = VideoNames(record.path for record in records)
     outcomes = []
     for number, query in enumerate(queries, start=1):
-        path = _resolve(query.video, paths, library)
+        path = _resolve(query.video, names, library)
         hits = library.search(query.text, limit=min(_DEPTH, len(records)), moments=1)
         rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
         found = library.search(query.text, limit=1, moments=1, within=path)[0].moments[0]
@@ -145,18 +146,8 @@ def _moment(start_s: Any, end_s: Any) -> Moment:
     return moment
 
 
-def _by_name(paths: Sequence[str]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for path in paths:
-        for name in {path, Path(path).name, Path(path).stem}:
-            names.setdefault(name, []).append(path)
-    return names
-
-
-def _resolve(video: str, paths: dict[str, list[str]], library: Library) -> str:
-    found = paths.get(video) or paths.get(os.path.abspath(video)) or []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UnknownNameError(f"video {video!r} fits {len(found)} files, e.g. {found[0]}; name it by its path")
-    raise UnknownNameError(f"video {video!r} is not in {library.folder}; index it first, see: untrimmed ls")
+def _resolve(video: str, names: VideoNames, library: Library) -> str:
+    path = names.find(video)
+    if path is None:
+        raise UnknownNameError(f"video {video!r} is not in {library.folder}; index it first, see: untrimmed ls")
+    return path

@@ -31,6 +31,7 @@ from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback, fi
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
+    from untrimmed.search.export import ExportedFeatures, ExportLayout
     from untrimmed.search.trained import TrainedModel
 
 _LAST_SEARCH = "last_search.json"
@@ -139,6 +140,46 @@ class Library:
                     progress(number, len(todo))
             folder = str(trained.folder) if trained else None
             index.write_settings(replace(settings, model=identity, model_folder=folder))
+
+    def export_features(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        name: str = "mine",
+        layout: ExportLayout = "plain",
+        captions: str | os.PathLike[str] | None = None,
+        within: Iterable[str | os.PathLike[str]] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ExportedFeatures:
+        """Write the stored frame vectors, and word vectors of captions, as a data set that methods train on.
+
+        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` learns on it; `use` takes what that gave.
+
+        Args:
+            out: The folder in which the data set's own folder, `name`, is made.
+            name: What the data set is called.
+            layout: `plain` (a file per video) or `field` (BigFile and HDF5, as the released programs read).
+            captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`, a video by its path, file name,
+                or that without suffix; without a file only frames are written.
+            within: Only videos that are one of these files or lie below one of these folders.
+
+        Raises:
+            ConfigError: OUT/NAME is already there.
+            FeatureError: The captions' file is wrong, or there are no videos.
+            UntrimmedError: There is no library.
+        """
+        from untrimmed.search.export import export_features, read_labels, require_new
+
+        require_new(Path(out), name)
+        labels = read_labels(captions) if captions is not None else []
+        index = VideoIndex(self.folder)
+        records = index.scan()
+        if within is not None:
+            places = [_absolute(path) for path in within]
+            records = [record for record in records if any(_is_below(record, place) for place in places)]
+        return export_features(
+            index, records, self._ready_encoder(), Path(out), name=name, layout=layout, labels=labels, progress=progress
+        )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]]) -> list[VideoRecord]:
         """Forget videos by file, or all below a folder; the files stay. Gives what was forgotten.

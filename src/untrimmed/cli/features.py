@@ -1,0 +1,129 @@
+"""`untrimmed features`: people's own videos and captions as a data set that methods train on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress
+
+from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
+from untrimmed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from untrimmed.search.export import ExportedFeatures
+    from untrimmed.search.library import Library
+
+
+class ExportLayoutChoice(str, Enum):
+    """The layouts that `features` writes."""
+
+    plain = "plain"
+    field = "field"
+
+
+def features(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PATH...", help="Video files, or folders of them.  [default: all of --library]", show_default=False
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
+    layout: Annotated[
+        ExportLayoutChoice,
+        typer.Option("--layout", help="A file per video, or BigFile and HDF5."),
+    ] = ExportLayoutChoice.plain,
+    captions: Annotated[
+        Path | None,
+        typer.Option(
+            "--captions",
+            metavar="FILE",
+            help='JSON lines: {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; the last '
+            "three may be left out.  [default: frames only]",
+            show_default=False,
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As for index.  [default: the library's own]", show_default=False),
+    ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False),
+    ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(
+            "--library",
+            metavar="LIB",
+            help="Where the frames are kept, so that none is decoded twice.  [default: DIR/NAME-library]",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    json_output: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Write frame features of videos, and word features of their captions, for: untrimmed train METHOD --data NAME.
+
+    Videos are indexed into a library and exported from there: a model trained on them serves that library.
+    Exit code 3: some files could not be used, or captions name videos that are not there (all are named).
+    """
+    import untrimmed
+    from untrimmed.search.export import read_labels, require_new
+
+    if not paths and library is None:
+        raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")
+    require_new(out, name)  # this and the captions' file are looked at before hours of decoding, not after
+    if captions is not None:
+        read_labels(captions)
+    opened = untrimmed.open(library if library is not None else out / f"{name}-library")
+    failed = _index(opened, paths, encoder, fps, device, quiet=json_output) if paths else False
+    with Progress(console=progress_console, transient=True) as progress:
+        task = progress.add_task("writing features", total=None)
+        written = opened.export_features(
+            out,
+            name=name,
+            layout=layout.value,
+            captions=captions,
+            within=paths or None,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    for label in written.left_out:
+        progress_console.print(f"left out  {label.place}: no video {label.video!r}", markup=False, soft_wrap=True)
+    if json_output:
+        typer.echo(json.dumps(asdict(written), default=str, indent=2, ensure_ascii=False))
+    else:
+        _print_written(written, opened, name)
+    if failed or written.left_out:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _index(
+    library: Library, paths: list[Path], encoder: str | None, fps: float | None, device: str, *, quiet: bool
+) -> bool:
+    """Index the files; gives whether some failed."""
+    with IndexDisplay() as display:
+        report = library.index(paths, encoder=encoder, fps=fps, device=device, progress=display)
+    if report.notice:
+        progress_console.print(f"[yellow]note:[/] {report.notice}")
+    if not quiet:
+        print_report(report)
+    return bool(report.failed)
+
+
+def _print_written(written: ExportedFeatures, library: Library, name: str) -> None:
+    captions = ", ".join(f"{count:,} {split}" for split, count in written.captions.items() if count)
+    say = result_console.print
+    say(f"frames  {written.num_videos:,} videos, width {written.frame_dim}")
+    say(f"words   captions: {captions or 'none'}, width {written.word_dim}")
+    say(f"written to {written.folder}", markup=False)
+    if captions:
+        say(f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}", markup=False)
+        say(f"then    untrimmed index --model RUN --library {library.folder}", markup=False)

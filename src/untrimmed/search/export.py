@@ -1,0 +1,296 @@
+"""A library's frames and people's sentences about them as a data set that methods train on; nothing is decoded again.
+
+    OUT/NAME/captions.jsonl, frames/<video>.npy, words.h5        the plain layout, see `untrimmed.data.plain`
+    OUT/NAME/FeatureData/<encoder>/..., TextData/...             the field's layout, see `untrimmed.data.bigfile`
+    OUT/NAME/features.json                                       the encoder and the sampling
+
+The vectors are those that `Library.use` hands to a trained model, and words come from the encoder that reads queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import h5py
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.data.annotations import (
+    Annotation,
+    Span,
+    number_captions,
+    one_line,
+    read_json_lines,
+    seconds,
+    usable_moment,
+    videos_of,
+)
+from untrimmed.data.atomic import whole_folder
+from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.bigfile import write_bigfile
+from untrimmed.data.layout import Layout
+from untrimmed.data.plain import write_plain
+from untrimmed.data.prepare import write_annotations
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.features.encoder import Encoder
+from untrimmed.search.index import Settings, VideoIndex, VideoRecord
+from untrimmed.search.video_names import VideoNames
+
+ExportLayout = Literal["plain", "field"]
+
+_TEXTS_AT_A_TIME = 64
+
+
+@dataclass(frozen=True)
+class Label:
+    """One sentence about a video, as a line of a file gives it."""
+
+    video: str  # a path, a file name, or that without the suffix
+    text: str
+    moment: Span | None
+    split: str | None
+    place: str  # file and line, for messages
+
+
+@dataclass(frozen=True)
+class ExportedFeatures:
+    """What was written: the data set's folder, videos with frames, captions of each split, widths of the vectors."""
+
+    folder: Path
+    num_videos: int
+    captions: Mapping[str, int]
+    frame_dim: int
+    word_dim: int
+    left_out: tuple[Label, ...]  # their videos are not in the library
+
+
+def read_labels(file: str | os.PathLike[str]) -> list[Label]:
+    """Sentences from JSON lines `{"video", "caption" (or "query"), "start_s"?, "end_s"?, "split"?}`.
+
+    Raises:
+        FeatureError: naming file and line; also if some lines have a split and others have none.
+    """
+    labels = [_read_label(row, place) for place, row in read_json_lines(Path(file), ["video"])]
+    if not labels:
+        raise FeatureError(f'{file}: holds no captions; write lines like {{"video": "lake", "caption": "a dog jumps"}}')
+    with_split = sum(label.split is not None for label in labels)
+    if 0 < with_split < len(labels):
+        raise FeatureError(f"{file}: {with_split} of {len(labels)} lines have a split; give every line one, or none")
+    return labels
+
+
+def _read_label(row: dict[str, Any], place: str) -> Label:
+    video, text, split = row["video"], row.get("caption", row.get("query")), row.get("split")
+    if not isinstance(video, str) or not video:
+        raise FeatureError(f"{place}: video is {video!r}, wanted a path or a file name; correct the line")
+    if not isinstance(text, str) or not text.strip():
+        raise FeatureError(f"{place}: caption is {text!r}, wanted a sentence; write one or remove the line")
+    if split is not None and split not in SPLITS:
+        raise FeatureError(f"{place}: split {split!r}, wanted one of {', '.join(SPLITS)}; correct it or leave it out")
+    moment = None
+    if row.get("start_s") is not None or row.get("end_s") is not None:
+        moment = seconds(row.get("start_s"), place, "start_s"), seconds(row.get("end_s"), place, "end_s")
+        if not 0 <= moment[0] < moment[1]:
+            raise FeatureError(f"{place}: moment from {moment[0]:g} to {moment[1]:g} s; wanted 0 <= start_s < end_s")
+    return Label(video, one_line(text), moment, split, place)
+
+
+def require_new(out: Path, name: str) -> None:
+    """Raise a ConfigError if OUT/NAME is there already, or the name cannot be that of a data set."""
+    if Path(name).name != name:
+        raise ConfigError(f"name {name!r} is not that of a folder; choose a plain --name, such as 'mine'")
+    if (out / name).exists():
+        raise ConfigError(f"{out / name} is already there; choose another --name, or remove it first")
+
+
+def export_features(
+    index: VideoIndex,
+    records: Sequence[VideoRecord],
+    encoder: Encoder,
+    out: Path,
+    *,
+    name: str,
+    layout: ExportLayout,
+    labels: Sequence[Label],
+    progress: Callable[[int, int], None] | None = None,
+) -> ExportedFeatures:
+    """Write the frames of these videos, and the captions with their words, to OUT/NAME, whole or not at all.
+
+    Captions without a split are dealt by video, about 8 : 1 : 1 and at least one video each, by a hash of the names.
+
+    Raises:
+        ConfigError: OUT/NAME is already there.
+        UnknownNameError: A label's video fits several files.
+        FeatureError: There are no videos, or none that a caption is about; a moment lies outside its video; captions of
+            fewer than three videos cannot be dealt; the folder cannot be written.
+    """
+    require_new(out, name)
+    settings = index.settings
+    if not records or settings is None:
+        raise FeatureError(f"{index.folder}: no videos to export; index some first")
+    ids = _video_ids([record.path for record in records], layout)
+    splits, left_out = _captions(labels, records, ids, layout)
+    frames = _StoredFrames(index, {ids[record.path]: record for record in records}, progress)
+    try:
+        with whole_folder(out / name) as temporary:
+            target = Layout(name, temporary)
+            _write_frames(target, layout, frames, Path(settings.encoder).name)
+            if labels:
+                _write_captions(target, layout, splits)
+                words = target.folder / "words.h5" if layout == "plain" else target.words
+                _write_words(words, [caption for captions in splits.values() for caption in captions], encoder)
+            (temporary / "features.json").write_text(_about(settings, len(records)), encoding="utf-8")
+    except OSError as error:
+        raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
+    counts = {split: len(captions) for split, captions in splits.items()}
+    return ExportedFeatures(out / name, len(records), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
+
+
+def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
+    """Path -> the name in the data set: the shortest of stem, file name, relative path that tells all videos apart.
+
+    The field's files cannot hold white space or `#` in a name; there, such characters are percent-encoded.
+    """
+    common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    choices = (
+        {path: Path(path).stem for path in paths},
+        {path: Path(path).name for path in paths},
+        {path: Path(path).relative_to(common).as_posix() for path in paths},
+    )
+    ids = next(names for names in choices if len(set(names.values())) == len(paths))
+    return ids if layout == "plain" else {path: quote(name, safe="") for path, name in ids.items()}
+
+
+def _captions(
+    labels: Sequence[Label], records: Sequence[VideoRecord], ids: Mapping[str, str], layout: ExportLayout
+) -> tuple[dict[str, list[Annotation]], list[Label]]:
+    """The captions of each split, and the labels whose videos are not there."""
+    names, by_path = VideoNames(ids), {record.path: record for record in records}
+    annotations: list[Annotation] = []
+    chosen: list[str | None] = []
+    left_out: list[Label] = []
+    for label in labels:
+        path = names.find(label.video)
+        if path is None:
+            left_out.append(label)
+            continue
+        annotations.append(_annotation(label, ids[path], by_path[path].duration_s))
+        chosen.append(label.split)
+    if labels and not annotations:
+        raise FeatureError(
+            f"{labels[0].place}: video {labels[0].video!r} and all others with captions are not among the "
+            f"{len(records)} videos; name them by path, file name or name without suffix"
+        )
+    annotations = number_captions(annotations)
+    if layout == "plain":
+        annotations = [replace(caption, caption_id=caption.caption_id.replace("#enc#", "#")) for caption in annotations]
+    dealt = deal_videos(videos_of(annotations)) if annotations and chosen[0] is None else {}
+    splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
+    for caption, split in zip(annotations, chosen, strict=True):
+        splits[split or dealt[caption.video]].append(caption)
+    return splits, left_out
+
+
+def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
+    moments = usable_moment(*label.moment, duration_s) if label.moment is not None else ()
+    if label.moment is not None and not moments:
+        raise FeatureError(
+            f"{label.place}: moment from {label.moment[0]:g} to {label.moment[1]:g} s, the video {label.video!r} ends "
+            f"at {duration_s:g} s; correct the line"
+        )
+    return Annotation(video, "", label.text, moments, duration_s)
+
+
+def deal_videos(videos: Iterable[str]) -> dict[str, str]:
+    """Video -> split: in the order of a hash, a tenth (at least one) val, as many test, the others train.
+
+    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty.
+
+    Raises:
+        FeatureError: There are fewer than three videos.
+    """
+    ordered = sorted(set(videos), key=lambda video: hashlib.blake2b(video.encode(), digest_size=8).digest())
+    if len(ordered) < len(SPLITS):
+        raise FeatureError(
+            f"captions of {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
+            "add some, or give every line a split"
+        )
+    share = max(1, round(len(ordered) / 10))
+    dealt = dict.fromkeys(ordered, "train")
+    return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")
+
+
+class _StoredFrames(Mapping[str, np.ndarray]):
+    """Frame vectors by video, float32, read when asked for, so that a large library needs no large memory."""
+
+    def __init__(
+        self,
+        index: VideoIndex,
+        records: Mapping[str, VideoRecord],
+        progress: Callable[[int, int], None] | None,
+    ):
+        self._index, self._records, self._progress = index, records, progress
+        self._read: set[str] = set()
+
+    def __getitem__(self, video: str) -> Float[np.ndarray, "T D"]:
+        record = self._records[video]
+        stored = self._index.get(record.video_id)
+        if stored is None:
+            raise FeatureError(f"{record.path}: was removed from {self._index.folder} meanwhile; run this again")
+        if self._progress is not None and video not in self._read:
+            self._read.add(video)
+            self._progress(len(self._read), len(self))
+        return stored.features.vectors.astype(np.float32)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def _write_frames(target: Layout, layout: ExportLayout, frames: _StoredFrames, encoder: str) -> None:
+    if layout == "field":
+        write_bigfile(target.folder / "FeatureData" / encoder, frames)
+        return
+    for video, vectors in frames.items():
+        path = target.folder / "frames" / f"{video}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, vectors)
+
+
+def _write_captions(target: Layout, layout: ExportLayout, splits: Mapping[str, list[Annotation]]) -> None:
+    if layout == "plain":
+        write_plain(target.plain_captions, splits)
+        return
+    for split, captions in splits.items():
+        if captions:
+            write_annotations(target, split, captions)
+
+
+def _write_words(path: Path, captions: Sequence[Annotation], encoder: Encoder) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for start in range(0, len(captions), _TEXTS_AT_A_TIME):
+            batch = captions[start : start + _TEXTS_AT_A_TIME]
+            for caption, features in zip(batch, encoder.encode_texts([c.text for c in batch]), strict=True):
+                file[caption.caption_id] = features.words
+
+
+def _about(settings: Settings, num_videos: int) -> str:
+    about = {
+        "encoder": settings.encoder,
+        "encoder_identity": settings.encoder_identity,
+        "sampling": "key frames" if settings.keyframes_only else f"{settings.fps:g} fps",
+        "frame_dim": settings.frame_dim,
+        "word_dim": settings.word_dim,
+        "num_videos": num_videos,
+    }
+    return json.dumps(about, indent=2) + "\n"

@@ -1,0 +1,30 @@
+"""Find a library's video by what people call it: its path, its file name, or that without the suffix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from untrimmed.errors import UnknownNameError
+
+
+class VideoNames:
+    """The videos at some paths by their names."""
+
+    def __init__(self, paths: Iterable[str]):
+        self._paths: dict[str, list[str]] = {}
+        for path in paths:
+            for name in {path, Path(path).name, Path(path).stem}:
+                self._paths.setdefault(name, []).append(path)
+
+    def find(self, name: str) -> str | None:
+        """The path of the one video of that name; None if there is none.
+
+        Raises:
+            UnknownNameError: Several videos have it.
+        """
+        found = self._paths.get(name) or self._paths.get(os.path.abspath(name)) or []
+        if len(found) > 1:
+            raise UnknownNameError(f"video {name!r} fits {len(found)} files, e.g. {found[0]}; name it by its path")
+        return found[0] if found else None
