@@ -105,9 +105,18 @@ class TrainingBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedQueries(Record):
-    """One vector a query, not normalised; a method adds fields when it needs more (words, a second branch)."""
+    """One vector a query, not normalised, and what else a model says of it; fields that it does not produce stay None.
+
+    `words` are contextual word vectors, those that the mask excludes mean nothing; `word_weights` say how much each
+    word counts in a score by words (they sum to 1); `uncertainty` is larger the less a query says, on a method's own
+    scale. A method or an extension that needs other fields adds them here, or subclasses.
+    """
 
     sentence: Float[Tensor, "Q D"]
+    words: Float[Tensor, "Q W D"] | None = None
+    word_mask: Bool[Tensor, "Q W"] | None = None
+    word_weights: Float[Tensor, "Q W"] | None = None
+    uncertainty: Float[Tensor, " Q"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

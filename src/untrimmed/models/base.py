@@ -18,7 +18,9 @@ common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, keyword-on
 `cat` handle the new fields. `losses` returns unweighted terms; it gets the encodings and the batch they came from (for
 teacher features, words, frames), random numbers only from `draws`, and the epoch. A method whose frames or clips carry
 spans offers them through `Score.best`. Presets go to `presets/<method>/<dataset>.yaml`, released names to
-`models/released.py`, golden cases to one file in `parity/`.
+`models/released.py`, golden cases to one file in `parity/`. A method that can hand a branch of its score over to an
+extension (`models/extension.py`: parts with weights, such as RAL) names it in `places` and leaves out what `provided`
+names.
 
 Adding a loss that any method can carry: a frozen dataclass in `models/attachments.py` or beside a method.
 
@@ -47,6 +49,7 @@ from untrimmed.config import build, nearest
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
+from untrimmed.nn.tower import SiblingTower
 from untrimmed.scores.gaussian_proposals import Proposals, centered_proposals
 from untrimmed.scores.localise import LocateSettings, Similarities, rank_windows, suppress_overlaps, window_cosines
 from untrimmed.scores.ranked_moments import RankedMoments
@@ -113,6 +116,11 @@ def list_attachments() -> dict[str, str]:
     return {name: (cls.__doc__ or "").partition("\n")[0] for name, cls in sorted(_ATTACHMENTS.items())}
 
 
+def attached_losses() -> dict[str, type[Attachment]]:
+    """The losses that can be attached, by name."""
+    return dict(sorted(_ATTACHMENTS.items()))
+
+
 def build_attachments(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Attachment]:
     """The attached losses of a configuration.
 
@@ -133,11 +141,22 @@ class RetrievalModel(nn.Module, ABC):
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[ModelConfig]]
+    places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an extension may provide
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
         self.attachments = build_attachments(config.losses)
+
+    @property
+    def provided(self) -> frozenset[str]:
+        """Branches that extensions provide; the method computes neither their scores nor their losses."""
+        return frozenset()
+
+    @property
+    def keeps_frames(self) -> bool:
+        """Whether an extension reads frames, so that encoded videos hold them even if the method's score does not."""
+        return False
 
     @abstractmethod
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
@@ -157,6 +176,36 @@ class RetrievalModel(nn.Module, ABC):
     ) -> dict[str, Float[Tensor, ""]]:
         """The method's own loss terms by name, unweighted."""
 
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The method's retrieval objective for a branch that scores every query against every video.
+
+        Extensions train the branches that they provide with it; every method with `places` has one.
+        """
+        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
+
+    def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
+        """Contextual words of the method's own text tower, before they are pooled."""
+        return self.query_tower.tower(queries.words, queries.mask)  # type: ignore[union-attr, operator]
+
+    def new_word_tower(self) -> nn.Module | None:
+        """A second text tower of the form of the method's own, for an extension; None if words need no tower.
+
+        It takes words, mask and the method's position layer; its weights are still to be drawn.
+        """
+        return SiblingTower(self.query_tower.tower)  # type: ignore[union-attr, arg-type]
+
+    def position_words(self, x: Float[Tensor, "Q W D"]) -> Float[Tensor, "Q W D"]:
+        """Words that know where they stand, by the method's own position table."""
+        return self.query_tower.tower.positions(x)  # type: ignore[union-attr, operator]
+
     def forward(self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0) -> dict[str, Float[Tensor, ""]]:
         """All loss terms of a batch by name, unweighted: the method's own and the attached ones."""
         queries, videos = self.encode_queries(batch.queries), self.encode_videos(batch.videos)
@@ -170,11 +219,12 @@ class RetrievalModel(nn.Module, ABC):
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """A video's vectors in temporal order at equal steps that compare with sentence vectors, and which are real.
 
-        By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides it.
+        By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides it,
+        and frames whose score an extension provides are not compared with sentences either.
 
         Raises: ConfigError for a method that encodes a video as one vector only.
         """
-        if videos.frames is not None:
+        if videos.frames is not None and "frame" not in self.provided:
             return videos.frames, videos.frame_mask
         if videos.clips is None:
             raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it")

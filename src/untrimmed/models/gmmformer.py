@@ -8,9 +8,9 @@ of the others (`window_length: full` removes that).
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
@@ -56,6 +56,7 @@ class GMMFormer(RetrievalModel):
         frame_weight: float = 0.3
 
     config: Config
+    places: ClassVar[frozenset[str]] = frozenset({"frame"})
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -66,7 +67,8 @@ class GMMFormer(RetrievalModel):
         self.query_tower = QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer), c.dim)
         self.clip_tower = self._video_tower(window_length=None)
         self.frame_tower = self._video_tower(window_length=c.max_frames if c.window_length == "full" else None)
-        self.frame_pooling = AttentionPooling(c.dim) if c.second_branch == "video" else None
+        has_pooling = c.second_branch == "video" and "frame" not in self.provided
+        self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
         initialise(self, c.init_std)
 
     def _video_tower(self, window_length: int | None) -> Tower:
@@ -96,14 +98,16 @@ class GMMFormer(RetrievalModel):
         """Clips, and the frames pooled into one vector (Eq. 2)."""
         clips, mask = self.clip_tower(videos.clips), videos.frame_mask
         frames = self.frame_tower(videos.frames, mask)
-        if self.frame_pooling is None:
-            return EncodedVideos(clips=clips, frames=frames, frame_mask=mask)
-        return EncodedVideos(clips=clips, video=self.frame_pooling(frames, mask))
+        pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
+        if pooled is not None and not self.keeps_frames:
+            return EncodedVideos(clips=clips, video=pooled)
+        return EncodedVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 4) and the whole video (Eq. 3), weighted (Eq. 5)."""
+        sims = self.branch_sims(queries, videos)
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
-        return Scores(self.branch_sims(queries, videos), weights)
+        return Scores(sims, {branch: weights[branch] for branch in sims})
 
     def losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
@@ -111,26 +115,33 @@ class GMMFormer(RetrievalModel):
         """InfoNCE and triplet of both branches (Eq. 11-12)."""
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
         terms: dict[str, Tensor] = {}
-        for branch in ("clip", "frame"):
-            terms |= branch_terms(
-                branch,
-                cosine[branch].value,
-                dot[branch].value,
-                batch.video_index,
-                margin=self.config.margin,
-                draws=draws,
-            )
+        for branch in cosine:
+            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, batch.video_index, draws=draws)
         return terms
+
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of one branch."""
+        return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
 
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
-        """Both branches by cosine, or by dot product as InfoNCE reads them."""
-        c = self.config
-        frame = second_branch_sim(
-            queries.sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
-        )
-        return {"clip": max_sim(queries.sentence, required(videos, "clips"), similarity=similarity), "frame": frame}
+        """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
+        c, sentence = self.config, queries.sentence
+        sims = {"clip": max_sim(sentence, required(videos, "clips"), similarity=similarity)}
+        if "frame" not in self.provided:
+            sims["frame"] = second_branch_sim(
+                sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
+            )
+        return sims
 
     def released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 11) and where each tensor lives here."""

@@ -7,8 +7,9 @@ never scores below 0. We follow the release; the paper's side of each is an opti
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
@@ -58,6 +59,7 @@ class GMMFormerV2(RetrievalModel):
         frame_weight: float = 0.3
 
     config: Config
+    places: ClassVar[frozenset[str]] = frozenset({"frame"})
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -70,7 +72,8 @@ class GMMFormerV2(RetrievalModel):
         self.clip_block = self._block(length=c.num_clips)
         self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout)
         self.frame_block = self._block(length=c.max_frames)
-        self.frame_pooling = AttentionPooling(c.dim) if c.second_branch == "video" else None
+        has_pooling = c.second_branch == "video" and "frame" not in self.provided
+        self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
         initialise(self, c.init_std)
 
     def _block(self, length: int) -> GaussianBlock:
@@ -107,14 +110,16 @@ class GMMFormerV2(RetrievalModel):
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
         clips, mask = self.clip_block(self.clip_tower(videos.clips), None, self.token), videos.frame_mask
         frames = self.frame_block(self.frame_tower(videos.frames), mask, self.token)
-        if self.frame_pooling is not None:
-            return EncodedVideos(clips=clips, video=self.frame_pooling(frames, mask))
-        return EncodedVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask)
+        pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
+        if pooled is not None and not self.keeps_frames:
+            return EncodedVideos(clips=clips, video=pooled)
+        return EncodedVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 10) and the best frame (Eq. 9), weighted (Eq. 11)."""
+        sims = self.branch_sims(queries, videos)
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
-        return Scores(self.branch_sims(queries, videos), weights)
+        return Scores(sims, {branch: weights[branch] for branch in sims})
 
     def losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
@@ -122,26 +127,33 @@ class GMMFormerV2(RetrievalModel):
         """InfoNCE and triplet of both branches (Eq. 19-21)."""
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
         terms: dict[str, Tensor] = {}
-        for branch in ("clip", "frame"):
-            terms |= branch_terms(
-                branch,
-                cosine[branch].value,
-                dot[branch].value,
-                batch.video_index,
-                margin=self.config.margin,
-                draws=draws,
-            )
+        for branch in cosine:
+            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, batch.video_index, draws=draws)
         return terms
+
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of one branch."""
+        return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
 
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
-        """Both branches by cosine, or by dot product as InfoNCE reads them."""
-        c = self.config
-        frame = second_branch_sim(
-            queries.sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
-        )
-        return {"clip": max_sim(queries.sentence, required(videos, "clips"), similarity=similarity), "frame": frame}
+        """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
+        c, sentence = self.config, queries.sentence
+        sims = {"clip": max_sim(sentence, required(videos, "clips"), similarity=similarity)}
+        if "frame" not in self.provided:
+            sims["frame"] = second_branch_sim(
+                sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
+            )
+        return sims
 
     def released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 7) and where each tensor lives here."""

@@ -5,6 +5,7 @@ frames of the positive pairs only, in a square matrix in which other queries of 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -39,6 +40,7 @@ class MSSL(RetrievalModel):
         norm: NormOrder = "post"
 
     config: Config
+    places: ClassVar[frozenset[str]] = frozenset({"frame"})
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -46,7 +48,7 @@ class MSSL(RetrievalModel):
         self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
-        self.guided_attention = GuidedAttention(c.dim)
+        self.guided_attention = None if "frame" in self.provided else GuidedAttention(c.dim)
         initialise(self, c.init_std)
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
@@ -74,6 +76,8 @@ class MSSL(RetrievalModel):
         """The best clip, and the frames of each video as seen from it."""
         clips, frames, mask = self._parts(videos)
         clip = max_sim(queries.sentence, clips)
+        if self.guided_attention is None:
+            return Scores({"clip": clip}, {"clip": self.config.clip_weight})
         frame = self.guided_attention.score(queries.sentence, frames, mask, clips, required_best(clip))
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores({"clip": clip, "frame": frame}, weights)
@@ -86,11 +90,24 @@ class MSSL(RetrievalModel):
         clips, _, _ = self._parts(videos)
         clip = max_sim(sentence, clips)
         cosine, dot = clip.value, max_sim(sentence, clips, similarity="dot").value
+        clip_terms = self.branch_losses("clip", cosine, dot, index, draws=draws)
+        if self.guided_attention is None:
+            return clip_terms
         seen = self.positive_frames(videos, required_best(clip), index)
         frame_cosine = F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T
-
-        clip_terms = branch_terms("clip", cosine, dot, index, margin=margin, draws=draws)
         return clip_terms | square_branch_terms("frame", frame_cosine, sentence @ seen.T, margin=margin, draws=draws)
+
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of a branch that scores every query against every video."""
+        return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
 
     def positive_frames(
         self, videos: EncodedVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
@@ -98,6 +115,7 @@ class MSSL(RetrievalModel):
         """Each query's own video as one vector, seen from the query's key clip in it."""
         clips, frames, mask = self._parts(videos)
         own_key = key_clip.gather(1, video_index[:, None])[:, 0]
+        assert self.guided_attention is not None
         return self.guided_attention.of_positives(frames, mask, clips, own_key, video_index)
 
     @staticmethod

@@ -34,20 +34,20 @@ UNUSED = Slot("")  # of a tensor that the released program keeps but never reads
 Names = dict[str, Slot]
 
 
-def _pair(ours: str, theirs: str, index: tuple[int, ...] = ()) -> Names:
+def pair(ours: str, theirs: str, index: tuple[int, ...] = ()) -> Names:
     """Weight and bias of one map or norm."""
     return {f"{theirs}.{part}": Slot(f"{ours}.{part}", index) for part in ("weight", "bias")}
 
 
 def input_layer(ours: str, theirs: str) -> Names:
     """Layer norm and linear map of an input layer."""
-    return _pair(f"{ours}.norm", f"{theirs}.LayerNorm") | _pair(f"{ours}.linear", f"{theirs}.net.1")
+    return pair(f"{ours}.norm", f"{theirs}.LayerNorm") | pair(f"{ours}.linear", f"{theirs}.net.1")
 
 
 def positions(ours: str, theirs: str) -> Names:
     """Position table and its layer norm."""
     table = {f"{theirs}.position_embeddings.weight": Slot(f"{ours}.table.weight")}
-    return table | _pair(f"{ours}.norm", f"{theirs}.LayerNorm")
+    return table | pair(f"{ours}.norm", f"{theirs}.LayerNorm")
 
 
 def embedding(tower: str, theirs: str) -> Names:
@@ -70,8 +70,8 @@ def attention_layer(ours: str, theirs: str, block: int) -> Names:
     """Layer `block` of a stack with output map and without feed-forward part (MS-SL, GMMFormer, JSG, DL-DKD)."""
     return (
         self_attention(f"{ours}.attention", f"{theirs}.self", block)
-        | _pair(f"{ours}.output", f"{theirs}.output.dense", (block,))
-        | _pair(f"{ours}.norm1", f"{theirs}.output.LayerNorm", (block,))
+        | pair(f"{ours}.output", f"{theirs}.output.dense", (block,))
+        | pair(f"{ours}.norm1", f"{theirs}.output.LayerNorm", (block,))
     )
 
 
@@ -79,10 +79,10 @@ def ffn_layer(ours: str, theirs: str, block: int) -> Names:
     """Layer `block` of a stack with feed-forward part and without output map (GMMFormer v2, RAL)."""
     return (
         self_attention(f"{ours}.attention", f"{theirs}.self", block)
-        | _pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
-        | _pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
-        | _pair(f"{ours}.norm1", f"{theirs}.norm1", (block,))
-        | _pair(f"{ours}.norm2", f"{theirs}.norm2", (block,))
+        | pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
+        | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
+        | pair(f"{ours}.norm1", f"{theirs}.norm1", (block,))
+        | pair(f"{ours}.norm2", f"{theirs}.norm2", (block,))
     )
 
 
@@ -90,10 +90,10 @@ def token_layer(ours: str, theirs: str) -> Names:
     """The cross layer in which a token reads a sequence (GMMFormer v2, RAL)."""
     names: Names = {}
     for part in ("query", "key", "value"):
-        names |= _pair(f"{ours}.attention.{part}", f"{theirs}.self.{part}")
+        names |= pair(f"{ours}.attention.{part}", f"{theirs}.self.{part}")
     for part in ("layer1", "layer2"):
-        names |= _pair(f"{ours}.{part}", f"{theirs}.output.{part}")
-    return names | _pair(f"{ours}.norm1", f"{theirs}.norm1") | _pair(f"{ours}.norm2", f"{theirs}.norm2")
+        names |= pair(f"{ours}.{part}", f"{theirs}.output.{part}")
+    return names | pair(f"{ours}.norm1", f"{theirs}.norm1") | pair(f"{ours}.norm2", f"{theirs}.norm2")
 
 
 def consolidation_block(ours: str, theirs: str, num_layers: int) -> Names:
@@ -101,8 +101,8 @@ def consolidation_block(ours: str, theirs: str, num_layers: int) -> Names:
     names = token_layer(f"{ours}.aggregation.reader", f"{theirs}.ca")
     for k in range(num_layers):
         names |= ffn_layer(f"{ours}.layers", f"{theirs}.attn{k}", block=k)
-    names |= _pair(f"{ours}.aggregation.hidden", f"{theirs}.layer1")
-    return names | _pair(f"{ours}.aggregation.weights", f"{theirs}.layer2")
+    names |= pair(f"{ours}.aggregation.hidden", f"{theirs}.layer1")
+    return names | pair(f"{ours}.aggregation.weights", f"{theirs}.layer2")
 
 
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:

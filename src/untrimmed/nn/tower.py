@@ -1,5 +1,8 @@
 """From features to contextual vectors: input layer, positions, encoder; and the query tower that pools its words."""
 
+import copy
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -37,6 +40,16 @@ class Positions(nn.Module):
         return self.dropout(self.norm(x + self.table.weight[: x.shape[1]]))
 
 
+def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) -> None:
+    """Raise a FeatureError when the features have another width or are longer than the position table."""
+    length, width = features.shape[1:]
+    if width != in_dim or length > max_length:
+        raise FeatureError(
+            f"features have {length} rows of width {width}, this model wants at most {max_length} of width {in_dim}; "
+            "resample them, or set the model's sizes to the features'"
+        )
+
+
 class Tower(nn.Module):
     """Input layer, positions and one or more encoder blocks, in this order."""
 
@@ -54,13 +67,29 @@ class Tower(nn.Module):
 
         Raises: FeatureError when the features have another width or are longer than the position table.
         """
-        length, in_dim = features.shape[1:]
-        if in_dim != self.input.linear.in_features or length > self.max_length:
-            raise FeatureError(
-                f"features have {length} rows of width {in_dim}, this model wants at most {self.max_length} of width "
-                f"{self.input.linear.in_features}; resample them, or set the model's sizes to the features'"
-            )
+        require_fit(features, self.input.linear.in_features, self.max_length)
         x = self.positions(self.input(features))
+        for block in self.blocks:
+            x = block(x, mask)
+        return x
+
+
+class SiblingTower(nn.Module):
+    """Input layer and encoder blocks of the form of another tower; positions are borrowed from that tower."""
+
+    def __init__(self, tower: Tower):
+        super().__init__()
+        self.input = copy.deepcopy(tower.input)
+        self.blocks = copy.deepcopy(tower.blocks)
+
+    def forward(
+        self,
+        features: Float[Tensor, "N T C"],
+        mask: Bool[Tensor, "N T"] | None,
+        positions: Callable[[Tensor], Tensor],
+    ) -> Float[Tensor, "N T D"]:
+        """Contextual rows; those at masked positions mean nothing."""
+        x = positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)
         return x

@@ -28,6 +28,11 @@ class Scores:
         terms = [weight * self.branches[name].value for name, weight in self.weights.items()]
         return sum(terms[1:], start=terms[0])
 
+    def joined(self, other: "Scores") -> "Scores":
+        """The branches of both; no name may stand in both."""
+        assert not self.branches.keys() & other.branches.keys()
+        return Scores({**self.branches, **other.branches}, {**self.weights, **other.weights})
+
     def __getitem__(self, branch: str) -> Score:
         return self.branches[branch]
 
