@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 import untrimmed.models
 from untrimmed.config import build, nearest, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.base import RetrievalModel, attached_losses
+from untrimmed.models.composition import compose
+from untrimmed.models.extension import EXTENSIONS
+from untrimmed.models.naming import parse_name
 
 M = TypeVar("M", bound=type[RetrievalModel])
 _MODELS: dict[str, type[RetrievalModel]] = {}
@@ -39,22 +42,34 @@ def _import_methods() -> None:
 
 
 def model_class(name: str) -> type[RetrievalModel]:
-    """The class of a method.
+    """The class of a method, or of a method with attachments: METHOD+ATTACHMENT+...
 
-    Raises: UnknownNameError naming the nearest method.
+    Raises: UnknownNameError naming the nearest method or attachment, ConfigError for a composition that does not fit.
     """
     _import_methods()
-    if name not in _MODELS:
+    method, attached = parse_name(name)
+    if method not in _MODELS:
+        if method in list_attachments():
+            raise UnknownNameError(f"{method!r} is no model but an attachment; name a method too, e.g. ms_sl+{method}")
         known = ", ".join(list_models())
-        raise UnknownNameError(f"no model named {name!r}{nearest(name, _MODELS) or '.'} Known: {known}")
-    return _MODELS[name]
+        raise UnknownNameError(f"no model named {method!r}{nearest(method, _MODELS) or '.'} Known: {known}")
+    for part in attached:
+        if part in _MODELS:
+            raise ConfigError(
+                f"{name!r}: {part} is a method, not an attachment; known: {', '.join(list_attachments())}"
+            )
+    return compose(_MODELS[method], attached) if attached else _MODELS[method]
 
 
 def paper_of(name: str) -> str:
-    """The line that names a method and its paper: the first of its file.
+    """The line that names a method or an attachment and its paper.
 
-    Raises: UnknownNameError for an unknown method.
+    Raises: UnknownNameError for an unknown name.
     """
+    if name in list_attachments():
+        extension = EXTENSIONS.get(name)
+        text = attached_losses()[name].__doc__ if extension is None else sys.modules[extension.__module__].__doc__
+        return (text or "").partition("\n")[0]
     return (sys.modules[model_class(name).__module__].__doc__ or "").partition("\n")[0]
 
 
@@ -62,8 +77,10 @@ def create_model(name: str, **overrides: Any) -> RetrievalModel:
     """A new model with its weights drawn; settings are fields of the method's `Config`, dotted keys reach inside.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
+    `create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072, **{"ral.num_proxies": 4})`
 
-    Raises: UnknownNameError for an unknown method, ConfigError for an unknown or wrong setting.
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
+    for an unknown or wrong setting.
     """
     cls = model_class(name)
     plain = {key: value for key, value in overrides.items() if "." not in key}
@@ -78,3 +95,9 @@ def list_models() -> list[str]:
     """The names of all methods, sorted."""
     _import_methods()
     return sorted(_MODELS)
+
+
+def list_attachments() -> list[str]:
+    """The names of all that can be attached to a method, sorted: extensions with weights, and losses."""
+    _import_methods()
+    return sorted({*EXTENSIONS, *attached_losses()})
