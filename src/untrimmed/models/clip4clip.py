@@ -1,0 +1,117 @@
+"""CLIP4Clip (arXiv 2104.08860), mean pooling: a video is the mean of its frames, compared with the sentence by cosine.
+
+For ordinary text-to-video retrieval (RAL, Table 5), over features that an image-text encoder has extracted: the
+encoder itself is not trained. One linear map a side takes the place of its fine-tuning; equal widths start as the
+identity, so an untrained model gives the encoder's own mean-pooled cosine. Written from the papers; not reproduced.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.nce import nce
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.registry import register
+from untrimmed.nn.init import initialise
+from untrimmed.scores.max_sim import vector_sim
+from untrimmed.scores.score import Scores
+
+MAX_LOGIT_SCALE = math.log(100.0)  # CLIP clips its learned scale there
+
+
+@register("clip4clip")
+class CLIP4Clip(RetrievalModel):
+    """Two linear maps and a learned temperature."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """`sentence`: CLIP reads a sentence off its last token; other encoders' word features are averaged."""
+
+        dim: int = 512
+        max_frames: int = 12
+        max_words: int = 32
+        sentence: Literal["last", "mean"] = "last"
+        temperature: float = 0.01  # where the learned one starts; 0.01 is CLIP's after its training
+        video_weight: float = 1.0
+        frame_weight: float = 1.0  # of a frame branch that an extension provides
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.temperature < 0.01:
+                raise ConfigError(f"temperature is {self.temperature}, wanted at least 0.01, CLIP's limit")
+
+    config: Config
+    places: ClassVar[frozenset[str]] = frozenset({"frame"})
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        c = config
+        self.query_map = nn.Linear(c.query_dim, c.dim, bias=False)
+        self.frame_map = nn.Linear(c.video_dim, c.dim, bias=False)
+        self.logit_scale = nn.Parameter(torch.tensor(-math.log(c.temperature)))
+        initialise(self, c.init_std)
+        for linear in (self.query_map, self.frame_map):
+            if linear.in_features == linear.out_features:
+                nn.init.eye_(linear.weight)
+
+    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """The mapped last word, or the mean of the mapped words."""
+        words, mask = self.encode_words(queries), queries.mask
+        if self.config.sentence == "mean":
+            return EncodedQueries(sentence=_mean(words, mask))
+        last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
+        return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
+
+    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+        """Mapped frames, and the mean of the normalised ones."""
+        frames, mask = self.frame_map(videos.frames), videos.frame_mask
+        return EncodedVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
+
+    def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
+        """Mapped word features."""
+        return self.query_map(queries.words)
+
+    def new_word_tower(self) -> None:
+        """Words need no tower: they come from a text encoder that has read the sentence."""
+        return
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
+        """The frames, which are in the space of the sentences whatever else scores them."""
+        return required(videos, "frames"), required(videos, "frame_mask")
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """Cosine of sentence and mean frame."""
+        video = vector_sim(queries.sentence, required(videos, "video"))
+        return Scores({"video": video}, {"video": self.config.video_weight})
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Cross-entropy in both directions."""
+        cosine = self.score(queries, videos)["video"].value
+        return self.branch_losses("video", cosine, cosine, batch.video_index, draws=draws)
+
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The mean of both directions, on cosines over the learned temperature; `dot` is not read."""
+        return {f"{branch}_nce": nce(cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp(), video_index) / 2}
+
+
+def _mean(x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:
+    """The mean of the real rows."""
+    return x.masked_fill(~mask[..., None], 0).sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None]

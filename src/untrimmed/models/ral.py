@@ -1,0 +1,272 @@
+"""RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383), attachable: words against frames, and Gaussians.
+
+Released code: zhanglong-ustc/RAL-PRVR, which holds it on GMMFormer v2 only. CSA is a frame branch by words: a second
+text tower, the best frame for each word, learned confidences. MSRA trains only: all captions of a video form a support
+set, texts and videos become Gaussians, whose samples are contrasted and whose parameters are drawn together.
+
+Where paper and release disagree we follow the release; other sides are settings. Its constants are settings too. On
+GMMFormer and MS-SL, for which the paper gives results only, the frame branch of the method gives way: CSA reads the
+encoded frames, and the method's own InfoNCE and triplet train it. On CLIP4Clip (Table 5, results only) words are the
+projected token features and CSA stands beside the mean pooling; that is ours, not reproduced.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, required
+from untrimmed.errors import ConfigError
+from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
+from untrimmed.losses.draws import Draws
+from untrimmed.models import released
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.extension import Extension, register_extension
+from untrimmed.models.ral_distribution import (
+    Aggregation,
+    DistributionHead,
+    Gaussian,
+    Rows,
+    pooled_texts,
+    pooled_videos,
+)
+from untrimmed.scores.max_sim import Padding, Similarity, zero_floor
+from untrimmed.scores.score import Score, Scores
+from untrimmed.scores.word_max_sim import WordMaxSim
+
+
+@dataclass(frozen=True, kw_only=True)
+class RALConfig:
+    """Tables 2 to 4 vary the first six settings, and the weights of the two losses."""
+
+    csa: bool = True  # off: the method keeps its own frame score (Table 2)
+    msra: bool = True
+    support: Literal["set", "single"] = "set"  # single: a distribution for each query (Table 4)
+    aggregation: Aggregation = "both"
+    num_proxies: int = 6  # 0: the means themselves (Table 3, w/o sampling)
+    word_tower: Literal["own", "shared"] = "own"  # shared: encoders unchanged, as the paper says
+    padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
+    pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
+    support_captions: int = 26  # room for captions in the padded buffer; a constant of the release
+    proxy_form: Form = "released"
+    proxy_temperature: float = 0.05  # for `proxy_form: paper`, which does not give it
+    alignment_form: Form = "released"
+
+    def __post_init__(self) -> None:
+        if not (self.csa or self.msra):
+            raise ConfigError("ral has neither csa nor msra, so it would do nothing; turn one on, or leave ral out")
+        if self.num_proxies < 0 or self.support_captions < 1 or self.proxy_temperature <= 0:
+            raise ConfigError(
+                f"ral: num_proxies {self.num_proxies}, support_captions {self.support_captions}, proxy_temperature "
+                f"{self.proxy_temperature}: wanted at least 0, at least 1, and more than 0"
+            )
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Both sides of a batch and their samples; `video_index` says which video a text belongs to."""
+
+    text: Gaussian
+    video: Gaussian
+    text_samples: Float[Tensor, "N K D"]
+    video_samples: Float[Tensor, "V K D"]
+    video_index: Int[Tensor, " N"]
+
+
+@register_extension("ral")
+class RAL(Extension):
+    """The word tower, confidence-aware alignment (CSA) and Gaussian alignment (MSRA)."""
+
+    Config = RALConfig
+    branches: ClassVar[frozenset[str]] = frozenset({"frame"})
+    released_on: ClassVar[frozenset[str]] = frozenset({"gmmformer_v2"})
+
+    config: RALConfig
+
+    def __init__(self, config: RALConfig, model: RetrievalModel):
+        super().__init__(config, model)
+        dim = model.config.dim
+        self.word_tower = model.new_word_tower() if config.word_tower == "own" else None
+        self.csa = WordMaxSim(dim) if config.csa else None
+        self.text_head = DistributionHead(dim, config.aggregation) if config.msra else None
+        self.video_head = DistributionHead(dim, config.aggregation) if config.msra else None
+
+    @classmethod
+    def provides(cls, config: RALConfig) -> frozenset[str]:
+        """The frame branch, unless CSA is off."""
+        return cls.branches if config.csa else frozenset()
+
+    @classmethod
+    def reads_frames(cls, config: RALConfig) -> bool:
+        """Always."""
+        return True
+
+    def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
+        """Words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
+        mask = queries.mask
+        zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
+        if self.word_tower is None:
+            words = model.encode_words(zeroed)
+        else:
+            words = self.word_tower(zeroed.words, mask, model.position_words)
+        encoded = dataclasses.replace(encoded, words=words, word_mask=mask)
+        if self.csa is not None:
+            encoded = dataclasses.replace(encoded, word_weights=self.csa.weights(words, mask))
+        if self.text_head is not None and not self.training:
+            encoded = dataclasses.replace(encoded, uncertainty=self.uncertainty(model, words, mask))
+        return encoded
+
+    def uncertainty(
+        self, model: RetrievalModel, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
+    ) -> Float[Tensor, " Q"]:
+        """The standard deviation of each query by itself, geometric mean over the width (Fig. 3).
+
+        The query is a support set of one; padding words count as zero rows and the buffer has the length of the
+        longest possible query, so that the figure does not depend on batch mates as it would in the release.
+        """
+        assert self.text_head is not None
+        length = model.config.max_words * self._captions
+        zeros = length - mask.sum(dim=1) if self.config.pooling_rows == "padded" else torch.zeros_like(mask.sum(dim=1))
+        rows = Rows(words, torch.arange(len(words), device=words.device), mask, zeros.to(words.dtype))
+        return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_texts(rows, mask))).sigma
+
+    @property
+    def _captions(self) -> int:
+        return self.config.support_captions if self.config.support == "set" else 1
+
+    def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
+        """CSA by cosine, with the weight of the frame branch."""
+        if self.csa is None:
+            return None
+        weight: float = model.config.frame_weight  # type: ignore[attr-defined]
+        return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": weight})
+
+    def word_score(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        similarity: Similarity = "cosine",
+    ) -> Score:
+        """CSA by cosine, or by dot product as InfoNCE reads it (Eq. 11-12)."""
+        assert self.csa is not None
+        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+        floor = zero_floor(mask, model.config.max_frames, self.config.padding_scores)
+        words, word_mask = required(queries, "words"), required(queries, "word_mask")
+        return self.csa(words, word_mask, frames, mask, similarity=similarity, zero_floor=floor)
+
+    def losses(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        batch: TrainingBatch,
+        *,
+        draws: Draws,
+        epoch: int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""
+        terms: dict[str, Tensor] = {}
+        if self.csa is not None:
+            cosine = self.word_score(model, queries, videos).value
+            dot = self.word_score(model, queries, videos, "dot").value
+            terms |= model.branch_losses("frame", cosine, dot, batch.video_index, draws=draws)
+        if self.text_head is None:
+            return terms
+        both = self.distributions(model, queries, videos, batch.video_index, draws)
+        return terms | {
+            "proxy_matching": proxy_matching(
+                both.video_samples,
+                both.text_samples,
+                both.video_index,
+                form=self.config.proxy_form,
+                temperature=self.config.proxy_temperature,
+            ),
+            "distribution_alignment": torch.stack(self.alignment_parts(both)).sum(),
+        }
+
+    def distributions(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        video_index: Int[Tensor, " Q"],
+        draws: Draws,
+    ) -> Distributions:
+        """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
+        assert self.text_head is not None
+        assert self.video_head is not None
+        texts, owner = self.text_rows(queries, video_index)
+        text = self.text_head(texts, pooled_texts(texts, required(queries, "word_mask")))
+        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+        video = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
+        text_samples = self._samples("text_proxies", text, draws)
+        return Distributions(text, video, text_samples, self._samples("video_proxies", video, draws), owner)
+
+    def _samples(self, term: str, gaussian: Gaussian, draws: Draws) -> Float[Tensor, "N K D"]:
+        if self.config.num_proxies == 0:
+            return gaussian.mean[:, None]
+        num, dim = gaussian.mean.shape
+        return gaussian.samples(draws.normal(term, num, self.config.num_proxies, dim).to(gaussian.mean))
+
+    def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
+        """The words of each support set, or of each query, and the video that it belongs to.
+
+        As released, what the encoder makes of padding words takes part, and so do the zero rows of a buffer for 26
+        captions of the batch's longest.
+        """
+        words, mask = required(queries, "words"), required(queries, "word_mask")
+        if self.config.support == "set":
+            owner, group = video_index.unique(return_inverse=True)
+        else:
+            owner, group = video_index, torch.arange(len(words), device=words.device)
+        if self.config.pooling_rows == "real":
+            return Rows(words, group, mask, words.new_zeros(len(owner))), owner
+        num_captions = torch.bincount(group, minlength=len(owner))
+        zeros = (self._captions - num_captions).clamp_min(0) * words.shape[1]
+        return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
+
+    def video_rows(self, model: RetrievalModel, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
+        """The frames of each video; as released, zero rows up to the longest possible video take part."""
+        num_zeros = model.config.max_frames - mask.sum(dim=1)
+        if self.config.pooling_rows == "real":
+            num_zeros = torch.zeros_like(num_zeros)
+        return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
+
+    def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
+        """Divergence of videos and of texts from the standard normal, and of texts from their videos (Eq. 8).
+
+        As released, the mean of the samples stands for the mean of the distribution.
+        """
+        form = self.config.alignment_form
+        if form == "released":
+            text_mean, video_mean = both.text_samples.mean(dim=1), both.video_samples.mean(dim=1)
+        else:
+            text_mean, video_mean = both.text.mean, both.video.mean
+        own_mean, own_scale = video_mean[both.video_index], both.video.log_scale[both.video_index]
+        return (
+            kl_to_normal(video_mean, both.video.log_scale, form=form),
+            kl_to_normal(text_mean, both.text.log_scale, form=form),
+            kl_between(text_mean, both.text.log_scale, own_mean, own_scale),
+        )
+
+    def released_names(self, prefix: str) -> released.Names:
+        """The authors' parameter names (methods page section 10)."""
+        names = released.input_layer(f"{prefix}.word_tower.input", "frame_branch_query_proj")
+        names |= released.ffn_layer(f"{prefix}.word_tower.blocks.0.layers", "frame_branch_query_encoder", block=0)
+        names |= released.pair(f"{prefix}.csa.hidden", "text_weight_fc.0")
+        names |= released.pair(f"{prefix}.csa.confidence", "text_weight_fc.2")
+        for side in ("text", "video"):
+            head = f"{prefix}.{side}_head"
+            for ours, theirs in (("mean", f"pie_net_{side}"), ("scale", f"uncertain_net_{side}")):
+                pooling: dict[str, Any] = {
+                    f"{theirs}.attention.w_1.weight": released.Slot(f"{head}.{ours}_pooling.hidden.weight"),
+                    f"{theirs}.attention.w_2.weight": released.Slot(f"{head}.{ours}_pooling.score.weight"),
+                }
+                names |= pooling | released.pair(f"{head}.{ours}_map", f"{theirs}.fc")
+            names |= released.pair(f"{head}.mean_norm", f"pie_net_{side}.layer_norm")
+            names |= released.pair(f"{head}.scale_global", f"uncertain_net_{side}.fc2")
+        return names

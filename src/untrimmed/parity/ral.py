@@ -1,0 +1,172 @@
+"""The golden cases of RAL, which were recorded on GMMFormer v2."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.evaluation.recall import ranks, recall
+from untrimmed.features.resampling import prepare_video
+from untrimmed.losses.distribution import proxies_of_texts, proxies_of_videos
+from untrimmed.losses.draws import Draws
+from untrimmed.models.ral import RAL
+from untrimmed.models.ral_distribution import pooled_texts, pooled_videos
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.gmmformer import GMMFormerV2Parity
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import RecordedDraws, Tap
+
+NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
+
+
+class NoisyDraws(RecordedDraws):
+    """Replays recorded negatives, and recorded noise: one array, or one for each step of training."""
+
+    def __init__(self, case: Case, file_names: dict[str, str]):
+        super().__init__(case, file_names)
+        recorded = {term: list(_per_step(case.batch[name])) for term, name in NOISE.items() if name in case.batch}
+        object.__setattr__(self, "noise", recorded)
+
+    def normal(self, term: str, *shape: int) -> Tensor:
+        """The recorded noise of this step."""
+        return torch.from_numpy(self.noise[term].pop(0)).view(shape)  # type: ignore[attr-defined]
+
+
+def _per_step(noise: np.ndarray) -> np.ndarray:
+    return noise if noise.ndim == 4 else noise[None]
+
+
+@parity_of("ral")
+class RALParity(GMMFormerV2Parity):
+    """GMMFormer v2 with the frame branch of RAL and the losses of its Gaussians."""
+
+    model_name = "gmmformer_v2+ral"
+
+    def produce(self, case: Case) -> Arrays:
+        """Two kinds of case have no network and are RAL's own."""
+        own = {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
+        return own[case.kind](case) if case.kind in own else super().produce(case)
+
+    def rules(self, case: Case) -> Rules:
+        """Twice the limit for scores by words, and multipliers as they were stored, rounded to float32.
+
+        A score by words sums up to a dozen cosines under weights that are predicted from rounded words: in float64 the
+        same weights give values 1.1e-6 from ours and 2.4e-7 from the recorded ones; the golden data suggest 2e-6.
+        """
+        by_words = (r"expected/(frame_scores|fused_scores|word_confidence)", Tolerance(2e-6))
+        multipliers = (r"expected/lr_multiplier_per_step", Tolerance(1e-7))
+        after_updates = case.kind.startswith("optim")
+        return [multipliers, *([] if after_updates else [by_words]), *super().rules(case)]
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The number of samples and the room for captions."""
+        ral = {"num_proxies": case.setting("n_samples"), "support_captions": case.setting("support_set_multiplier")}
+        return super().settings(case) | {"ral": ral}
+
+    def loss_weights(self, case: Case) -> dict[str, float]:
+        """With the two constants of the release."""
+        own = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
+        return super().loss_weights(case) | own
+
+    def taps(self, model: Any) -> list[Tap]:
+        """None: the cases hold no intermediate results."""
+        return []
+
+    def draws(self, case: Case) -> Draws:
+        """Negatives and noise of a case."""
+        case.require(NOISE.values())
+        return NoisyDraws(case, self.recorded_ranks)
+
+    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Also the words of the frame branch and their confidences."""
+        csa, words, mask = _ral(model).csa, required(queries, "words"), required(queries, "word_mask")
+        assert csa is not None
+        return super().encodings(model, queries, videos) | {
+            "frame_query_tokens": words,
+            "word_confidence": required(queries, "word_weights"),
+            "word_confidence_raw": csa.weights(words, mask, "dot"),
+        }
+
+    def scores(
+        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """The clip branch of the method and the frame branch of the extension."""
+        ral = _ral(model)
+        return super().scores(model, queries, videos, batch) | {
+            "frame_scores": ral.word_score(model, queries, videos).value,
+            "frame_scores_raw": ral.word_score(model, queries, videos, "dot").value,
+        }
+
+    def loss_arrays(
+        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Both branches, what is attached, and the parts of RAL's two losses."""
+        batch, ral = case.training_batch(), _ral(model)
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        both = ral.distributions(model, queries, videos, batch.video_index, self.draws(case))
+        texts, _ = ral.text_rows(queries, batch.video_index)
+        kl_video, kl_text, kl_between = ral.alignment_parts(both)
+        tokens, mask = _support_buffers(queries, batch.video_index, len(videos), ral.config.support_captions)
+        return super().loss_arrays(case, model, scores, terms, draws) | {
+            "support_tokens": tokens,
+            "support_mask": mask,
+            "support_pooled": pooled_texts(texts, required(queries, "word_mask")),
+            "visual_pooled": pooled_videos(required(videos, "frames"), required(videos, "frame_mask")),
+            "text_mean": both.text.mean,
+            "text_logsigma": both.text.log_scale,
+            "text_samples": both.text_samples,
+            "video_mean": both.video.mean,
+            "video_logsigma": both.video.log_scale,
+            "video_samples": both.video_samples,
+            "proxy_matching": terms["proxy_matching"],
+            "proxy_matching_from_video": proxies_of_videos(both.video_samples, both.text_samples, both.video_index),
+            "proxy_matching_from_text": proxies_of_texts(both.video_samples, both.text_samples, both.video_index),
+            "distribution_alignment": terms["distribution_alignment"],
+            "kl_video_prior": kl_video,
+            "kl_text_prior": kl_text,
+            "kl_text_to_video": kl_between,
+        }
+
+    def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
+        if name == "expected/frame_query_tokens":
+            return case.batch["text_mask"] > 0
+        return super()._row_mask(case, name)
+
+
+def _ral(model: Any) -> RAL:
+    return model.extensions["ral"]
+
+
+def _support_buffers(queries: EncodedQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
+    """The padded buffers of the release, which our pooling does without: words of a video's captions, then zeros."""
+    words, mask = required(queries, "words"), required(queries, "word_mask")
+    tokens, masks = (
+        words.new_zeros(num_videos, room, *words.shape[1:]),
+        words.new_zeros(num_videos, room, mask.shape[1]),
+    )
+    for video in range(num_videos):
+        own = video_index == video
+        tokens[video, : own.sum()], masks[video, : own.sum()] = words[own], mask[own].to(words.dtype)
+    return tokens.flatten(1, 2), masks.flatten(1, 2)
+
+
+def _feature_pipeline(case: Case) -> Arrays:
+    made = {}
+    for name, frames in case.batch.items():
+        count = name.removeprefix("features_")
+        for length in case.setting("frame_lengths"):
+            clips, sampled = prepare_video(frames, num_clips=case.setting("clip_length"), max_frames=length)
+            made[f"expected/clip{case.setting('clip_length')}_{count}"] = clips
+            made[f"expected/frame{length}_{count}"] = sampled
+    return made
+
+
+def _retrieval_metrics(case: Case) -> Arrays:
+    case.require(("scores", "ground_truth"))
+    at = case.setting("recall_at")
+    values = recall(ranks(case.batch["scores"], case.batch["ground_truth"]), at)
+    made = {f"recall_at_{k}": values[f"R@{k}"] for k in at} | {"sum_of_recalls": values["SumR"]}
+    return {f"expected/{name}": np.array(value) for name, value in made.items()}

@@ -1,0 +1,112 @@
+"""A video by its best frame for each word, the words weighed by learned confidences (RAL, section 3.3)."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from untrimmed.scores.max_sim import Similarity
+from untrimmed.scores.score import Score
+
+MASKED_LOGIT = -1e10
+SIMILARITIES_AT_A_TIME = 2**25  # words times frames held at once: 128 MB
+
+
+class WordMaxSim(nn.Module):
+    """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
+
+    As released, confidences are a softmax over the words, read from normalised words for cosines and from raw words
+    for dot products.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.hidden = nn.Linear(dim, dim)
+        self.confidence = nn.Linear(dim, 1)
+
+    def weights(
+        self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"], similarity: Similarity = "cosine"
+    ) -> Float[Tensor, "Q W"]:
+        """How much each word counts; sums to 1 over real words, 0 at padding."""
+        words = F.normalize(words, dim=-1) if similarity == "cosine" else words
+        logits = self.confidence(self.hidden(words).relu())[..., 0]
+        return logits.masked_fill(~mask, MASKED_LOGIT).softmax(dim=-1)
+
+    def forward(
+        self,
+        words: Float[Tensor, "Q W D"],
+        word_mask: Bool[Tensor, "Q W"],
+        frames: Float[Tensor, "V T D"],
+        frame_mask: Bool[Tensor, "V T"],
+        *,
+        similarity: Similarity = "cosine",
+        zero_floor: Bool[Tensor, " V"] | None = None,
+    ) -> Score:
+        """The weighted sum of each word's best similarity; `best` is the best frame of the most confident word.
+
+        `zero_floor` marks videos in which no word scores below 0 (see `max_sim`).
+        """
+        confidence = self.weights(words, word_mask, similarity)
+        value, best = word_maxima(words[word_mask], frames, frame_mask, similarity=similarity)
+        if zero_floor is not None:
+            value = torch.where(zero_floor & (value < 0), torch.zeros_like(value), value)
+        weighted = value * confidence[word_mask][:, None]
+        query = torch.arange(len(words), device=words.device)[:, None].expand_as(word_mask)[word_mask]
+        total = value.new_zeros(len(words), len(frames)).index_add(0, query, weighted)
+        return Score(total, best[_row_of_top_word(confidence, word_mask)])
+
+
+def _row_of_top_word(confidence: Float[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Int[Tensor, " Q"]:
+    """Where the most confident word of each query stands among all real words of the batch."""
+    row = mask.flatten().cumsum(0).view_as(mask) - 1
+    return row.gather(1, confidence.argmax(dim=1, keepdim=True))[:, 0]
+
+
+def word_maxima(
+    words: Float[Tensor, "N D"],
+    frames: Float[Tensor, "V T D"],
+    mask: Bool[Tensor, "V T"],
+    *,
+    similarity: Similarity = "cosine",
+) -> tuple[Float[Tensor, "N V"], Int[Tensor, "N V"]]:
+    """The similarity of each word with its best frame in each video, and which frame that is; padding never wins."""
+    if similarity == "cosine":
+        words, frames = F.normalize(words, dim=-1), F.normalize(frames, dim=-1)
+    value, best = _BestFrames.apply(words, frames, mask)
+    return value, best
+
+
+class _BestFrames(torch.autograd.Function):
+    """Maxima of dot products, some videos at a time.
+
+    Only one frame in T gets a gradient from a word, so the backward pass is a product with a sparse matrix: T times
+    less work than through the dense similarities, which are never kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, words: Tensor, frames: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        at_once = max(1, SIMILARITIES_AT_A_TIME // max(1, len(words) * frames.shape[1]))
+        maxima = []
+        for part, real in zip(frames.split(at_once), mask.split(at_once), strict=True):
+            sim = (words @ part.flatten(0, 1).T).unflatten(1, part.shape[:2])
+            maxima.append(sim.masked_fill_(~real, -torch.inf).max(dim=-1))
+        value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
+        ctx.save_for_backward(words, frames, best)
+        ctx.mark_non_differentiable(best)
+        return value, best
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        words, frames, best = ctx.saved_tensors
+        gradient = gradients[0].to(words.dtype)
+        num_words, (num_videos, length) = len(words), frames.shape[:2]
+        column = best + torch.arange(num_videos, device=best.device) * length
+        row = torch.arange(num_words, device=best.device)[:, None].expand_as(column)
+        index = torch.stack([row.flatten(), column.flatten()])
+        size = (num_words, num_videos * length)
+        chosen = torch.sparse_coo_tensor(index, gradient.flatten(), size, check_invariants=False, is_coalesced=True)
+        of_words = torch.sparse.mm(chosen, frames.flatten(0, 1)) if ctx.needs_input_grad[0] else None
+        of_frames = torch.sparse.mm(chosen.t(), words).view_as(frames) if ctx.needs_input_grad[1] else None
+        return of_words, of_frames, None
