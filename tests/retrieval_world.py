@@ -1,4 +1,9 @@
-"""A training batch in which all sizes differ: three videos of 1 to 7 frames, four queries of 1 to 3 words."""
+"""A training batch in which all sizes differ: three videos of 1 to 7 frames, four queries of 1 to 3 words.
+
+Vectors of a teacher, which only DL-DKD reads, are 4 wide.
+"""
+
+import dataclasses
 
 import torch
 
@@ -13,11 +18,14 @@ def make_batch(num_clips: int = NUM_CLIPS) -> TrainingBatch:
     frame_mask = torch.arange(7) < torch.tensor([7, 3, 1])[:, None]
     word_mask = torch.arange(3) < torch.tensor([3, 1, 2, 2])[:, None]
     normal = lambda *shape: torch.randn(shape, generator=generator)  # noqa: E731
+    queries = QueryBatch(words=normal(4, 3, 6) * word_mask[..., None], mask=word_mask)
+    videos = VideoBatch(
+        clips=normal(3, num_clips, 5), frames=normal(3, 7, 5) * frame_mask[..., None], frame_mask=frame_mask
+    )
+    taught = {"teacher": normal(3, 7, 4) * frame_mask[..., None], "teacher_mask": frame_mask}
     return TrainingBatch(
-        queries=QueryBatch(words=normal(4, 3, 6) * word_mask[..., None], mask=word_mask),
-        videos=VideoBatch(
-            clips=normal(3, num_clips, 5), frames=normal(3, 7, 5) * frame_mask[..., None], frame_mask=frame_mask
-        ),
+        queries=dataclasses.replace(queries, teacher=normal(4, 4)),
+        videos=dataclasses.replace(videos, **taught),
         video_index=torch.tensor([0, 0, 1, 2]),
     )
 
@@ -25,10 +33,14 @@ def make_batch(num_clips: int = NUM_CLIPS) -> TrainingBatch:
 def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
     """One video of one frame with one query of one word."""
     batch = make_batch(num_clips)
-    queries = QueryBatch(words=batch.queries.words[1:2, :1], mask=batch.queries.mask[1:2, :1])
+    queries = QueryBatch(
+        words=batch.queries.words[1:2, :1], mask=batch.queries.mask[1:2, :1], teacher=batch.queries.teacher[1:2]
+    )
     videos = VideoBatch(
         clips=batch.videos.clips[2:],
         frames=batch.videos.frames[2:, :1],
         frame_mask=batch.videos.frame_mask[2:, :1],
+        teacher=batch.videos.teacher[2:, :1],
+        teacher_mask=batch.videos.teacher_mask[2:, :1],
     )
     return TrainingBatch(queries=queries, videos=videos, video_index=torch.tensor([0]))

@@ -56,16 +56,29 @@ class Case:
         return self.config[name]
 
     def training_batch(self) -> TrainingBatch:
-        """The inputs of a network case; without labels query i belongs to video i."""
-        needed = ("text_feat", "text_mask", "clip_video_features", "frame_video_features", "videos_mask")
-        self.require(needed)
-        tensors = {name: torch.from_numpy(self.batch[name]) for name in needed}
+        """The inputs of a network case; without labels query i belongs to video i.
+
+        DL-DKD has no clips but a teacher, whose frame vectors stand at the student's time points.
+        """
+        taught = "teacher_video_features" in self.batch
+        other = ("teacher_text_feat",) if taught else ("clip_video_features",)
+        self.require(("text_feat", "text_mask", "frame_video_features", "videos_mask", *other))
+        tensors = {
+            name: torch.from_numpy(self.batch[name]) for name in self.batch if self.batch[name].dtype.kind == "f"
+        }
+        mask = tensors["videos_mask"] > 0
         return TrainingBatch(
-            queries=QueryBatch(words=tensors["text_feat"], mask=tensors["text_mask"] > 0),
+            queries=QueryBatch(
+                words=tensors["text_feat"],
+                mask=tensors["text_mask"] > 0,
+                teacher=tensors.get("teacher_text_feat"),
+            ),
             videos=VideoBatch(
-                clips=tensors["clip_video_features"],
+                clips=tensors.get("clip_video_features", tensors["frame_video_features"][:, :0]),
                 frames=tensors["frame_video_features"],
-                frame_mask=tensors["videos_mask"] > 0,
+                frame_mask=mask,
+                teacher=tensors.get("teacher_video_features"),
+                teacher_mask=mask if taught else None,
             ),
             video_index=torch.from_numpy(self.batch.get("text_labels", np.arange(len(tensors["text_feat"])))),
         )

@@ -210,7 +210,7 @@ class RetrievalParity(MethodParity):
             gradients = export_released(model.released_names(), _gradients(model))
             losses.append(total.item())
             term_values.append([terms[name].item() for name in self.loss_weights(case)])
-            norms.append([float(tensor_norms(gradients[name], 0)) for name in case.config.get("parameter_order", [])])
+            norms.append([_norm(gradients.get(name)) for name in case.config.get("parameter_order", [])])
             optimizer.step()
             schedule.step()
         model.eval()
@@ -329,6 +329,11 @@ def _replace_dropout(model: nn.Module, sign: int) -> None:
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def _norm(gradient: Tensor | None) -> float:
+    """A gradient's norm; a tensor that takes no part has none, which the cases record as 0."""
+    return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 
 def _numpy(tensors: dict[str, Tensor]) -> Arrays:
