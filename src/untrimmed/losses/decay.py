@@ -1,0 +1,65 @@
+"""Weights that change with the epoch (DL-DKD): of the distillation loss, and of hard data and hard labels."""
+
+import math
+from typing import Literal
+
+Decay = Literal[
+    "constant",
+    "exponential",
+    "linear",
+    "sigmoid",
+    "rising_exponential",
+    "rising_linear",
+    "rising_sigmoid",
+    "slow_growth",
+    "capped_growth",
+]
+ShareDecay = Literal["constant", "exponential", "linear", "sigmoid", "cosine"]
+
+SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
+
+
+def distillation_decay(kind: Decay, epoch: int) -> float:
+    """The factor on the distillation loss in an epoch counted from 0; the released scripts take `exponential`.
+
+    The kinds in their order are the values 0 to 8 of the released `decay_way`.
+
+    >>> [distillation_decay("exponential", epoch) for epoch in (0, 1, 2)]
+    [1.0, 0.95, 0.9025]
+    """
+    if kind.startswith("rising_"):
+        falling: Decay = kind.removeprefix("rising_")  # type: ignore[assignment]
+        return 1 - distillation_decay(falling, epoch)
+    if kind == "exponential":
+        return 0.95**epoch
+    if kind == "linear":
+        return max(1 - 0.01 * epoch, 0.05)
+    if kind == "sigmoid":
+        return _sigmoid(epoch)
+    if kind == "slow_growth":
+        return min(0.001 * 1.05 ** min(epoch, 100), 0.1)
+    if kind == "capped_growth":
+        return min(max(0.1 * (1 - 0.95**epoch), 0.001), 0.1)
+    return 1.0
+
+
+def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num_epochs: int) -> float:
+    """A share that falls from `start` and never below `floor`; `linear` and `cosine` get there after `num_epochs`.
+
+    >>> share_decay("linear", 60, start=1.0, floor=0.5, num_epochs=120)
+    0.75
+    """
+    if kind == "exponential":
+        return max(start * 0.95**epoch, floor)
+    if kind == "linear":
+        return max(start - (start - floor) * epoch / num_epochs, floor)
+    if kind == "sigmoid":
+        return max(start * _sigmoid(epoch), floor)
+    if kind == "cosine":
+        return floor + (start - floor) * (1 + math.cos(math.pi * min(epoch / num_epochs, 1))) / 2
+    return start
+
+
+def _sigmoid(epoch: int) -> float:
+    power = min(100 * epoch / SIGMOID_SCALE, 700)  # beyond that the exponential leaves the range of a float
+    return SIGMOID_SCALE / (SIGMOID_SCALE + math.exp(power))

@@ -1,0 +1,254 @@
+"""DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): one branch learns from CLIP, one alone.
+
+Released code: HuiGuanLab/DL-DKD, the branch named for the conference (`version: conference`), and its default branch,
+DL-DKD++ (`version: later`). In the former the exploration branch reads words through the input layer of the
+inheritance branch; the layer that checkpoints hold for it is never used, and ours has none. As released the divergence
+from the teacher is added over queries, frames pass one more linear map behind their tower, and no branch has clips.
+
+The later version's training adds soft labels (`labels: soft`), other rates and dropout, and it brings the student's
+frames to the number of the teacher's (`features: {teacher: later}`). Both sort a batch by number of captions, which
+decides whose labels are soft.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.losses.branch import branch_terms
+from untrimmed.losses.decay import Decay, ShareDecay, distillation_decay, share_decay
+from untrimmed.losses.distillation import distillation, own_frame_cosines
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.soft_nce import soft_nce
+from untrimmed.models import released
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.registry import register
+from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.blocks import TransformerLayer
+from untrimmed.nn.init import initialise
+from untrimmed.nn.tower import InputLayer, Positions, Tower, require_fit
+from untrimmed.scores.max_sim import Similarity, max_sim
+from untrimmed.scores.score import Score, Scores
+
+BRANCHES = ("inheritance", "exploration")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchQueries(EncodedQueries):
+    """`sentence` is the vector of the inheritance branch; None stands for a branch that the model does not have."""
+
+    exploration: Float[Tensor, "Q E"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchVideos(EncodedVideos):
+    """`frames` are those of the inheritance branch; the mask holds for both."""
+
+    exploration_frames: Float[Tensor, "V T E"] | None = None
+
+
+class Teacher(NamedTuple):
+    """What a teacher says about a batch; its frames share the mask of the student's."""
+
+    sentence: Float[Tensor, "Q S"]
+    frames: Float[Tensor, "V T S"]
+
+
+class StudentBranch(nn.Module):
+    """Words to a sentence vector and frames to frame vectors, by attention layers without feed-forward part."""
+
+    def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
+        super().__init__()
+        c = config
+        self.query_input = InputLayer(c.query_dim, dim, c.input_dropout) if own_query_input else None
+        self.query_positions = Positions(c.max_words, dim, c.input_dropout)
+        self.query_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True)
+        self.query_pooling = AttentionPooling(dim)
+        frame_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True)
+        self.frame_tower = Tower(c.video_dim, dim, c.max_frames, c.input_dropout, frame_layer)
+        self.frame_map = nn.Linear(dim, dim)
+
+    def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
+        """Sentence vectors from words that an input layer brought to the branch's width."""
+        return self.query_pooling(self.query_layer(self.query_positions(words), mask), mask)
+
+    def frames(self, frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V T D"]:
+        """Frame vectors; rows at padding mean nothing."""
+        return self.frame_map(self.frame_tower(frames, mask))
+
+
+@register("dl_dkd")
+class DLDKD(RetrievalModel):
+    """Two branches of frames and words, scored by their best frame; the inheritance branch imitates a teacher."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """`dim` is the width of the inheritance branch; fields after `margin` matter in training only.
+
+        `hard_share` of a batch keeps its labels, the others keep `label_share` of them; both fall with the epoch.
+        """
+
+        version: Literal["conference", "later"] = "conference"
+        two_branches: bool = True
+        exploration_dim: int | None = None  # None: as wide as the other branch
+        inheritance_weight: float = 0.7
+        exploration_weight: float = 0.3
+        margin: float = 0.1
+        temperature: float = 0.2  # of the distributions over frames
+        distillation_decay: Decay = "exponential"
+        labels: Literal["hard", "soft"] = "hard"
+        share_decay: ShareDecay = "sigmoid"
+        hard_share: float = 0.8  # in the first epoch
+        label_share: float = 0.8
+        share_epochs: int = 120  # the length of a run, which the linear and the cosine decay need
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.version == "conference" and self.exploration_dim not in (None, self.dim):
+                raise ConfigError(
+                    f"exploration_dim is {self.exploration_dim} and dim {self.dim}: the branches of the conference "
+                    "version share an input layer; make both equal, or set version to 'later'"
+                )
+            if (self.exploration_dim or self.dim) % self.num_heads:
+                raise ConfigError(
+                    f"exploration_dim {self.exploration_dim} is not divisible by num_heads {self.num_heads}"
+                )
+            for name in ("hard_share", "label_share"):
+                if not 0 <= getattr(self, name) <= 1:
+                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted a share between 0 and 1")
+            if self.temperature <= 0 or self.share_epochs < 1:
+                raise ConfigError(
+                    f"temperature is {self.temperature} and share_epochs {self.share_epochs}, wanted both above 0"
+                )
+
+    config: Config
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        c = config
+        self.inheritance = StudentBranch(c, c.dim, own_query_input=True)
+        own_input = c.version == "later"
+        self.exploration = (
+            StudentBranch(c, c.exploration_dim or c.dim, own_query_input=own_input) if c.two_branches else None
+        )
+        initialise(self, c.init_std)
+
+    def encode_queries(self, queries: QueryBatch) -> TwoBranchQueries:
+        """One pooled vector a query and branch."""
+        c, words, mask = self.config, queries.words, queries.mask
+        require_fit(words, c.query_dim, c.max_words)
+        first = self.inheritance.query_input
+        assert first is not None
+        sentence = self.inheritance.sentences(first(words), mask)
+        if self.exploration is None:
+            return TwoBranchQueries(sentence=sentence)
+        # A shared layer runs once for each branch, so that each has dropout of its own.
+        second = first if self.exploration.query_input is None else self.exploration.query_input
+        return TwoBranchQueries(sentence=sentence, exploration=self.exploration.sentences(second(words), mask))
+
+    def encode_videos(self, videos: VideoBatch) -> TwoBranchVideos:
+        """The frames of both branches."""
+        frames, mask = videos.frames, videos.frame_mask
+        return TwoBranchVideos(
+            frames=self.inheritance.frames(frames, mask),
+            frame_mask=mask,
+            exploration_frames=None if self.exploration is None else self.exploration.frames(frames, mask),
+        )
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """The best frame of each branch, weighted; as released the distilled branch weighs more."""
+        c = self.config
+        if self.exploration is None:
+            return Scores(self.branch_sims(queries, videos), {"inheritance": 1.0})
+        weights = {"inheritance": c.inheritance_weight, "exploration": c.exploration_weight}
+        return Scores(self.branch_sims(queries, videos), weights)
+
+    def branch_sims(
+        self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
+    ) -> dict[str, Score]:
+        """Each branch by cosine, or by dot product as InfoNCE reads it."""
+        mask = required(videos, "frame_mask")
+        sims = {"inheritance": max_sim(queries.sentence, required(videos, "frames"), mask, similarity=similarity)}
+        if self.exploration is not None:
+            query, frames = required(queries, "exploration"), required(videos, "exploration_frames")
+            sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
+        return sims
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
+
+        Raises: FeatureError when the batch has no teacher.
+        """
+        c, index, mask = self.config, batch.video_index, required(videos, "frame_mask")
+        teacher = _teacher_of(batch)
+        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        guides = {name: score.value for name, score in dot.items()}
+        if c.labels == "soft":
+            guides["inheritance"] = max_sim(teacher.sentence, teacher.frames, mask, similarity="dot").value
+        terms: dict[str, Tensor] = {}
+        # The order of the random draws: exploration first in the conference version.
+        for name in sorted(cosine, reverse=c.version == "later"):
+            score = dot[name].value
+            terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=draws)
+            if c.labels == "soft":
+                hard, label = self.shares(epoch)
+                terms[f"{name}_nce"] = soft_nce(score, guides[name], index, hard_share=hard, label_share=label)
+        student = own_frame_cosines(queries.sentence, required(videos, "frames"), index)
+        taught = own_frame_cosines(teacher.sentence, teacher.frames, index)
+        divergence = distillation(student, taught, mask[index], temperature=c.temperature)
+        return terms | {"distillation": self.distillation_factor(epoch) * divergence}
+
+    def distillation_factor(self, epoch: int) -> float:
+        """What the distillation loss is multiplied with in an epoch; as released a rising factor starts from 1."""
+        kind = self.config.distillation_decay
+        return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)
+
+    def shares(self, epoch: int) -> tuple[float, float]:
+        """The share of hard data and that of hard labels in an epoch; as released the latter stops falling at half."""
+        c = self.config
+        hard = share_decay(c.share_decay, epoch, start=c.hard_share, floor=0.0, num_epochs=c.share_epochs)
+        floor = 0.5 if c.label_share >= 0.5 else 0.0
+        label = share_decay(c.share_decay, epoch, start=c.label_share, floor=floor, num_epochs=c.share_epochs)
+        return hard, label
+
+    def released_names(self) -> released.Names:
+        """The authors' parameter names (methods page sections 7 and 9) and where each tensor lives here."""
+        prefixes, frame, mapping = {
+            "conference": (("B_", "A_"), "frame", "mapping_linear"),
+            "later": (("", "exp_"), "visual", "out_mapping_linear"),
+        }[self.config.version]
+        names: released.Names = {}
+        for ours, prefix in zip(BRANCHES[: 1 + self.config.two_branches], prefixes, strict=False):
+            names |= released.positions(f"{ours}.query_positions", f"{prefix}query_pos_embed")
+            query_input = released.input_layer(f"{ours}.query_input", f"{prefix}query_input_proj")
+            if getattr(self, ours).query_input is None:
+                query_input = dict.fromkeys(query_input, released.UNUSED)
+            names |= query_input
+            names |= released.attention_layer(f"{ours}.query_layer.layers", f"{prefix}query_encoder", block=0)
+            names[f"{prefix}modular_vector_mapping.weight"] = released.Slot(f"{ours}.query_pooling.score.weight")
+            tower = f"{ours}.frame_tower"
+            names |= released.embedding(tower, f"{prefix}{frame}")
+            names |= released.attention_layer(f"{tower}.blocks.0.layers", f"{prefix}{frame}_encoder", block=0)
+            for part in ("weight", "bias"):
+                names[f"{prefix}{mapping}.{part}"] = released.Slot(f"{ours}.frame_map.{part}")
+        return names
+
+
+def _teacher_of(batch: TrainingBatch) -> Teacher:
+    sentence, frames = batch.queries.teacher, batch.videos.teacher
+    if sentence is None or frames is None:
+        raise FeatureError(
+            "dl_dkd learns from a teacher, and this batch has none; put the teacher's files beside the features and "
+            "set features.teacher to conference or later (files and names: docs on the layout of data)"
+        )
+    if frames.shape[:2] != batch.videos.frames.shape[:2]:
+        raise FeatureError(
+            f"dl_dkd: {frames.shape[1]} teacher frames a video beside {batch.videos.frames.shape[1]} of the student; "
+            "bring them to one number with features.teacher"
+        )
+    return Teacher(sentence, frames)

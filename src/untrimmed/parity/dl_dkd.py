@@ -1,0 +1,254 @@
+"""The golden cases of DL-DKD, of its conference version and, with the prefix `pp-`, of the later one."""
+
+import dataclasses
+import tempfile
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.data.dataset import load_dataset
+from untrimmed.losses.decay import distillation_decay, share_decay
+from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, own_frame_cosines
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.soft_nce import soft_nce_parts
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.dl_dkd import DLDKD
+from untrimmed.models.registry import create_model
+from untrimmed.models.released import UNUSED, as_tensors, import_released
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses
+from untrimmed.scores.max_sim import max_sim
+from untrimmed.training.batches import training_batch
+
+VERSIONS = {"iccv": "conference", "pp": "later"}
+DECAY_WAYS = (
+    "constant",
+    "exponential",
+    "linear",
+    "sigmoid",
+    "rising_exponential",
+    "rising_linear",
+    "rising_sigmoid",
+    "slow_growth",
+    "capped_growth",
+)
+DECAY_NAMES = {"exp": "exponential", "linear": "linear", "sigmoid": "sigmoid", "cosine": "cosine", "None": "constant"}
+# Frame scores are cosines of single frames; no case of the other methods records them.
+SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
+
+
+@parity_of("dl-dkd")
+class DLDKDParity(RetrievalParity):
+    """Its branches are called inheritance and exploration; a teacher takes part."""
+
+    model_name = "dl_dkd"
+    probe_sign = 1
+    recorded_ranks: ClassVar[dict[str, str]] = {
+        f"{side} {branch}": f"rank_neg_{name}_{branch}"
+        for branch in ("inheritance", "exploration")
+        for side, name in (("candidate", "video_for_query"), ("foreign", "query_for_video"))
+    }
+
+    def produce(self, case: Case) -> Arrays:
+        """As for the other methods, under their names of the kinds; batches and schedules are of its own."""
+        case = _common(case)
+        if case.kind == "schedules":
+            return {f"expected/{name}": _schedule(case, name) for name in case.expected}
+        if case.kind == "collate":
+            return {f"expected/{name}": array for name, array in _collate(case).items()}
+        made = super().produce(case)
+        if case.kind != "optim":
+            return made
+        unused = [name for name, slot in self.model(case).released_names().items() if slot is UNUSED]
+        # The release keeps a layer that it never reads and never changes; ours has none to show.
+        return made | {f"weights_final/{name}": case.weights[name] for name in unused}
+
+    def rules(self, case: Case) -> Rules:
+        """Cosines and losses as for the other methods."""
+        limit = 5e-6 if _common(case).kind == "optim" else 1e-6
+        return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(_common(case))]
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """Branches and labels; the decay of the distillation stands in its weight, shares are recorded as they are."""
+        soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
+        return {
+            "version": VERSIONS[case.setting("variant")],
+            "dim": case.setting("inheritance_hidden"),
+            "exploration_dim": case.setting("exploration_hidden"),
+            "two_branches": case.setting("double_branch"),
+            "inheritance_weight": case.setting("fusion")["inheritance"],
+            "exploration_weight": case.setting("fusion")["exploration"],
+            "distillation_decay": "constant",
+            "share_decay": "constant",
+        } | (soft if case.config.get("label_style") == "soft" else {})
+
+    def model(self, case: Case) -> RetrievalModel:
+        """The model of a case with its weights, imported under the authors' names."""
+        absent = ("dim", "num_clips")
+        shared = {ours: case.setting(theirs) for ours, theirs in SHARED_SETTINGS.items() if ours not in absent}
+        model = create_model(self.model_name, **(shared | self.settings(case)))
+        import_released(model, model.released_names(), as_tensors(case.weights))
+        return model
+
+    def loss_weights(self, case: Case) -> dict[str, float]:
+        """In the order of the recorded terms."""
+        weights = {
+            "inheritance_triplet": 1.0,
+            "inheritance_nce": case.setting("nce_weight_inheritance"),
+            "distillation": case.setting("kl_weight") * case.setting("kl_decay_factor"),
+        }
+        if not case.setting("double_branch"):
+            return weights
+        return weights | {"exploration_triplet": 1.0, "exploration_nce": case.setting("nce_weight_exploration")}
+
+    def taps(self, model: RetrievalModel) -> list[Tap]:
+        """Input layers, positions, attention before its output map, and encoders, of both branches."""
+        later = model.config.version == "later"  # type: ignore[attr-defined]
+        prefixes = {"inheritance": "", "exploration": "exp_"} if later else {"inheritance": "B_", "exploration": "A_"}
+        frame = "visual" if later else "frame"
+        taps = []
+        for branch in ("inheritance", "exploration") if model.config.two_branches else ("inheritance",):  # type: ignore[attr-defined]
+            prefix, tower = prefixes[branch], f"{branch}.frame_tower"
+            taps += [
+                Tap(f"{prefix}{frame}_input_proj", f"{tower}.input"),
+                Tap(f"{prefix}{frame}_pos_embed", f"{tower}.positions"),
+                Tap(f"{prefix}{frame}_encoder.self", f"{tower}.blocks.0.layers.attention", itemgetter(0)),
+                Tap(f"{prefix}{frame}_encoder", f"{tower}.blocks.0"),
+                Tap(f"{prefix}query_pos_embed", f"{branch}.query_positions"),
+                Tap(f"{prefix}query_encoder.self", f"{branch}.query_layer.layers.attention", itemgetter(0)),
+                Tap(f"{prefix}query_encoder", f"{branch}.query_layer"),
+                Tap(f"{prefix}modular_vector_mapping", f"{branch}.query_pooling.score"),
+            ]
+            if model.get_submodule(branch).query_input is not None:
+                taps.append(Tap(f"{prefix}query_input_proj", f"{branch}.query_input"))
+        return taps
+
+    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Frame and query vectors of each branch."""
+        made = {"inheritance_query": queries.sentence, "inheritance_frames": required(videos, "frames")}
+        if model.exploration is not None:
+            made["exploration_query"] = required(queries, "exploration")
+            made["exploration_frames"] = required(videos, "exploration_frames")
+        return made
+
+    def scores(
+        self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """Branches and teacher: the best frame by cosine and by dot product, and the cosine of every frame."""
+        scores, dot = model.score(queries, videos), model.branch_sims(queries, videos, "dot")
+        sentence, frames, mask = batch.queries.teacher, batch.videos.teacher, batch.videos.frame_mask
+        assert sentence is not None
+        assert frames is not None
+        made = {
+            "fused_scores": scores.fused,
+            "teacher_scores": max_sim(sentence, frames, mask).value,
+            "teacher_scores_raw": max_sim(sentence, frames, mask, similarity="dot").value,
+            "teacher_frame_scores": _frame_cosines(sentence, frames, mask),
+        }
+        encoded = self.encodings(model, queries, videos)
+        for name, score in scores.branches.items():
+            made[f"{name}_scores"] = score.value
+            made[f"{name}_scores_raw"] = dot[name].value
+            made[f"{name}_frame_scores"] = _frame_cosines(encoded[f"{name}_query"], encoded[f"{name}_frames"], mask)
+        return made
+
+    def loss_arrays(
+        self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Both branches with the halves of their losses, and the divergence of each query."""
+        batch, c = case.training_batch(), model.config
+        index, mask = batch.video_index, batch.videos.frame_mask
+        assert batch.queries.teacher is not None
+        assert batch.videos.teacher is not None
+        student = own_frame_cosines(scores["inheritance_query"], scores["inheritance_frames"], index)
+        taught = own_frame_cosines(batch.queries.teacher, batch.videos.teacher, index)
+        made = {
+            "kl": terms["distillation"],
+            "kl_per_query": distillation_per_query(student, taught, mask[index], temperature=c.temperature),
+        }
+        for branch in ("inheritance", "exploration") if c.two_branches else ("inheritance",):
+            cosine, dot = scores[f"{branch}_scores"], scores[f"{branch}_scores_raw"]
+            made |= branch_losses(branch, cosine, dot, index, draws, c.margin)
+            guide = scores["teacher_scores_raw"] if branch == "inheritance" else dot
+            parts = soft_nce_parts(dot, guide, index, hard_share=c.hard_share, label_share=c.label_share)
+            for side in ("hard", "soft"):
+                made[f"nce_{branch}_{side}_t2v"] = getattr(parts, f"{side}_queries")
+                made[f"nce_{branch}_{side}_v2t"] = getattr(parts, f"{side}_videos")
+            made[f"nce_{branch}"] = terms[f"{branch}_nce"]
+            made[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
+        return made
+
+    def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
+        if not name.startswith("expected/mid."):
+            return case.batch["videos_mask"] > 0 if name.startswith("expected/") and name.endswith("_frames") else None
+        is_text = "query_" in name or "modular_vector_mapping" in name
+        return case.batch["text_mask" if is_text else "videos_mask"] > 0
+
+
+def _common(case: Case) -> Case:
+    """The case without the prefix of the later version, and with clips, which its batches have and it never reads."""
+    kind = case.kind.removeprefix("pp-")
+    return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
+
+
+def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
+    """The cosine of every query and frame, frames on the second axis, padding marked as released."""
+    rows, real = frames.flatten(0, 1)[:, None], mask.flatten()
+    cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
+    return cosine.unflatten(1, mask.shape).transpose(1, 2)
+
+
+def _schedule(case: Case, name: str) -> np.ndarray:
+    """A recorded course over the epochs, by its name."""
+    num_epochs = case.setting("n_epoch")
+    what, _, way = name.rpartition("_")
+    if what == "kl_decay":
+        kind = DECAY_WAYS[int(way.removeprefix("way"))] if way.startswith("way") else DECAY_NAMES[way]
+        return np.array([distillation_decay(kind, epoch) for epoch in range(num_epochs)])  # type: ignore[arg-type]
+    start = case.setting({"alpha": "alpha", "beta": "belta"}[what])
+    floor = 0.5 if what == "beta" and start >= 0.5 else 0.0
+    return np.array(
+        [
+            share_decay(DECAY_NAMES[way], epoch, start=start, floor=floor, num_epochs=num_epochs)  # type: ignore[arg-type]
+            for epoch in range(num_epochs)
+        ]
+    )
+
+
+def _collate(case: Case) -> Arrays:
+    """One training batch through the data layer, from the files in the field's layout."""
+    with tempfile.TemporaryDirectory() as cache:
+        dataset = load_dataset(
+            case.setting("collection"),
+            case.folder / case.setting("store"),
+            "train",
+            max_frames=case.setting("max_ctx_l"),
+            max_words=case.setting("max_desc_l"),
+            cache_dir=Path(cache),
+            video_features=case.setting("visual_feature"),
+            teacher=VERSIONS[case.setting("variant")],  # type: ignore[arg-type]
+        )
+        order = np.array(case.setting("train_item_order"))
+        rows = dataset.training_rows(order, sort_by="captions")
+        batch = training_batch(dataset, order, sort_by="captions")
+    queries, videos = batch.queries, batch.videos
+    assert queries.teacher is not None
+    assert videos.teacher is not None
+    return {
+        "dataset_video_order": np.array(dataset.video_ids),
+        "train_video_ids": np.array(dataset.video_ids)[rows.videos],
+        "train_caption_ids": np.array(dataset.caption_ids)[rows.captions],
+        "train_text_labels": batch.video_index.numpy(),
+        "train_frame_video_features": videos.frames.numpy(),
+        "train_videos_mask": videos.frame_mask.numpy().astype(np.float32),
+        "train_teacher_video_features": videos.teacher.numpy(),
+        "train_text_feat": queries.words.numpy(),
+        "train_text_mask": queries.mask.numpy().astype(np.float32),
+        "train_teacher_text_feat": queries.teacher.numpy(),
+    }
