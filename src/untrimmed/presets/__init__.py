@@ -1,4 +1,8 @@
-"""Published settings: one YAML file per method and data set, with the table and page of every number."""
+"""Published settings: one YAML file per method and data set, with the table and page of every number.
+
+What an attachment brings stands in `attachments/<name>/<dataset>.yaml` and is laid over the method's preset; what a
+published composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`. All files have the same sections.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +11,7 @@ from typing import Any
 
 from untrimmed.config import build, nearest, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.models.naming import full_name, parse_name
 from untrimmed.training.settings import FeatureSettings, TrainSettings
 
 FOLDER = Path(__file__).parent
@@ -39,12 +44,40 @@ def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None =
 
     Raises: UnknownNameError when there is none, ConfigError for an unknown key or a wrong value.
     """
-    path = FOLDER / method / f"{dataset}.yaml"
+    base, attached = parse_name(method)
+    path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
         known = [f"{m}/{d}" for m, d in list_presets()]
-        name = f"{method}/{dataset}"
+        name = f"{base}/{dataset}"
         raise UnknownNameError(f"no preset {name!r}{nearest(name, known) or '.'} Known: {', '.join(known)}")
-    return read_preset(path, overrides)
+    if not attached:
+        return read_preset(path, overrides)
+    values = read_yaml(path) | {"method": full_name(method), "reported": {}}
+    published = FOLDER / full_name(method) / f"{dataset}.yaml"
+    for overlay in (*(_attachment_file(name, dataset) for name in attached), published):
+        if overlay.is_file():
+            values = _merge(values, read_yaml(overlay))
+    return _build(values, overrides, where=f"{method}/{dataset}")
+
+
+def has_preset(method: str, dataset: str) -> bool:
+    """Whether a method, with or without attachments, has a preset for a data set."""
+    return (FOLDER / parse_name(method)[0] / f"{dataset}.yaml").is_file()
+
+
+def _attachment_file(name: str, dataset: str) -> Path:
+    """What an attachment brings: for this data set, for that of which it is a variant (`tvr_event`), or TVR's."""
+    candidates = [FOLDER / "attachments" / name / f"{d}.yaml" for d in (dataset, dataset.partition("_")[0])]
+    return next((path for path in candidates if path.is_file()), FOLDER / "attachments" / name / "tvr.yaml")
+
+
+def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with those of `overlay` in their place, section by section."""
+    merged = dict(values)
+    for key, value in overlay.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Preset:
@@ -52,13 +85,17 @@ def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Prese
 
     Raises: ConfigError for an unknown key, a missing section or a wrong value.
     """
-    preset = build(Preset, override(read_yaml(path), overrides or {}), where=str(path))
+    return _build(read_yaml(path), overrides, where=str(path))
+
+
+def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, where: str) -> Preset:
+    preset = build(Preset, override(values, overrides or {}), where=where)
     unweighted = [name for name, values in preset.losses.items() if values is not None and name not in preset.weights]
     if unweighted:
-        raise ConfigError(f"{path}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
+        raise ConfigError(f"{where}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
     return preset
 
 
 def list_presets() -> list[tuple[str, str]]:
-    """All (method, data set) pairs, sorted."""
+    """All (method, data set) pairs that have a file of their own, sorted; others compose (`has_preset`)."""
     return sorted((path.parent.name, path.stem) for path in FOLDER.glob("*/*.yaml"))
