@@ -7,7 +7,7 @@ from pathlib import Path
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.storage import load_model
-from untrimmed.presets import list_presets, load_preset
+from untrimmed.presets import has_preset, load_preset
 from untrimmed.training.parallel import Encoding, Precision, choose_device
 from untrimmed.training.run import DataSettings, Run, is_model, is_run, read_config
 from untrimmed.training.settings import FeatureSettings, TrainSettings
@@ -44,8 +44,8 @@ def evaluate(
     if is_run(folder):
         config = read_config(folder)
         own, features, batches = config.data, config.features, config.train
-    elif (model.name, data) in list_presets():
-        preset = load_preset(model.name, str(data))
+    elif data is not None and has_preset(model.name, data):
+        preset = load_preset(model.name, data)
         features, batches = preset.features, preset.train
     settings = _data(folder, own, data, root, video_features)
     dataset = load_split(settings, model.config, features, split)

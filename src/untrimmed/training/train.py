@@ -14,8 +14,9 @@ from untrimmed.config import build, to_plain
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
+from untrimmed.models.naming import full_name
 from untrimmed.models.registry import model_class
-from untrimmed.presets import Preset, list_presets, load_preset, read_preset
+from untrimmed.presets import Preset, has_preset, load_preset, read_preset
 from untrimmed.training.loop import Progress, TrainingLoop
 from untrimmed.training.parallel import Precision, launch
 from untrimmed.training.run import DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
@@ -93,11 +94,10 @@ def _preset(method: str, data: str, preset: str | None, overrides: Mapping[str, 
     model_class(method)  # a wrong method is reported before a missing preset
     if preset is not None and preset.endswith((".yaml", ".yml")):
         chosen = read_preset(Path(preset), overrides)
-        if chosen.method != method:
+        if full_name(chosen.method) != full_name(method):
             raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
         return chosen
-    has_own = (method, data) in list_presets()
-    return load_preset(method, preset or (data if has_own else OWN_DATA_PRESET), overrides)
+    return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Precision) -> RunConfig:
