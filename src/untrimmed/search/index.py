@@ -19,7 +19,7 @@ import numpy as np
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.types import FrameFeatures
 
-os.environ.setdefault("LANCE_LOG", "error")  # its notices about new folders would land between our own lines
+os.environ.setdefault("LANCEDB_LOG", "error")  # its notices about new folders would land between our own lines
 
 import lancedb
 import pyarrow as pa
