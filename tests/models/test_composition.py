@@ -1,0 +1,154 @@
+"""Every method with every attachment that fits: one step of training, saving, loading, scoring again; and refusals."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch, one_of_each
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.naming import parse_name
+from untrimmed.models.registry import create_model, list_attachments, list_models, model_class, paper_of
+from untrimmed.models.storage import load_model, save_model
+from untrimmed.training.optim import BertAdam, parameter_groups
+
+LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
+
+
+def fits(name: str) -> bool:
+    try:
+        model_class(name)
+    except ConfigError:
+        return False
+    return True
+
+
+PAIRS = [f"{method}+{attached}" for method, attached in product(list_models(), list_attachments())]
+FITTING = [name for name in PAIRS if fits(name)]
+TRIPLES = ["ms_sl+ral+matching+diversity", "gmmformer_v2+query_diversity_v1+ral", "clip4clip+ral+diversity"]
+
+
+def build(name: str, **settings):
+    torch.manual_seed(0)
+    sizes = SIZES | LARGE.get(parse_name(name)[0], {})
+    return create_model(name, **(sizes | settings), init_std=0.3)
+
+
+def fused(model, batch):
+    model.eval()
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+
+
+def test_most_pairs_fit():
+    assert {"gmmformer_v2+ral", "gmmformer+ral", "ms_sl+ral", "clip4clip+ral", "jsg+optimal_matching"} <= set(FITTING)
+    assert set(PAIRS) - set(FITTING) >= {"jsg+ral", "gmmformer_v2+optimal_matching", "gmmformer+query_diversity_v1"}
+
+
+@pytest.mark.parametrize("name", FITTING + TRIPLES)
+def test_a_composition_takes_a_step_and_scores_the_same_when_loaded(name, tmp_path):
+    model, batch = build(name), make_batch()
+    untrained = fused(model, batch)
+    optimizer = BertAdam(parameter_groups(model), lr=0.01)
+    terms = model.train()(batch, draws=Draws(hard_pool=2, generator=torch.Generator().manual_seed(1)))
+    assert all(term.isfinite() for term in terms.values())
+    sum(terms.values()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+    optimizer.step()
+    trained = fused(model, batch)
+    assert not torch.equal(trained, untrained)
+    save_model(model, tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.name == model.name
+    assert loaded.config == model.config
+    assert torch.equal(fused(loaded, batch), trained)
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_a_composition_works_on_one_of_everything(name):
+    model, single = build(name), one_of_each()
+    assert fused(model, single).shape == (1, 1)
+    terms = model.train()(single, draws=Draws(hard_pool=20))
+    assert all(term.isfinite() for term in terms.values())
+    sum(terms.values()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_encodings_survive_being_cut_and_joined(name):
+    model, batch = build(name).eval(), make_batch()
+    with torch.no_grad():
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        whole = model.score(queries, videos).fused
+        halves = [queries.select(slice(0, 1)), queries.select(slice(1, 4))]
+        parts = [model.score(part, videos.select(slice(1, 3))).fused for part in halves]
+        joined = model.score(type(queries).cat(halves), type(videos).cat([videos])).fused
+    assert isinstance(queries, EncodedQueries)
+    assert isinstance(videos, EncodedVideos)
+    assert torch.allclose(torch.cat(parts), whole[:, 1:], atol=1e-6)
+    assert torch.allclose(joined, whole, atol=1e-6)
+
+
+def test_short_names_and_order_are_kept_in_the_full_name():
+    assert build("ms_sl+matching+diversity").name == "ms_sl+optimal_matching+query_diversity"
+    assert model_class("ms_sl+matching") is model_class("ms_sl+optimal_matching")
+
+
+def test_settings_of_an_extension_are_a_section_of_the_models():
+    model = create_model("gmmformer_v2+ral", **SIZES, **{"ral.num_proxies": 2, "temperature": 0.5})
+    assert (model.config.ral.num_proxies, model.config.temperature) == (2, 0.5)
+    assert create_model("gmmformer_v2+ral", **SIZES, ral={"msra": False}).config.ral.csa
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "error", "message"),
+    [
+        ("jsg+ral", {}, ConfigError, "ral does not fit jsg: it provides the frame branch .* no place for it"),
+        ("gmmformer_v2+matching", {}, ConfigError, "gmmformer_v2 carries optimal_matching already"),
+        ("ms_sl+gmmformer", {}, ConfigError, "gmmformer is a method, not an attachment"),
+        ("ms_sl+ral+ral", {}, ConfigError, "attaches 'ral' twice"),
+        ("ms_sl+", {}, ConfigError, "has an empty part"),
+        ("ms_sl+matchin", {}, UnknownNameError, "Did you mean 'optimal_matching'|Did you mean 'matching'"),
+        ("ms_sl+rall", {}, UnknownNameError, "Did you mean 'ral'"),
+        ("ms_sll+ral", {}, UnknownNameError, "no model named 'ms_sll'. Did you mean 'ms_sl'"),
+        ("ral", {}, UnknownNameError, "'ral' is no model but an attachment"),
+        ("ms_sl+ral", {"ral": {"csa": False, "msra": False}}, ConfigError, "it would do nothing"),
+        ("ms_sl+ral", {"ral": {"num_proxys": 3}}, ConfigError, "Did you mean 'num_proxies'"),
+        ("ms_sl+ral", {"ral": {"num_proxies": -1}}, ConfigError, "wanted at least 0"),
+        ("ms_sl+matching", {"losses": {}}, ConfigError, "is to carry optimal_matching"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(name, settings, error, message):
+    with pytest.raises(error, match=message):
+        create_model(name, **SIZES, **settings)
+
+
+def test_two_extensions_cannot_provide_the_same_branch():
+    from untrimmed.models.extension import EXTENSIONS, register_extension
+    from untrimmed.models.ral import RAL
+
+    @register_extension("twin_of_ral")
+    class Twin(RAL):
+        pass
+
+    try:
+        with pytest.raises(ConfigError, match="ral and twin_of_ral both provide the frame branch; leave one out"):
+            create_model("ms_sl+ral+twin_of_ral", **SIZES)
+        with pytest.raises(ConfigError, match="two extensions are named 'twin_of_ral'"):
+            register_extension("twin_of_ral")(Twin)
+    finally:
+        del EXTENSIONS["twin_of_ral"]
+
+
+def test_only_what_was_released_can_be_imported():
+    with pytest.raises(
+        CheckpointError, match=r"ms_sl\+ral: no released checkpoint is known; of ral: gmmformer_v2\+ral"
+    ):
+        build("ms_sl+ral").released_names()
+
+
+def test_every_attachment_says_where_it_is_from():
+    for name in list_attachments():
+        assert any(source in paper_of(name) for source in ("arXiv", "GMMFormer")), name

@@ -1,0 +1,188 @@
+"""RAL beyond parity: its ablations, what it exposes, and what does not depend on the batch."""
+
+import dataclasses
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch
+from untrimmed.losses.draws import Draws
+from untrimmed.models.registry import create_model
+from untrimmed.models.released import export_released, import_released
+from untrimmed.training.optim import parameter_groups
+
+CASES = Path(__file__).parents[1] / "parity" / "cases" / "ral"
+BASES = ("ms_sl", "gmmformer", "gmmformer_v2", "clip4clip")
+MSRA_ONLY = {"proxy_matching", "distribution_alignment"}
+
+
+def build(base: str = "gmmformer_v2", **ral):
+    model = create_model(f"{base}+ral", **SIZES, ral=ral)
+    # A seed alone does not give two forms the same weights where they share parameters: draw by name.
+    for name, parameter in model.named_parameters():
+        parameter.data.normal_(std=0.5, generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
+    return model.eval()
+
+
+def terms_of(model, batch=None, seed: int = 1):
+    draws = Draws(hard_pool=2, generator=torch.Generator().manual_seed(seed))
+    return model(batch or make_batch(), draws=draws)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_frame_branch_is_by_words_and_the_methods_own_objective_trains_it(base):
+    model = build(base)
+    terms = terms_of(model)
+    assert "frame_nce" in terms
+    assert terms.keys() >= MSRA_ONLY
+    sum(terms.values()).backward()
+    csa = model.extensions["ral"].csa
+    assert csa.confidence.weight.grad.abs().sum() > 0
+    batch = make_batch()
+    queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+    frame = model.score(queries, videos)["frame"].value
+    assert torch.equal(frame, model.extensions["ral"].word_score(model, queries, videos).value)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_without_csa_the_method_keeps_its_own_scores_and_without_msra_the_losses_go(base):
+    plain = create_model(base, **SIZES).eval()
+    batch = make_batch()
+    only_msra = build(base, csa=False)
+    plain.load_state_dict({k: v for k, v in only_msra.state_dict().items() if not k.startswith("extensions.")})
+    scores = [m.score(m.encode_queries(batch.queries), m.encode_videos(batch.videos)).fused for m in (plain, only_msra)]
+    assert torch.equal(*scores)
+    terms = terms_of(only_msra)
+    assert terms.keys() - terms_of(plain).keys() == MSRA_ONLY
+    sum(terms[name] for name in MSRA_ONLY).backward()
+    assert only_msra.extensions["ral"].video_head.mean_norm.weight.grad.abs().sum() > 0
+    only_csa = build(base, msra=False)
+    assert not terms_of(only_csa).keys() & MSRA_ONLY
+    assert only_csa.encode_queries(batch.queries).uncertainty is None
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"support": "single"},
+        {"aggregation": "global"},
+        {"aggregation": "local"},
+        {"num_proxies": 0},
+        {"num_proxies": 2},
+        {"word_tower": "shared"},
+        {"pooling_rows": "real"},
+        {"support_captions": 3},
+        {"proxy_form": "paper"},
+        {"alignment_form": "paper"},
+    ],
+    ids=str,
+)
+def test_every_ablation_changes_the_losses_and_still_trains(option):
+    released, varied = build(), build(**option)
+    ours, theirs = terms_of(varied), terms_of(released)
+    assert any(not torch.allclose(ours[name], theirs[name], atol=1e-5) for name in MSRA_ONLY)
+    sum(ours.values()).backward()
+    assert [name for name, p in varied.named_parameters() if p.grad is None] == []
+
+
+def test_padding_of_short_videos_competes_only_as_released():
+    batch = make_batch()
+    scores = []
+    for padding in ("zero", "excluded"):
+        model = build(padding_scores=padding)
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        opposite = dataclasses.replace(queries, words=-videos.frames[2, 0].expand_as(queries.words))
+        scores.append(model.score(opposite, videos)["frame"].value[0, 2].item())
+    assert scores == [0, pytest.approx(-1)]
+
+
+def test_word_weights_sum_to_one_over_real_words():
+    batch = make_batch()
+    weights = build().encode_queries(batch.queries).word_weights
+    assert torch.allclose(weights.sum(dim=1), torch.ones(4))
+    assert (weights[~batch.queries.mask] == 0).all()
+    assert weights[1].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("ral", [{}, {"support": "single"}, {"pooling_rows": "real"}, {"aggregation": "global"}])
+def test_the_uncertainty_of_a_query_is_its_own(ral):
+    model, batch = build(**ral), make_batch()
+    together = model.encode_queries(batch.queries).uncertainty
+    assert (together > 0).all()
+    assert together.unique().numel() == 4
+    for q, length in enumerate((3, 1, 2, 2)):
+        own = batch.queries.select(slice(q, q + 1))
+        cut = dataclasses.replace(own, words=own.words[:, :length], mask=own.mask[:, :length])
+        assert torch.allclose(model.encode_queries(cut).uncertainty, together[q : q + 1], rtol=1e-5)
+
+
+def test_uncertainty_follows_the_predicted_spread():
+    model = build()
+    before = model.encode_queries(make_batch().queries).uncertainty
+    model.extensions["ral"].text_head.scale_global.bias.data += 0.7
+    after = model.encode_queries(make_batch().queries).uncertainty
+    assert torch.allclose(after, before * torch.tensor(0.7).exp(), rtol=1e-5)
+
+
+def test_what_padded_words_and_frames_hold_changes_neither_scores_nor_losses():
+    model, batch = build(), make_batch()
+    queries, videos = batch.queries, batch.videos
+    noisy = dataclasses.replace(
+        batch,
+        queries=dataclasses.replace(queries, words=torch.where(queries.mask[..., None], queries.words, 9.0)),
+        videos=dataclasses.replace(videos, frames=torch.where(videos.frame_mask[..., None], videos.frames, 9.0)),
+    )
+    for name, term in terms_of(model, noisy).items():
+        assert torch.allclose(term, terms_of(model)[name], atol=1e-5), name
+
+
+def test_a_support_set_may_be_larger_than_the_released_buffer_and_videos_may_lack_queries():
+    model, batch = build(support_captions=1), make_batch()
+    assert all(term.isfinite() for term in terms_of(model).values())
+    lacking = dataclasses.replace(batch, video_index=torch.tensor([0, 0, 2, 2]))
+    terms = terms_of(model, lacking)
+    assert all(terms[name].isfinite() for name in MSRA_ONLY)
+
+
+def test_the_mean_alone_needs_no_noise():
+    model = build(num_proxies=0)
+    first, second = terms_of(model, seed=1), terms_of(model, seed=2)
+    assert all(torch.equal(first[name], second[name]) for name in MSRA_ONLY)
+    sampled = build()
+    assert terms_of(sampled, seed=1)["proxy_matching"] != terms_of(sampled, seed=2)["proxy_matching"]
+
+
+def test_sizes_initial_values_and_decay_are_the_released_ones():
+    recorded = json.loads((CASES / "released-parameters.json").read_text())
+    torch.manual_seed(0)
+    model = create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072)
+    assert sum(p.numel() for p in model.parameters()) == recorded["total"]
+    ours, names = dict(model.named_parameters()), model.released_names()
+    decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
+    assert names.keys() == recorded["parameters"].keys()
+    for name, entry in recorded["parameters"].items():
+        values = names[name].export(ours).detach()
+        assert list(values.shape) == entry["shape"], name
+        assert decay_of[id(ours[names[name].parameter])] == entry["weight_decay"], name
+        if entry["init"].startswith("constant"):
+            assert (values == float(entry["init"].removeprefix("constant "))).all(), name
+        else:
+            std = float(entry["init"].removeprefix("normal(0, ").rstrip(")"))
+            assert values.std().item() == pytest.approx(std, rel=5 / (2 * values.numel()) ** 0.5), name
+
+
+def test_export_and_import_are_inverse():
+    model, other = build(), create_model("gmmformer_v2+ral", **SIZES)
+    released = export_released(model.released_names(), model.state_dict())
+    import_released(other, other.released_names(), released)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
+
+
+def test_moments_of_a_method_whose_frames_go_to_words_come_from_its_clips():
+    model, batch = build(), make_batch()
+    videos = model.encode_videos(batch.videos)
+    assert model.timeline(videos)[0] is videos.clips
+    assert build(csa=False).timeline(videos)[0] is videos.frames

@@ -1,0 +1,67 @@
+"""Presets of methods with attachments."""
+
+from itertools import product
+
+import pytest
+
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model, list_attachments
+from untrimmed.presets import FOLDER, has_preset, load_preset
+
+SMALL = {"model.dim": 8, "model.query_dim": 6, "model.video_dim": 5}
+DATASETS = ("tvr", "activitynet", "charades")
+
+
+@pytest.mark.parametrize(("base", "dataset"), list(product(("ms_sl", "gmmformer", "gmmformer_v2"), DATASETS)))
+def test_ral_brings_its_weights_and_the_published_fusion(base, dataset, batch):
+    preset, plain = load_preset(f"{base}+ral", dataset, SMALL), load_preset(base, dataset)
+    assert preset.method == f"{base}+ral"
+    assert preset.weights == plain.weights | {"proxy_matching": 4e-3, "distribution_alignment": 2.5e-4}
+    assert preset.model["clip_weight"] == {"tvr": 0.5, "activitynet": 0.6, "charades": 0.7}[dataset]
+    model = create_model(preset.method, **preset.settings)
+    assert total_loss(model(batch, draws=Draws(preset.train.hard_pool)), preset.weights).isfinite()
+    if preset.reported:
+        assert preset.reported != plain.reported
+        recalls = [value for name, value in preset.reported.items() if name != "SumR"]
+        assert preset.reported["SumR"] == pytest.approx(sum(recalls), abs=0.21)  # each of the five is rounded to 0.1
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_losses_by_name_get_the_settings_of_the_data_set(dataset, batch):
+    preset, source = load_preset("ms_sl+matching+diversity", dataset, SMALL), load_preset("gmmformer_v2", dataset)
+    assert preset.method == "ms_sl+optimal_matching+query_diversity"
+    assert preset.losses == source.losses
+    assert {name: preset.weights[name] for name in source.losses} == {n: source.weights[n] for n in source.losses}
+    assert preset.reported == {}
+    model = create_model(preset.method, **preset.settings)
+    assert total_loss(model(batch, draws=Draws(preset.train.hard_pool)), preset.weights).isfinite()
+
+
+def test_every_attachment_has_settings_for_three_data_sets():
+    for name, dataset in product(list_attachments(), DATASETS):
+        assert (FOLDER / "attachments" / name / f"{dataset}.yaml").is_file(), name
+
+
+def test_overrides_reach_into_what_an_attachment_brings():
+    preset = load_preset("gmmformer_v2+ral", "tvr", {"model.ral.num_proxies": 2, "weights.proxy_matching": 0.0})
+    assert preset.model["ral"]["num_proxies"] == 2
+    assert preset.weights["proxy_matching"] == 0
+
+
+def test_taking_away_what_the_name_asks_for_is_refused():
+    preset = load_preset("ms_sl+matching", "tvr", SMALL | {"losses.optimal_matching": None})
+    with pytest.raises(ConfigError, match="is to carry optimal_matching"):
+        create_model(preset.method, **preset.settings)
+
+
+def test_a_variant_of_a_data_set_takes_the_attachment_settings_of_the_data_set():
+    assert load_preset("jsg+diversity", "activitynet_event").weights["query_diversity"] == 3e-3
+
+
+def test_a_composition_has_a_preset_where_its_method_has_one():
+    assert has_preset("ms_sl+matching", "charades")
+    assert not has_preset("ms_sl+matching", "my_videos")
+    with pytest.raises(UnknownNameError, match="no preset 'ms_sl/my_videos'"):
+        load_preset("ms_sl+matching", "my_videos")

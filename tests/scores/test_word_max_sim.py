@@ -1,0 +1,94 @@
+"""Words against frames: by hand, against the dense way, with padding, and its gradient."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from untrimmed.scores import word_max_sim
+from untrimmed.scores.word_max_sim import WordMaxSim, word_maxima
+
+
+def world(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(3)
+    words = torch.randn(4, 3, 6, generator=generator, dtype=dtype)
+    word_mask = torch.arange(3) < torch.tensor([3, 1, 2, 2])[:, None]
+    frames = torch.randn(2, 5, 6, generator=generator, dtype=dtype)
+    frame_mask = torch.arange(5) < torch.tensor([5, 2])[:, None]
+    return words, word_mask, frames, frame_mask
+
+
+def scorer(dim: int = 6) -> WordMaxSim:
+    torch.manual_seed(0)
+    return WordMaxSim(dim)
+
+
+def dense(words, frames, mask):
+    sim = torch.einsum("nd,vtd->nvt", F.normalize(words, dim=-1), F.normalize(frames, dim=-1))
+    return sim.masked_fill(~mask, -torch.inf).amax(dim=-1)
+
+
+def test_a_score_is_the_confidence_weighted_sum_of_each_words_best_cosine():
+    model = scorer(2)
+    torch.nn.init.zeros_(model.confidence.weight)  # equal confidence: one half each
+    words = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
+    frames = torch.tensor([[[3.0, 0.0], [3.0, 4.0], [0.0, -1.0]]])
+    score = model(words, torch.ones(1, 2, dtype=torch.bool), frames, torch.ones(1, 3, dtype=torch.bool))
+    # Word 1: cosines 1, 0.6, 0; word 2: 0, 0.8, -1. (1 + 0.8) / 2
+    assert score.value.item() == pytest.approx(0.9)
+
+
+def test_padding_of_words_and_frames_changes_nothing():
+    words, word_mask, frames, frame_mask = world()
+    model = scorer()
+    clean = model(words, word_mask, frames, frame_mask).value
+    noisy_words = torch.where(word_mask[..., None], words, 50.0)
+    noisy_frames = torch.where(frame_mask[..., None], frames, 50.0)
+    assert torch.equal(model(noisy_words, word_mask, noisy_frames, frame_mask).value, clean)
+
+
+def test_padding_never_beats_a_negative_similarity_unless_it_may():
+    model, one = scorer(2), torch.ones(1, 1, dtype=torch.bool)
+    words, frames = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[-1.0, 0.0], [0.0, 0.0]]])
+    mask = torch.tensor([[True, False]])
+    assert model(words, one, frames, mask).value.item() == pytest.approx(-1)
+    assert model(words, one, frames, mask, zero_floor=torch.tensor([True])).value.item() == 0
+
+
+def test_videos_scored_one_at_a_time_score_as_all_at_once(monkeypatch):
+    words, word_mask, frames, frame_mask = world()
+    model = scorer()
+    whole = model(words, word_mask, frames, frame_mask)
+    monkeypatch.setattr(word_max_sim, "SIMILARITIES_AT_A_TIME", 1)
+    parts = model(words, word_mask, frames, frame_mask)
+    assert torch.allclose(parts.value, whole.value, atol=1e-6)
+    assert torch.equal(parts.best, whole.best)
+
+
+def test_gradients_are_those_of_the_dense_similarities():
+    words, word_mask, frames, frame_mask = world(torch.float64)
+    rows = words[word_mask]
+    weights = torch.randn(len(rows), 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    gradients = []
+    for maxima in (lambda w, f: word_maxima(w, f, frame_mask)[0], lambda w, f: dense(w, f, frame_mask)):
+        leaves = rows.clone().requires_grad_(), frames.clone().requires_grad_()
+        (maxima(*leaves) * weights).sum().backward()
+        gradients.append([leaf.grad for leaf in leaves])
+    for ours, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+def test_best_is_the_best_frame_of_the_most_confident_word():
+    words, word_mask, frames, frame_mask = world()
+    model = scorer()
+    best = model(words, word_mask, frames, frame_mask).best
+    top = model.weights(words, word_mask).argmax(dim=1)
+    for q in range(4):
+        cosines = F.cosine_similarity(words[q, top[q]], frames, dim=-1).masked_fill(~frame_mask, -2)
+        assert best[q].tolist() == cosines.argmax(dim=1).tolist()
+
+
+def test_dot_products_read_confidences_from_raw_words():
+    words, word_mask, _, _ = world()
+    model = scorer()
+    assert torch.allclose(model.weights(3 * words, word_mask), model.weights(words, word_mask), atol=1e-6)
+    assert not torch.allclose(model.weights(3 * words, word_mask, "dot"), model.weights(words, word_mask, "dot"))
