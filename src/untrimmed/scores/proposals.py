@@ -31,3 +31,8 @@ def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
 def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
     """The mean of every window of consecutive units, M (M + 1) / 2 rows in the order of `proposal_spans`."""
     return _pooling_matrix(units.shape[1]).to(units) @ units
+
+
+def unit_shares(shares: Float[Tensor, "V K P"], num_units: int) -> Float[Tensor, "V K M"]:
+    """Shares of attention on proposals as shares on units: each proposal's is dealt out evenly to those it averages."""
+    return shares @ _pooling_matrix(num_units).to(shares)
