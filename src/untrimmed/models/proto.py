@@ -1,0 +1,251 @@
+"""ProtoPRVR (arXiv 2504.13035): a video as 30 prototypes of its clips and 30 of its frames, read by cross-attention.
+
+No program was released. The paper leaves the following open; what we take, why, and the setting that changes it:
+
+- Final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate, dropout:
+  those of MS-SL and GMMFormer, its models of reference.
+- Encoders ("a stack of encoding layers"): one attention layer with output map, as both released models of reference
+  have; a feed-forward part is `ffn_ratio`. One text tower with a pooling vector for each branch, because Fig. 2 marks
+  the query token with the branch (`shared_pooling`: one for both, as the models of reference have).
+- Prototypes: one set of weights in all iterations (the paper counts iterations, not layers), softmax over the sequence
+  (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. From the second iteration on a prototype
+  keeps what it had (`prototype_residual: later`): without it the prototypes of six iterations are equal at the start
+  to the last digit of float32 and get no gradient; from the first on (`all`) constant offsets meet Eq. 8.
+- Words (Eq. 2-4): a third of each query's words is hidden (`masked_share`), the customary share; temperature 1 as
+  printed (`word_temperature`); hidden words of all queries are candidates, the right one included.
+- Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse; the sum
+  over features, because the mean over 3072 would vanish. "MLP-based, broadcast" is read as Slot Attention's decoder
+  over time (`frame_decoder: mixture` is a reading that costs next to nothing).
+- Mixing (3.4): "at a higher frame rate" as both videos at double speed, so that the joined one is as long as any; each
+  video is first once and second once, and its queries count in both places. A clip across the border counts for both
+  sides by its units. The logarithms stop at the margin (`guidance_clamp: false` is Eq. 7 to the letter).
+- Orthogonality (Eq. 8): the sum of absolute values, whose mean the printed divisor makes (`orthogonal_norm`).
+- Auxiliary losses are added over branches, which share no modules. A weight of 0 turns a term off (Table 4).
+
+Beside its prototypes a video keeps what share of each unit they read, 4 % more, so that moments can be found
+(`keep_attention`); that is ours.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.errors import ConfigError
+from untrimmed.losses.attention_guidance import attention_guidance
+from untrimmed.losses.branch import branch_terms
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
+from untrimmed.losses.reconstruction import frame_reconstruction, masked_word_nce, masked_words
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.proto_decoders import FrameDecoder, FrameReading, WordDecoder
+from untrimmed.models.proto_mixing import first_part, joined_videos, pairing
+from untrimmed.models.registry import register
+from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.blocks import TransformerLayer
+from untrimmed.nn.init import initialise
+from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual
+from untrimmed.nn.tower import QueryTower, Tower
+from untrimmed.scores.max_sim import Similarity, max_sim
+from untrimmed.scores.proposals import proposals, unit_shares
+from untrimmed.scores.score import Score, Scores, required_best
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoQueries(EncodedQueries):
+    """`sentence` meets the prototypes of clips, `frame_sentence` those of frames."""
+
+    frame_sentence: Float[Tensor, "Q D"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoVideos(EncodedVideos):
+    """`clips` are the prototypes of clips; `unit_attention` says which share of each comes from which unit."""
+
+    frame_prototypes: Float[Tensor, "V K D"]
+    unit_attention: Float[Tensor, "V M K"] | None = None
+
+
+class Read(NamedTuple):
+    """Prototypes of clips and of frames with their attention: that of clips on units, that of frames on frames."""
+
+    clip: Prototypes
+    frame: Prototypes
+
+
+class ProtoBranch(nn.Module):
+    """The parts of one branch behind its tower."""
+
+    def __init__(self, config: "Proto.Config"):
+        super().__init__()
+        c = config
+        self.builder = PrototypeBuilder(
+            c.num_prototypes,
+            c.dim,
+            c.num_heads,
+            iterations=c.iterations,
+            builder=c.builder,
+            residual=c.prototype_residual,
+        )
+        self.word_decoder = WordDecoder(c.query_dim, c.dim, c.num_heads, c.max_words, c.init_std)
+        self.frame_decoder = FrameDecoder(c.dim, c.video_dim, c.max_frames, c.frame_decoder)
+
+
+@register("proto")
+class Proto(RetrievalModel):
+    """Query, clip and frame towers; each branch scores a video by the best of its prototypes."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """`iterations` is the paper's K; the settings from `masked_share` on matter in training only."""
+
+        input_dropout: float = 0.2
+        dropout: float = 0.2
+        ffn_ratio: int = 0
+        shared_pooling: bool = False
+        num_prototypes: int = 30  # of each branch (Table 5)
+        iterations: int = 6  # 1 with CLIP features (Table 8, appendix 8)
+        builder: Builder = "cross_attention"  # Table 6
+        prototype_residual: Residual = "later"
+        keep_attention: bool = True
+        margin: float = 0.1
+        clip_weight: float = 0.7
+        frame_weight: float = 0.3
+        masked_share: float = 1 / 3
+        word_temperature: float = 1.0
+        frame_decoder: FrameReading = "broadcast"
+        guidance_margin: float = 0.2  # beta of Eq. 7
+        guidance_clamp: bool = True
+        orthogonal_norm: OrthogonalNorm = "absolute"
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("num_prototypes", "iterations"):
+                if getattr(self, name) < 1:
+                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+            for name in ("num_clips", "max_frames"):
+                if getattr(self, name) < 2:
+                    raise ConfigError(f"{name} is {getattr(self, name)}, and half of it goes to each of two videos")
+            if not 0 < self.masked_share <= 1 or self.word_temperature <= 0 or not 0 <= self.guidance_margin < 1:
+                raise ConfigError(
+                    f"masked_share {self.masked_share}, word_temperature {self.word_temperature}, guidance_margin "
+                    f"{self.guidance_margin}: wanted a share in (0, 1], a positive number, a number in [0, 1)"
+                )
+
+    config: Config
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        c = config
+        self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
+        self.frame_pooling = None if c.shared_pooling else AttentionPooling(c.dim)
+        self.clip_tower = self._tower(c.video_dim, c.num_clips)
+        self.frame_tower = self._tower(c.video_dim, c.max_frames)
+        self.clip_branch, self.frame_branch = ProtoBranch(c), ProtoBranch(c)
+        initialise(self, c.init_std)
+
+    def _tower(self, in_dim: int, max_length: int) -> Tower:
+        c = self.config
+        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, ffn_ratio=c.ffn_ratio)
+        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
+
+    def encode_queries(self, queries: QueryBatch) -> ProtoQueries:
+        """One text tower, pooled for each branch."""
+        words = self.query_tower.tower(queries.words, queries.mask)
+        sentence = self.query_tower.pooling(words, queries.mask)
+        of_frames = sentence if self.frame_pooling is None else self.frame_pooling(words, queries.mask)
+        return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
+
+    def encode_videos(self, videos: VideoBatch) -> ProtoVideos:
+        """The prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
+        read = self.read(videos)
+        return ProtoVideos(
+            clips=read.clip.vectors,
+            frame_prototypes=read.frame.vectors,
+            unit_attention=read.clip.attention.transpose(1, 2) if self.config.keep_attention else None,
+        )
+
+    def read(self, videos: VideoBatch) -> Read:
+        """The prototypes of both branches and where they look."""
+        units = self.clip_tower(videos.clips)
+        clip = self.clip_branch.builder(proposals(units))
+        frame = self.frame_branch.builder(self.frame_tower(videos.frames, videos.frame_mask), videos.frame_mask)
+        return Read(Prototypes(clip.vectors, unit_shares(clip.attention, units.shape[1])), frame)
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
+        """A vector for each unit: the mean of the clip prototypes, weighted by how much of it each of them read.
+
+        Raises: ConfigError when the attention was not kept.
+        """
+        attention = getattr(videos, "unit_attention", None)
+        if attention is None:
+            raise ConfigError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
+        return attention / attention.sum(dim=-1, keepdim=True) @ required(videos, "clips"), None
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """The best prototype of each branch (section 3.1)."""
+        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
+        return Scores(self.branch_sims(queries, videos), weights)
+
+    def branch_sims(
+        self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
+    ) -> dict[str, Score]:
+        """Both branches by cosine, or by dot product as InfoNCE reads them."""
+        clip = max_sim(queries.sentence, required(videos, "clips"), similarity=similarity)
+        frame = max_sim(
+            required(queries, "frame_sentence"), required(videos, "frame_prototypes"), similarity=similarity
+        )
+        return {"clip": clip, "frame": frame}
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
+        c, index = self.config, batch.video_index
+        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        prototypes = {"clip": required(videos, "clips"), "frame": required(videos, "frame_prototypes")}
+        noise = draws.uniform("masked_words", *batch.queries.mask.shape).to(index.device)
+        hidden = masked_words(batch.queries.mask, noise, share=c.masked_share)
+        terms: dict[str, Tensor] = {}
+        words, frames, apart = [], [], []
+        for name, part in (("clip", self.clip_branch), ("frame", self.frame_branch)):
+            terms |= branch_terms(name, cosine[name].value, dot[name].value, index, margin=c.margin, draws=draws)
+            won = required_best(cosine[name]).gather(1, index[:, None])[:, 0]
+            words.append(self._word_loss(part, prototypes[name][index, won], batch.queries, hidden))
+            decoded = part.frame_decoder(prototypes[name], batch.videos.frames.shape[1])
+            frames.append(frame_reconstruction(decoded, batch.videos.frames, batch.videos.frame_mask))
+            apart.append(orthogonal(prototypes[name], norm=c.orthogonal_norm))
+        return terms | {
+            "word_reconstruction": words[0] + words[1],
+            "frame_reconstruction": frames[0] + frames[1],
+            "attention_guidance": self._guidance_loss(queries, batch, draws),
+            "orthogonal": apart[0] + apart[1],
+        }
+
+    def _word_loss(
+        self, part: ProtoBranch, prototype: Float[Tensor, "Q D"], queries: QueryBatch, hidden: Bool[Tensor, "Q W"]
+    ) -> Float[Tensor, ""]:
+        decoded = part.word_decoder(queries.words, queries.mask, hidden, prototype)
+        query_index = hidden.nonzero()[:, 0]
+        return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
+
+    def _guidance_loss(self, queries: EncodedQueries, batch: TrainingBatch, draws: Draws) -> Float[Tensor, ""]:
+        """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
+        c, num_videos = self.config, len(batch.videos)
+        if num_videos == 1:
+            return 0 * queries.sentence.sum()
+        shift = 1 + int(draws.uniform("mixing", 1).item() * (num_videos - 1))
+        pairs = pairing(batch.video_index, shift, num_videos)
+        read = self.read(joined_videos(batch.videos, shift, max_frames=c.max_frames))
+        losses = []
+        for query, prototypes in ((queries.sentence, read.clip), (required(queries, "frame_sentence"), read.frame)):
+            best = required_best(max_sim(query, prototypes.vectors)).repeat(2, 1)
+            retrieved = best.gather(1, pairs.mixed[:, None])[:, 0]
+            shares = prototypes.attention[pairs.mixed, retrieved]
+            on_first = shares[:, : first_part(shares.shape[1])].sum(dim=1)
+            losses.append(
+                attention_guidance(on_first, pairs.is_first, margin=c.guidance_margin, clamp=c.guidance_clamp)
+            )
+        return losses[0] + losses[1]

@@ -1,0 +1,75 @@
+"""The decoders of ProtoPRVR, which exist in training only: words from one prototype, frames from all of a video."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.nn.blocks import TransformerLayer
+from untrimmed.nn.norm import LayerNorm
+from untrimmed.nn.tower import Positions
+
+FrameReading = Literal["broadcast", "mixture"]
+
+
+class WordDecoder(nn.Module):
+    """Hidden words from the others and the prototype that the query found (Eq. 3, Fig. 3a).
+
+    Cross-attention to a single vector gives it all the weight whatever its key, and maps without a nonlinearity
+    between them are one: what remains of it is a linear image of the prototype, added to every word.
+    """
+
+    def __init__(self, word_dim: int, dim: int, num_heads: int, max_words: int, init_std: float):
+        super().__init__()
+        self.mask_token = nn.Parameter(init_std * torch.randn(word_dim))
+        self.word_map = nn.Linear(word_dim, dim)
+        self.positions = Positions(max_words, dim, dropout=0.0)
+        self.prototype_map = nn.Linear(dim, dim)
+        self.norm = LayerNorm(dim)
+        self.layer = TransformerLayer(dim, num_heads, dropout=0.0, output_map=True)
+        self.output = nn.Linear(dim, word_dim)
+
+    def forward(
+        self,
+        words: Float[Tensor, "Q W E"],
+        mask: Bool[Tensor, "Q W"],
+        hidden: Bool[Tensor, "Q W"],
+        prototype: Float[Tensor, "Q D"],
+    ) -> Float[Tensor, "N E"]:
+        """The words marked `hidden`, query after query."""
+        seen = torch.where(hidden[..., None], self.mask_token, words)
+        x = self.norm(self.positions(self.word_map(seen)) + self.prototype_map(prototype)[:, None])
+        return self.output(self.layer(x, mask)[hidden])
+
+
+class FrameDecoder(nn.Module):
+    """A row for each time point from the prototypes of a video (Eq. 5, Fig. 3b).
+
+    `broadcast`: a perceptron sees each prototype with each learned position and gives a row and a logit, by whose
+    softmax over prototypes the rows are joined, as in Slot Attention. `mixture`: prototypes are decoded first, and a
+    position only chooses among them; V * K rows pass the perceptron instead of V * T * K.
+    """
+
+    def __init__(self, dim: int, video_dim: int, max_frames: int, reading: FrameReading):
+        super().__init__()
+        self.reading = reading
+        self.positions = nn.Embedding(max_frames, dim)
+        self.layer1 = nn.Linear(dim, dim)
+        self.layer2 = nn.Linear(dim, dim)
+        self.logit = nn.Linear(dim, 1) if reading == "broadcast" else None
+        self.output = nn.Linear(dim, video_dim)
+
+    def forward(self, prototypes: Float[Tensor, "V K D"], length: int) -> Float[Tensor, "V T C"]:
+        """Rows for the first `length` time points."""
+        position = self.positions.weight[:length]
+        if self.logit is None:
+            decoded = self.layer2(self.layer1(prototypes).relu()).relu()
+            weights = torch.einsum("vkd,td->vtk", decoded, position).softmax(dim=-1)
+            return self.output(weights @ decoded)
+        # The first layer is linear in prototype + position, so each passes it alone.
+        both = self.layer1(prototypes)[:, None] + (position @ self.layer1.weight.T)[:, None]
+        decoded = self.layer2(both.relu()).relu()
+        weights = self.logit(decoded).softmax(dim=2)
+        # The output map is linear and the weights sum to 1, so joining first gives the same with far less work.
+        return self.output((weights * decoded).sum(dim=2))

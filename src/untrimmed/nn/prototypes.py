@@ -1,0 +1,101 @@
+"""A fixed number of vectors for a sequence of any length, read from it by learned prototypes (ProtoPRVR, Table 6)."""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untrimmed.nn.attention import StackedSelfAttention
+from untrimmed.nn.norm import LayerNorm
+
+Builder = Literal["cross_attention", "perceiver", "slot_attention"]
+Residual = Literal["none", "later", "all"]
+
+
+class Prototypes(NamedTuple):
+    """The prototypes of each video and what each of them read: shares of the sequence that sum to 1."""
+
+    vectors: Float[Tensor, "V K D"]
+    attention: Float[Tensor, "V K L"]
+
+
+class PrototypeBuilder(nn.Module):
+    """Learned prototypes that read a sequence several times, with the same weights each time (ProtoPRVR Eq. 1).
+
+    `cross_attention` does nothing else. `perceiver` lets the prototypes of a video attend to each other after each
+    reading; in `slot_attention` they compete for each row, and a gated unit takes in what they read. `residual` says
+    in which readings the prototypes keep what they had; the gated unit always does. The attention is that of the last
+    reading, a mean over heads.
+    """
+
+    def __init__(
+        self,
+        num_prototypes: int,
+        dim: int,
+        num_heads: int,
+        *,
+        iterations: int,
+        builder: Builder = "cross_attention",
+        residual: Residual = "later",
+    ):
+        super().__init__()
+        self.num_heads, self.iterations = num_heads, iterations
+        self.builder, self.residual = builder, residual
+        self.prototypes = nn.Parameter(torch.randn(num_prototypes, dim))
+        # Without these norms the scale would drift from one reading to the next.
+        self.prototype_norm = LayerNorm(dim)
+        self.input_norm = LayerNorm(dim)
+        self.query = nn.Linear(dim, dim)
+        self.key = nn.Linear(dim, dim)
+        self.value = nn.Linear(dim, dim)
+        self.output = nn.Linear(dim, dim)
+        self.exchange = PrototypeExchange(dim, num_heads) if builder == "perceiver" else None
+        self.gate = nn.GRUCell(dim, dim) if builder == "slot_attention" else None
+
+    def forward(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Prototypes:
+        """The prototypes of each sequence; masked rows are not read."""
+        rows = self.input_norm(x)
+        key, value = self._split_heads(self.key(rows)), self._split_heads(self.value(rows))
+        vectors = self.prototypes.expand(len(x), -1, -1)
+        weights = key.new_zeros(())
+        for iteration in range(self.iterations):
+            query = self._split_heads(self.query(self.prototype_norm(vectors)))
+            weights = self._weights(query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]), mask)
+            read = self.output((weights @ value).transpose(1, 2).flatten(-2))
+            vectors = self._updated(vectors, read, iteration)
+        return Prototypes(vectors, weights.mean(dim=1))
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """[V, N, D] -> [V, H, N, D / H]."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _weights(self, logits: Float[Tensor, "V H K L"], mask: Tensor | None) -> Float[Tensor, "V H K L"]:
+        excluded = None if mask is None else ~mask[:, None, None]
+        if self.builder != "slot_attention":
+            return (logits if excluded is None else logits.masked_fill(excluded, -torch.inf)).softmax(dim=-1)
+        shares = logits.softmax(dim=-2)  # of each row among the prototypes
+        shares = shares if excluded is None else shares.masked_fill(excluded, 0.0)
+        return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
+
+    def _updated(self, vectors: Tensor, read: Tensor, iteration: int) -> Tensor:
+        if self.gate is not None:
+            return self.gate(read.flatten(0, 1), vectors.flatten(0, 1)).view_as(read)
+        if self.residual == "all" or (self.residual == "later" and iteration > 0):
+            read = vectors + read
+        return read if self.exchange is None else read + self.exchange(read)
+
+
+class PrototypeExchange(nn.Module):
+    """What the prototypes of a video tell each other: self-attention behind a layer norm."""
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__()
+        self.norm = LayerNorm(dim)
+        self.attention = StackedSelfAttention(1, dim, num_heads, dropout=0.0)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(self, x: Float[Tensor, "V K D"]) -> Float[Tensor, "V K D"]:
+        """What is to be added to the prototypes."""
+        return self.output(self.attention(self.norm(x))[0])

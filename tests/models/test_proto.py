@@ -1,0 +1,263 @@
+"""ProtoPRVR, which has no released program: what its paper says must hold, and what our readings of it imply."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch, one_of_each
+from untrimmed.batches import VideoBatch
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.proto_decoders import FrameDecoder, WordDecoder
+from untrimmed.models.proto_mixing import first_part, joined_videos, pairing, played_faster
+from untrimmed.models.registry import create_model
+from untrimmed.models.storage import load_model, save_model
+from untrimmed.nn.init import initialise
+from untrimmed.scores.proposals import proposals, unit_shares
+
+FORMS = {
+    "paper": {},
+    "CLIP": {"iterations": 1},
+    "perceiver": {"builder": "perceiver"},
+    "slots": {"builder": "slot_attention", "shared_pooling": True},
+    "cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},
+}
+OWN = ("word_reconstruction", "frame_reconstruction", "attention_guidance", "orthogonal")
+
+
+@pytest.fixture(params=FORMS.values(), ids=list(FORMS))
+def model(request):
+    torch.manual_seed(0)
+    return create_model("proto", **SIZES, init_std=0.3, **request.param).eval()
+
+
+@pytest.fixture
+def plain():
+    torch.manual_seed(0)
+    return create_model("proto", **SIZES, init_std=0.3).eval()
+
+
+def fused(model, batch):
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+
+
+def cut(batch, v, length):
+    own = batch.videos.select(slice(v, v + 1))
+    return dataclasses.replace(
+        own, frames=own.frames[:, :length], frame_mask=own.frame_mask[:, :length], teacher=None, teacher_mask=None
+    )
+
+
+def test_prototypes_of_a_video_do_not_change_with_its_batch_mates(model, batch):
+    whole = model.encode_videos(batch.videos)
+    for v, length in enumerate((7, 3, 1)):
+        alone = model.encode_videos(cut(batch, v, length))
+        assert torch.allclose(alone.clips, whole.clips[v : v + 1], atol=1e-6)
+        assert torch.allclose(alone.frame_prototypes, whole.frame_prototypes[v : v + 1], atol=1e-6)
+
+
+def test_what_padding_holds_changes_nothing(model, batch):
+    noisy = dataclasses.replace(
+        batch,
+        videos=dataclasses.replace(
+            batch.videos, frames=torch.where(batch.videos.frame_mask[..., None], batch.videos.frames, 9.0)
+        ),
+        queries=dataclasses.replace(
+            batch.queries, words=torch.where(batch.queries.mask[..., None], batch.queries.words, 9.0)
+        ),
+    )
+    assert torch.allclose(fused(model, noisy), fused(model, batch), atol=1e-6)
+    ours, theirs = (model(b, draws=Draws(2, torch.Generator().manual_seed(1))) for b in (noisy, batch))
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in theirs)
+
+
+def test_a_batch_of_one_of_everything_works(model):
+    single = one_of_each()
+    assert fused(model, single).shape == (1, 1)
+    for draws in (Draws(), Draws(hard_pool=20)):
+        terms = model.train()(single, draws=draws)
+        assert all(term.isfinite() for term in terms.values())
+        assert terms["attention_guidance"] == 0  # there is no second video
+        sum(terms.values()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_every_parameter_learns(model, batch):
+    sum(model.train()(batch, draws=Draws(hard_pool=2)).values()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_it_carries_the_attached_losses(model, batch):
+    config = dataclasses.replace(model.config, losses={"query_diversity": {}, "optimal_matching": {}})
+    terms = type(model)(config)(batch, draws=Draws(hard_pool=2))
+    branches = {f"{branch}_{term}" for branch in ("clip", "frame") for term in ("nce", "triplet")}
+    assert terms.keys() == {*branches, *OWN, "query_diversity", "optimal_matching"}
+
+
+def test_a_saved_model_scores_the_same_when_loaded(model, batch, tmp_path):
+    save_model(model, tmp_path)
+    assert torch.equal(fused(load_model(tmp_path), batch), fused(model, batch))
+
+
+def test_a_video_is_sixty_vectors_as_the_paper_counts_its_memory(batch):
+    model = create_model("proto", query_dim=6, video_dim=5, keep_attention=False).eval()
+    encoded = model.encode_videos(batch.videos)
+    stored = sum(tensor[0].numel() * tensor.element_size() for tensor in encoded.tensors().values())
+    assert stored == 2 * 30 * 384 * 4 == 92160  # 0.09 MB in Table 1
+    kept = create_model("proto", query_dim=6, video_dim=5).eval().encode_videos(batch.videos)
+    assert kept.unit_attention[0].numel() * 4 == 3840
+
+
+@pytest.mark.parametrize(("num_prototypes", "megabytes"), [(10, 0.03), (20, 0.06), (60, 0.18)])
+def test_memory_grows_with_the_prototypes_as_in_table_5(num_prototypes, megabytes, batch):
+    model = create_model("proto", query_dim=6, video_dim=5, num_prototypes=num_prototypes, keep_attention=False)
+    encoded = model.encode_videos(batch.videos)
+    assert sum(t[0].numel() * 4 for t in encoded.tensors().values()) / 1e6 == pytest.approx(megabytes, abs=0.005)
+
+
+def test_scoring_reads_no_decoder(plain, batch):
+    before = fused(plain, batch)
+    for branch in (plain.clip_branch, plain.frame_branch):
+        for decoder in (branch.word_decoder, branch.frame_decoder):
+            for parameter in decoder.parameters():
+                parameter.data.fill_(float("nan"))
+    assert torch.equal(fused(plain, batch), before)
+
+
+def test_attention_on_clips_is_dealt_out_to_their_units():
+    # Four units, ten clips; all attention on clip (2, 3) and a half each on (1, 2) and (0..3).
+    shares = torch.zeros(1, 2, 10)
+    shares[0, 0, 6] = 1.0
+    shares[0, 1, 5], shares[0, 1, 9] = 0.5, 0.5
+    units = unit_shares(shares, 4)
+    assert units.tolist() == [[[0.0, 0.0, 0.5, 0.5], [0.125, 0.375, 0.375, 0.125]]]
+
+
+def test_thirty_two_units_make_528_clips_that_are_means_of_their_units():
+    units = torch.randn(1, 32, 3)
+    clips = proposals(units)
+    assert clips.shape == (1, 528, 3)
+    assert torch.allclose(clips[0, 32 + 31 + 4], units[0, 4:7].mean(0), atol=1e-6)
+
+
+def test_both_halves_of_a_joined_video_share_all_attention(model, batch):
+    joined = joined_videos(batch.videos, 1, max_frames=SIZES["max_frames"])
+    read = model.read(joined)
+    for prototypes, length in ((read.clip, 32), (read.frame, SIZES["max_frames"])):
+        assert prototypes.attention.shape[-1] == length
+        assert torch.allclose(prototypes.attention.sum(-1), torch.ones(()), atol=1e-6)
+
+
+def test_a_query_counts_in_the_two_joined_videos_that_hold_its_own():
+    num_videos, index = 5, torch.tensor([0, 0, 3, 4])
+    for shift in range(1, num_videos):
+        pairs = pairing(index, shift, num_videos)
+        for row, (mixed, is_first) in enumerate(zip(pairs.mixed.tolist(), pairs.is_first.tolist(), strict=True)):
+            held = mixed if is_first else (mixed + shift) % num_videos
+            assert held == index[row % 4]
+
+
+def test_joined_videos_hold_the_two_videos_in_order():
+    rows = torch.eye(6)[:, None].expand(6, 8, 6)[:3]  # three videos of eight equal rows
+    mask = torch.ones(3, 8, dtype=torch.bool)
+    joined = joined_videos(VideoBatch(clips=rows[:, :4], frames=rows, frame_mask=mask), 2, max_frames=5)
+    shown = joined.frames.argmax(-1)
+    assert shown.tolist() == [[0, 0, 0, 2, 2], [1, 1, 1, 0, 0], [2, 2, 2, 1, 1]]
+    assert joined.clips.argmax(-1).tolist() == [[0, 0, 2, 2], [1, 1, 0, 0], [2, 2, 1, 1]]
+    assert joined.frame_mask.all()
+    assert [first_part(length) for length in (4, 5, 128)] == [2, 3, 64]
+
+
+def test_faster_play_averages_neighbours_loses_no_row_and_repeats_in_short_videos():
+    rows = torch.zeros(2, 5, 5)
+    rows[0] = torch.eye(5)
+    rows[1, 0, 0] = 1.0
+    fast = played_faster(rows, torch.tensor([5, 1]), 3)
+    # Bounds round(0, 5/3, 10/3, 5) = 0, 2, 3, 5; a mean of two unit vectors has entries 1 / sqrt(2) at unit length.
+    half = 1 / math.sqrt(2)
+    expected = torch.tensor([[half, half, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, half, half]])
+    assert torch.allclose(fast[0], expected, atol=1e-4)
+    assert torch.allclose(fast[1], torch.eye(5)[:1].expand(3, 5), atol=1e-4)
+
+
+def test_guidance_pulls_the_attention_of_the_right_video_only_below_the_margin(plain, batch):
+    config = dataclasses.replace(plain.config, guidance_margin=0.99)
+    easy = type(plain)(config).eval()
+    easy.load_state_dict(plain.state_dict())
+    draws = lambda: Draws(2, torch.Generator().manual_seed(0))  # noqa: E731
+    assert easy(batch, draws=draws())["attention_guidance"] == 0
+    assert plain(batch, draws=draws())["attention_guidance"] > 0
+
+
+def test_words_of_a_query_depend_on_its_video_through_the_found_prototype_alone():
+    torch.manual_seed(0)
+    decoder = WordDecoder(6, 8, 2, 4, 0.3)
+    initialise(decoder, 0.3)
+    batch = make_batch()
+    hidden = torch.tensor([[True, False, False], [True, False, False], [False, True, False], [True, True, False]])
+    found = torch.randn(4, 8)
+    decoded = decoder(batch.queries.words, batch.queries.mask, hidden, found)
+    assert decoded.shape == (5, 6)
+    found[3] += 1
+    changed = (decoder(batch.queries.words, batch.queries.mask, hidden, found) - decoded).abs().sum(-1) > 1e-4
+    assert changed.tolist() == [False, False, False, True, True]
+
+
+def test_a_hidden_word_is_not_seen():
+    torch.manual_seed(0)
+    decoder = WordDecoder(6, 8, 2, 4, 0.3)
+    initialise(decoder, 0.3)
+    words, mask = torch.randn(1, 3, 6), torch.ones(1, 3, dtype=torch.bool)
+    hidden, found = torch.tensor([[False, True, False]]), torch.randn(1, 8)
+    decoded = decoder(words, mask, hidden, found)
+    words[0, 1] += 5
+    assert torch.equal(decoder(words, mask, hidden, found), decoded)
+    words[0, 0] += 5
+    assert not torch.allclose(decoder(words, mask, hidden, found), decoded, atol=1e-4)
+
+
+def test_the_frame_decoder_equals_its_plain_form():
+    torch.manual_seed(0)
+    decoder = FrameDecoder(8, 5, 9, "broadcast")
+    prototypes = torch.randn(2, 3, 8)
+    rows = prototypes[:, None] + decoder.positions.weight[:7][:, None]
+    hidden = decoder.layer2(decoder.layer1(rows).relu()).relu()
+    plain = (decoder.logit(hidden).softmax(2) * decoder.output(hidden)).sum(2)
+    assert torch.allclose(decoder(prototypes, 7), plain, atol=1e-6)
+
+
+def test_moments_come_from_the_units_that_the_prototypes_read(plain, batch):
+    videos = plain.encode_videos(batch.videos)
+    units, mask = plain.timeline(videos)
+    assert units.shape == (3, 32, 8)
+    assert mask is None
+    only = dataclasses.replace(videos, unit_attention=torch.zeros(3, 32, 30).index_fill(2, torch.tensor([4]), 1.0))
+    assert torch.allclose(plain.timeline(only)[0], videos.clips[:, 4:5].expand(3, 32, 8))
+    with pytest.raises(ConfigError, match="keep_attention=true"):
+        plain.timeline(dataclasses.replace(videos, unit_attention=None))
+
+
+def test_parameters_at_the_sizes_of_tvr():
+    model = create_model("proto", query_dim=768, video_dim=3072)
+    count = lambda module: sum(p.numel() for p in module.parameters())  # noqa: E731
+    decoders = sum(count(b.word_decoder) + count(b.frame_decoder) for b in (model.clip_branch, model.frame_branch))
+    assert count(model) - decoders == 5_730_432  # all that a search needs; the paper gives no number
+    assert count(create_model("proto", query_dim=768, video_dim=3072, iterations=1)) == count(model)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"num_prototypes": 0}, "num_prototypes is 0"),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"num_clips": 1}, "half of it goes to each of two videos"),
+        ({"masked_share": 0.0}, r"wanted a share in \(0, 1\]"),
+        ({"builder": "transformer"}, "wanted one of cross_attention, perceiver, slot_attention"),
+    ],
+)
+def test_settings_out_of_range_are_refused(option, message):
+    with pytest.raises(ConfigError, match=message):
+        create_model("proto", **SIZES | option)

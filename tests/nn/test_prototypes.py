@@ -1,0 +1,88 @@
+import pytest
+import torch
+
+from untrimmed.nn.init import initialise
+from untrimmed.nn.prototypes import PrototypeBuilder
+
+BUILDERS = ("cross_attention", "perceiver", "slot_attention")
+
+
+def make(num_prototypes=3, dim=8, heads=2, std=0.3, **options):
+    torch.manual_seed(0)
+    builder = PrototypeBuilder(num_prototypes, dim, heads, **({"iterations": 2} | options))
+    initialise(builder, std)
+    return builder
+
+
+@pytest.fixture
+def rows():
+    torch.manual_seed(1)
+    return torch.randn(2, 5, 8), torch.tensor([[True] * 5, [True, True, False, False, False]])
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_shares_sum_to_one_and_padding_gets_none(builder, rows):
+    made = make(builder=builder)(*rows)
+    assert made.vectors.shape == (2, 3, 8)
+    assert torch.allclose(made.attention.sum(-1), torch.ones(2, 3), atol=1e-6)
+    assert made.attention[1, :, 2:].eq(0).all()
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_a_sequence_is_read_the_same_alone_and_without_its_padding(builder, rows):
+    model = make(builder=builder)
+    x, mask = rows
+    whole = model(x, mask).vectors
+    assert torch.allclose(model(x[1:, :2]).vectors, whole[1:], atol=1e-6)
+    assert torch.allclose(model(torch.where(mask[..., None], x, 99.0), mask).vectors, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("builder", ["cross_attention", "slot_attention"])
+def test_one_row_is_all_that_a_prototype_can_read(builder):
+    made = make(builder=builder)(torch.randn(1, 1, 8))
+    assert torch.allclose(made.attention, torch.ones(1, 3, 1), atol=1e-6)
+
+
+def test_one_reading_is_equation_one():
+    # One head, identity maps: softmax(norm(P) norm(X)^T / sqrt(2)) norm(X), without residual.
+    model = PrototypeBuilder(1, 2, 1, iterations=1)
+    with torch.no_grad():
+        for name in ("query", "key", "value", "output"):
+            getattr(model, name).weight.copy_(torch.eye(2))
+            getattr(model, name).bias.zero_()
+        model.prototypes.copy_(torch.tensor([[5.0, 3.0]]))  # normalised: (1, -1)
+    rows = torch.tensor([[[2.0, 0.0], [0.0, 7.0]]])  # normalised: (1, -1), (-1, 1)
+    share = torch.tensor([2.0, -2.0]).div(2**0.5).softmax(0)
+    made = model(rows)
+    assert torch.allclose(made.attention[0, 0], share, atol=1e-4)
+    assert torch.allclose(made.vectors[0, 0], (share[0] - share[1]) * torch.tensor([1.0, -1.0]), atol=1e-4)
+
+
+@pytest.mark.parametrize(("residual", "differ"), [("none", False), ("later", True), ("all", True)])
+def test_prototypes_stay_apart_over_six_readings_only_if_they_keep_what_they_had(residual, differ):
+    model = make(30, 384, 4, std=0.02, iterations=6, residual=residual)
+    vectors = model(torch.randn(2, 40, 384)).vectors
+    assert ((vectors - vectors[:, :1]).abs().max().item() > 1e-3) == differ
+    (vectors * torch.randn_like(vectors)).sum().backward()
+    assert (model.prototypes.grad.abs().max().item() > 1e-3) == differ
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_iterations_share_their_weights(builder):
+    count = lambda iterations: sum(  # noqa: E731
+        p.numel() for p in make(builder=builder, iterations=iterations).parameters()
+    )
+    assert count(1) == count(6)
+
+
+def test_slots_compete_for_rows_and_prototypes_do_not():
+    rows = torch.randn(1, 5, 8)
+    crowd = {builder: make(2, builder=builder, iterations=1)(rows).attention for builder in BUILDERS}
+    doubled = {}
+    for builder in BUILDERS:
+        model = make(2, builder=builder, iterations=1)
+        with torch.no_grad():
+            model.prototypes[1] = -model.prototypes[0]  # changes who else is there, not the first prototype
+        doubled[builder] = model(rows).attention
+    assert torch.allclose(crowd["cross_attention"][0, 0], doubled["cross_attention"][0, 0], atol=1e-6)
+    assert not torch.allclose(crowd["slot_attention"][0, 0], doubled["slot_attention"][0, 0], atol=1e-3)
