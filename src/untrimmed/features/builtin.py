@@ -1,59 +1,65 @@
 """The `builtin` encoder: pictures and sentences in one space, from packages alone, without any paired training.
 
-A frame x is classified by EfficientNet-Lite, and becomes the probability-weighted mean of what its classes are called
-(ConSE: Norouzi et al. 2014, arXiv 1312.5650, Eq. 2-3):
+A frame x becomes the probability-weighted mean of what its ImageNet classes are called (ConSE: Norouzi et al. 2014,
+arXiv 1312.5650, Eq. 2-3), and the colours it shows stand beside it:
 
-    f(x) = sum_k softmax(z(x) / temperature)_k  s(c_k),        s(c) = normalise(mean over prompts of MiniLM(c) - m)
+    s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
+    f(x) = [a s(x), b colour(x), rest(x)]
 
-with z the logits of the whole frame, c_k the names of class k, and m the mean of all class vectors. A sentence q
-becomes normalise(MiniLM(q) - m): texts share a large common part, which says nothing about which frame fits, and m
-removes it without looking at any corpus or query.
+with z the logits of EfficientNet-Lite2 over the whole frame (its features averaged over all places, not a centre crop),
+c_k the text vector of class k (several names, prompts and a short description: `builtin_classes`), m the mean of all
+c_k, and rest(x) >= 0 what makes f(x) a unit vector. A sentence q becomes
+
+    f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) wanted(q), 0])
+
+so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight wanted(q) . colour(x). Texts
+share a large common part, which says nothing about which frame fits; m removes it without looking at any corpus or
+query.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor
-from torch.nn import functional
 
-from untrimmed.features.builtin_classes import cached_classes
-from untrimmed.features.builtin_image import VARIANTS, EfficientNetLite, from_released
-from untrimmed.features.builtin_text import DIM, MiniLM
-from untrimmed.features.builtin_weights import (
-    CLASS_GLOSSES,
-    CLASS_NAMES,
-    CLASS_SYNONYMS,
-    IMAGE_WEIGHTS,
-    TEXT_TOKENIZER,
-    TEXT_WEIGHTS,
-)
+from untrimmed.errors import EncoderError
+from untrimmed.features import builtin_colour, builtin_weights
 from untrimmed.types import TextFeatures
 
-_VERSION = 1
+if TYPE_CHECKING:
+    from untrimmed.features.builtin_image import ImageNetwork
+
+_VERSION = 2
 _BATCH = 8
+_TEXT_DIM = 384
+_TEXT_PART = 0.9  # a
+_COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / builtin_colour.MAX_NORM  # b: the largest that leaves rest(x) >= 0
+_MODULES = ("onnx", "onnxruntime", "tokenizers", "safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Every knob of the encoder; all of them enter its identity."""
 
-    network: str = "lite0"
+    network: str = "lite2"
     short_side: int = 224
     max_aspect: float = 2.4  # longer frames lose their ends, so one panorama cannot fill the memory
     temperature: float = 1.5
-    prompts: tuple[str, ...] = ("{}", "a photo of a {}")
+    colour_weight: float = 0.1
 
     @property
     def identity(self) -> str:
-        """The name of the vectors: version, and a hash over these knobs and every file that is read."""
-        files = (IMAGE_WEIGHTS[self.network], TEXT_WEIGHTS, TEXT_TOKENIZER, CLASS_SYNONYMS, CLASS_NAMES, CLASS_GLOSSES)
-        content = repr((astuple(self), [file.sha256 for file in files]))
+        """The name of the vectors: version, and a hash over these knobs and all that is read."""
+        w = builtin_weights
+        files = (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS, w.TEXT_TOKENIZER)
+        table = hashlib.sha256(w.CLASS_TABLE.read_bytes()).hexdigest()
+        content = repr((astuple(self), [file.sha256 for file in files], table))
         return f"builtin-{_VERSION}:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
@@ -65,60 +71,87 @@ class BuiltinEncoder:
     """
 
     name = "builtin"
-    frame_dim = DIM
-    word_dim = DIM
+    frame_dim = _TEXT_DIM + builtin_colour.DIM + 1
+    word_dim = _TEXT_DIM
 
     def __init__(self, recipe: Recipe | None = None):
-        self.recipe = recipe or Recipe()
-        self.identity = self.recipe.identity
-        self.short_side = self.recipe.short_side
+        _require_modules()
+        from untrimmed.features.builtin_classes import load_class_vectors
+        from untrimmed.features.builtin_text import MiniLM
+
+        self.recipe = r = recipe or Recipe()
+        self.identity = r.identity
+        self.short_side = r.short_side
+        # found now, read later: a missing picture network should not show only after the first video is decoded
+        self._image_weights = builtin_weights.IMAGE_WEIGHTS[r.network].find()
         self._text = MiniLM()
-        classes = cached_classes(self._text, self.recipe.prompts, self.identity)
+        classes = load_class_vectors()
         self._mean = classes.mean(axis=0)
-        self._classes = torch.from_numpy(_unit(classes - self._mean))
-        self._network: EfficientNetLite | None = None
+        self._classes = _unit(classes - self._mean)
+        self._colours = builtin_colour.ColourNames()
+        self._network: ImageNetwork | None = None
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
         """Unit vectors of RGB frames of any size; an empty stack gives an empty [0, D]."""
-        network = self._load_network()
         vectors = [np.empty((0, self.frame_dim), np.float32)]
-        with torch.inference_mode():
-            for start in range(0, len(frames), _BATCH):
-                pixels = self._prepare(torch.from_numpy(frames[start : start + _BATCH]))
-                logits = network.classify(network(pixels).mean(dim=(2, 3)))
-                probability = torch.softmax(logits / self.recipe.temperature, dim=1)
-                vectors.append(functional.normalize(probability @ self._classes, dim=1).numpy())
+        for start in range(0, len(frames), _BATCH):
+            vectors.append(self._encode_batch(self._prepare(frames[start : start + _BATCH])))
         return np.concatenate(vectors)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
         """A unit sentence vector and the word-piece vectors of each text."""
-        return [
-            TextFeatures(text, _unit(sentence.vector - self._mean), sentence.words, sentence.tokens)
-            for text, sentence in zip(texts, self._text.encode(texts), strict=True)
-        ]
+        features = []
+        for text, sentence in zip(texts, self._text.encode(texts), strict=True):
+            meaning = _TEXT_PART * _unit(sentence.vector - self._mean)
+            colour = self.recipe.colour_weight * _TEXT_PART**2 / _COLOUR_PART * self._colours.wanted(text)
+            vector = _unit(np.concatenate([meaning, colour, np.zeros(1)])).astype(np.float32)
+            features.append(TextFeatures(text, vector, sentence.words, sentence.tokens))
+        return features
 
-    def _load_network(self) -> EfficientNetLite:
+    def _encode_batch(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        logits = self._load_network().classify(frames) / self.recipe.temperature
+        probability = np.exp(logits - logits.max(axis=1, keepdims=True))
+        meaning = _TEXT_PART * _unit(probability @ self._classes)
+        colour = _COLOUR_PART * self._colours.describe(frames)
+        rest = np.sqrt(np.maximum(1 - (meaning**2).sum(axis=1) - (colour**2).sum(axis=1), 0))
+        return np.concatenate([meaning, colour, rest[:, None]], axis=1).astype(np.float32)
+
+    def _load_network(self) -> ImageNetwork:
         if self._network is None:
-            weights = torch.load(IMAGE_WEIGHTS[self.recipe.network].locate(), weights_only=True)
-            self._network = from_released(VARIANTS[self.recipe.network], weights)
+            import torch
+
+            from untrimmed.features.builtin_image import DEPTHS, ImageNetwork
+
+            weights = torch.load(builtin_weights.IMAGE_WEIGHTS[self.recipe.network].locate(), weights_only=True)
+            self._network = ImageNetwork(DEPTHS[self.recipe.network], weights)
         return self._network
 
-    def _prepare(self, frames: UInt8[Tensor, "T Y X 3"]) -> Float[Tensor, "T 3 Y2 X2"]:
-        """Frames scaled to the short side, cut to the widest aspect, in [-1, 1]."""
-        pixels = frames.permute(0, 3, 1, 2).float()
-        height, width = pixels.shape[2:]
+    def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
+        """Frames cut to the widest aspect and scaled to the short side, as the decoder mostly has done already."""
+        height, width = frames.shape[1:3]
         limit = round(min(height, width) * self.recipe.max_aspect)
         top, left = max(height - limit, 0) // 2, max(width - limit, 0) // 2
-        pixels = pixels[:, :, top : top + limit, left : left + limit]
+        frames = frames[:, top : top + limit, left : left + limit]
         scale = self.short_side / min(height, width)
-        if scale != 1:
-            size = [max(self.short_side, round(n * scale)) for n in pixels.shape[2:]]
-            pixels = functional.interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
-        return ((pixels - 127) / 128).contiguous(memory_format=torch.channels_last)
+        if scale == 1:
+            return frames
+        import torch
+        from torch.nn.functional import interpolate
+
+        size = [max(self.short_side, round(n * scale)) for n in frames.shape[1:3]]
+        pixels = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float()
+        pixels = interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
+        return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
 
 
 def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _require_modules() -> None:
+    missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
+    if missing:
+        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, not installed; {builtin_weights.INSTALL}")
 
 
 def load() -> BuiltinEncoder:

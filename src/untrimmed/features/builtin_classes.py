@@ -1,25 +1,36 @@
-"""The thousand ImageNet classes as unit vectors in the space of the sentences: the bridge from pictures to words."""
+"""The thousand ImageNet classes as unit vectors in the space of the sentences: the bridge from pictures to words.
+
+Embedding some seven thousand texts takes half a minute or more, so the table lies beside this file. It is made from the
+pinned packages by `python -m untrimmed.features.builtin_classes`, and a test makes some rows anew.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from platformdirs import user_cache_path
 
 from untrimmed.features.builtin_text import DIM, MiniLM
-from untrimmed.features.builtin_weights import CLASS_GLOSSES, CLASS_NAMES, CLASS_SYNONYMS
+from untrimmed.features.builtin_weights import CLASS_GLOSSES, CLASS_NAMES, CLASS_SYNONYMS, CLASS_TABLE
 
 NUM_CLASSES = 1000
+_PROMPTS = ("{}", "a photo of a {}")
+_GLOSS_WEIGHT = 0.5
 
 
-def class_texts(prompts: Sequence[str]) -> list[list[str]]:
-    """For each class every way we know to say it, each put into every prompt ('a photo of a {}').
+@dataclass(frozen=True)
+class ClassText:
+    """What one class is called, in the three wordings we have, and its name with one sentence on how it looks."""
+
+    names: tuple[str, str, str]
+    gloss: str
+
+
+def read_class_texts() -> list[ClassText]:
+    """The texts of all classes, in the order of the network's outputs.
 
     Raises:
         EncoderError: the package of class names is missing or of other content.
@@ -28,42 +39,31 @@ def class_texts(prompts: Sequence[str]) -> list[list[str]]:
         json.loads(file.locate().read_text(encoding="utf-8")) for file in (CLASS_SYNONYMS, CLASS_NAMES, CLASS_GLOSSES)
     )
     texts = []
-    for index in range(NUM_CLASSES):
-        ways = [synonyms[str(index)], names[index], ", ".join(glosses.get(str(index), {}).get("name", ()))]
-        # dict, not set: the order, and with it the sum's last bits, must not vary from run to run
-        ways = list(dict.fromkeys(way for way in ways if way))
-        texts.append([prompt.format(way) for way in ways for prompt in prompts])
+    for index, name in enumerate(names):
+        entry = glosses.get(str(index), {})
+        other_name = ", ".join(entry.get("name", ())) or name
+        first_sentence = entry.get("description", "").split(". ")[0]
+        texts.append(ClassText((synonyms[str(index)], name, other_name), f"{name}. {first_sentence}"))
     return texts
 
 
-def embed_classes(text_encoder: MiniLM, prompts: Sequence[str]) -> Float[np.ndarray, "1000 D"]:
-    """The unit mean of each class's text vectors; takes some seconds."""
-    texts = class_texts(prompts)
-    vectors = iter(text_encoder.encode([text for ways in texts for text in ways]))
-    means = np.stack([np.mean([next(vectors).vector for _ in ways], axis=0) for ways in texts])
-    return means / np.linalg.norm(means, axis=1, keepdims=True)
+def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
+    """A unit vector a class: the mean direction of its names in all prompts, and half as much of its gloss."""
+    named = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
+    distinct = list(dict.fromkeys([*named, *(text.gloss for text in texts)]))
+    vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))
+    names = _unit(np.stack([vectors[text] for text in named]).reshape(len(texts), -1, DIM).mean(axis=1))
+    return _unit(names + _GLOSS_WEIGHT * np.stack([vectors[text.gloss] for text in texts]))
 
 
-def cached_classes(text_encoder: MiniLM, prompts: Sequence[str], identity: str) -> Float[np.ndarray, "1000 D"]:
-    """`embed_classes`, kept in the user's cache folder under the encoder's identity; a damaged file is made anew."""
-    file = user_cache_path("untrimmed") / f"{identity.replace(':', '-')}.npy"
-    try:
-        vectors = np.load(file, allow_pickle=False)
-        if vectors.shape == (NUM_CLASSES, DIM) and vectors.dtype == np.float32:
-            return vectors
-    except (OSError, ValueError):
-        pass  # not there yet, or cut short: both end the same way, by computing it
-    vectors = embed_classes(text_encoder, prompts).astype(np.float32)
-    _write(file, vectors)
-    return vectors
+def load_class_vectors() -> Float[np.ndarray, "1000 D"]:
+    """The table that comes with the package."""
+    return np.load(CLASS_TABLE, allow_pickle=False).astype(np.float32)
 
 
-def _write(file: Path, vectors: Float[np.ndarray, "1000 D"]) -> None:
-    """Put the table in place in one step, so that a reader never sees half of it; a read-only cache is no error."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".tmp", delete=False) as draft:
-            np.save(draft, vectors)
-        os.replace(draft.name, file)
-    except OSError:
-        return
+def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+if __name__ == "__main__":
+    np.save(CLASS_TABLE, embed_class_texts(MiniLM(), read_class_texts()).astype(np.float16))

