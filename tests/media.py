@@ -88,8 +88,6 @@ def write_clip(
             track.codec_context.time_base = Fraction(1, ticks)
         if pixel_aspect is not None:
             track.codec_context.sample_aspect_ratio = pixel_aspect
-        if rotation:
-            track.set_display_rotation(rotation)
         sound = out.add_stream("aac", rate=16000, layout="mono") if has_sound else None
         for number, stamp in enumerate(stamps):
             picture = clock_frame(number, width, height)
@@ -102,7 +100,19 @@ def write_clip(
         out.mux(track.encode(None))
         if sound is not None:
             _write_tone(out, sound, stamps[-1] - stamps[0])
+    if rotation:
+        _set_display_matrix(path, rotation)
     return path
+
+
+def _set_display_matrix(path: Path, degrees: int) -> None:
+    """Write into the track header of an MP4 or MOV file that players turn the picture counter-clockwise."""
+    data = bytearray(path.read_bytes())
+    start = data.index(b"tkhd") + 4 + 40  # behind version, times, track, length, layer and volume
+    cos, sin = {90: (0, 1), 180: (-1, 0), 270: (0, -1)}[degrees]
+    one = 1 << 16
+    data[start : start + 36] = struct.pack(">9i", cos * one, -sin * one, 0, sin * one, cos * one, 0, 0, 0, 1 << 30)
+    path.write_bytes(data)
 
 
 def _write_tone(out, track, duration_s: float) -> None:
@@ -122,7 +132,7 @@ def write_sound(path: Path, codec: str, container: str | None = None, *, has_cov
         if has_cover:
             cover = out.add_stream("png", rate=1)
             cover.width, cover.height, cover.pix_fmt = 64, 64, "rgb24"
-            cover.disposition = av.stream.Disposition.attached_pic
+            cover.disposition = 1 << 10  # AV_DISPOSITION_ATTACHED_PIC
         name = track.codec_context.format.name if track.codec_context.format else "s16"
         samples = (np.sin(np.arange(24000) * 0.05) * 9000).astype(np.int16)[None]
         frame = AudioFrame.from_ndarray(samples, format="s16p", layout="mono")

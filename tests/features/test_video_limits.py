@@ -71,14 +71,14 @@ def test_a_child_that_dies_is_one_error(long_clip, clip, number, reason):
 
 
 def test_a_silent_child_is_stopped(long_clip, clip):
-    with VideoReader(sampling=Sampling(fps=25), limits=Limits(stall_s=0.5), batch_size=64) as reader:
+    with VideoReader(sampling=Sampling(fps=25), limits=Limits(stall_s=2.0), batch_size=64) as reader:
         stream = reader.read(long_clip)
         child = reader.child_pid
         os.kill(child, signal.SIGSTOP)
         start = time.monotonic()
-        with pytest.raises(VideoError, match=r"no sign of life for 0\.5 s and was stopped"):
+        with pytest.raises(VideoError, match=r"no sign of life for 2 s and was stopped"):
             list(stream)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 10
         assert not psutil.pid_exists(child)
         check_still_reads(reader, clip)
 
@@ -92,7 +92,7 @@ def test_processor_time_is_limited(long_clip, clip):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux only")
 def test_memory_is_limited(tmp_path, clip):
-    path = write_clip(tmp_path / "wide.mkv", [0.0], codec="mjpeg", pix_fmt="yuvj444p", size=(5000, 5000))
+    path = write_clip(tmp_path / "wide.mkv", [0.0], codec="mjpeg", pix_fmt="yuvj444p", size=(6500, 6500))
     with VideoReader(limits=Limits(memory_bytes=180 << 20)) as reader:
         with pytest.raises(VideoError, match=r"memory than the limit.*raise Limits\.memory_bytes"):
             list(reader.read(path))

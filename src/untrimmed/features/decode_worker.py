@@ -27,7 +27,7 @@ from untrimmed.features.video_decode import (
     MediaProblemError,
     OpenVideo,
     Orientation,
-    check_size_in,
+    check_limits_in,
     last_line,
     open_video,
     pixel_aspect,
@@ -82,7 +82,7 @@ class Worker:
                 request, is_keyframes_only=False, extra=["no key frame can be decoded; every frame is decoded"]
             )
         if sampler.last_frame is None:
-            check_size_in(read_log(), self.limits["max_pixels"])
+            check_limits_in(read_log(), self.limits["max_pixels"])
             raise MediaProblemError(
                 f"has a video stream, but no frame of it can be decoded{in_brackets(sampler.warnings, read_log())}",
                 ADVICE_COPY,

@@ -178,14 +178,15 @@ def open_video(
         os.close(descriptor)
 
 
-def _memory_problem(what: str) -> MediaProblemError:
+def memory_problem(what: str) -> MediaProblemError:
+    """What to say of a file that the memory does not hold."""
     advice = "raise Limits.memory_bytes or leave it out"
     return MediaProblemError(f"needs more memory than the limit to {what}", advice, is_fatal=True)
 
 
 def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
     if isinstance(error, MemoryError):
-        return _memory_problem("open")
+        return memory_problem("open")
     kinds = [kind for mark, kind in FIRST_BYTES.items() if head.startswith(mark)]
     kinds += [kind for word, kind in WORDS.items() if word in head]
     if kinds:
@@ -226,7 +227,7 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
     stream = max(decodable, key=lambda s: (s.disposition.value & DEFAULT_STREAM, s.width * s.height))
     if stream.width * stream.height > max_pixels:
         raise size_problem(stream.width, stream.height, max_pixels)
-    check_size_in(log, max_pixels)
+    check_limits_in(log, max_pixels)
     return stream
 
 
@@ -236,8 +237,10 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
     return MediaProblemError(found, "raise Limits.max_pixels if that is true")
 
 
-def check_size_in(log: str, max_pixels: int) -> None:
-    """Raise the problem of size that FFmpeg met inside the stream, where the container declared none."""
+def check_limits_in(log: str, max_pixels: int) -> None:
+    """Raise the problem of size or memory that FFmpeg met inside the stream and reported as mere damage."""
+    if "Cannot allocate memory" in log or "get_buffer() failed" in log:
+        raise memory_problem("decode")
     match = re.search(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
     if match is not None:
         raise size_problem(int(match[1]), int(match[2]), max_pixels)
@@ -296,7 +299,7 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
             if packet.size or packet.pts is not None:
                 yield packet
     except av.error.MemoryError as error:
-        raise _memory_problem("read") from error
+        raise memory_problem("read") from error
     except av.error.FFmpegError as error:
         warnings.append(f"reading stopped early ({error.strerror})")
     except IndexError:
@@ -313,7 +316,7 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
     try:
         return stream.decode(packet)
     except av.error.MemoryError as error:
-        raise _memory_problem("decode") from error
+        raise memory_problem("decode") from error
     except av.error.EOFError:
         return []
     except av.error.FFmpegError:
