@@ -10,10 +10,10 @@ demo: setup
 	$(BIN)/untrimmed demo
 
 test: setup lint
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 stress: setup
-	$(BIN)/python -m pytest -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

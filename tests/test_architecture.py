@@ -21,7 +21,7 @@ ALLOWED = {
     "features": VALUES,
     "data": VALUES | {"features"},
     "evaluation": {"errors"},
-    "presets": VALUES | {"training"},
+    "presets": VALUES | {"training", "models"},
     "training": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "presets", "features"},
     "search": VALUES | {"models", "features", "scores", "evaluation", "data"},
     "parity": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "features", "training", "presets"},
