@@ -40,6 +40,15 @@ def test_the_span_that_fits_the_query_is_found(query, span_s):
     assert overlap / union > 0.6
 
 
+def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
+    video = video_with_moment(np.random.default_rng(4), query, duration_s=3600.0, span_s=(3300.0, 3304.0), fps=3.0)
+    corpus = GaussianWindows().corpus([video])
+    assert np.allclose(corpus.relevance(query, 0)[0], video.times_s, atol=1e-6)
+    best = corpus.moments(query, 0, limit=1)[0]
+    assert best.start_s == pytest.approx(3300.0, abs=0.7)
+    assert best.end_s == pytest.approx(3304.0, abs=0.7)
+
+
 def test_ranking_with_the_bound_equals_looking_at_every_window(query):
     rng = np.random.default_rng(2)
     videos = [

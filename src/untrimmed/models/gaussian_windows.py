@@ -76,7 +76,10 @@ class WindowCorpus:
         self._durations_s = [video.duration_s for video in videos]
         grids = [_regular_grid(video.times_s) for video in videos]
         self._first_s = np.array([grid[0] for grid in grids])
-        self._step_s = np.array([round(float(grid[1] - grid[0]), 3) if len(grid) > 1 else 1.0 for grid in grids])
+        self._spacing_s = np.array([float(grid[1] - grid[0]) if len(grid) > 1 else 1.0 for grid in grids])
+        # Filters take whole milliseconds, so that videos of nearly one step share them. Times of moments must not: at 3
+        # frames a second the rounding adds up to 3.6 s in an hour.
+        self._step_s = self._spacing_s.round(3)
         self._length = np.array([len(grid) for grid in grids], dtype=np.int64)
         self._start = np.zeros(len(videos), dtype=np.int64)
         self._groups: list[_Group] = []
@@ -144,7 +147,7 @@ class WindowCorpus:
         """The cosine at every time of the video's grid."""
         start, length = self._start[row], self._length[row]
         frames = self.frames[start : start + length].float().numpy()
-        times_s = self._first_s[row] + self._step_s[row] * np.arange(length)
+        times_s = self._first_s[row] + self._spacing_s[row] * np.arange(length)
         return times_s, (frames @ query.astype(np.float32)).astype(np.float64)
 
     # -- all videos at once
