@@ -102,6 +102,27 @@ def test_a_reader_sees_commits_of_the_writer_and_is_not_blocked_by_its_lock(inde
     assert reader.version() > first
 
 
+def test_a_reader_may_hold_the_version_that_it_met(index):
+    videos = [stored(f"/v/{i}.mp4", seed=i) for i in range(2)]
+    index.put(videos[0])
+    reader = VideoIndex(index.folder, follow=False)
+    assert [record.path for record in reader.scan()] == ["/v/0.mp4"]
+    index.put(videos[1])
+    index.remove([videos[0].record.video_id])
+    assert [record.path for record in reader.scan()] == ["/v/0.mp4"]
+    found = reader.get(videos[0].record.video_id)
+    assert np.array_equal(found.features.vectors, videos[0].features.vectors)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(index, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with pytest.raises(UntrimmedError, match=r"cannot be written to \(Permission denied\)"):
+        VideoIndex(index.folder).__enter__()
+
+
 def test_a_second_writer_is_told_so_in_one_line(index):
     code = "import sys; from untrimmed.search.index import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
     other = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)

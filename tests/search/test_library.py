@@ -189,3 +189,84 @@ def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
         lib.remove([tmp_path / "nowhere.mp4"])
     with pytest.raises(ConfigError, match=r"fps|frames"):
         lib.index(videos, fps=-1)
+
+
+def test_what_moved_away_from_a_path_that_holds_another_file_keeps_its_own_vectors(encoder, videos, lib):
+    lib.index(videos)
+    encoded = encoder.num_encoded
+    (videos / "flag.mp4").rename(videos / "zebra.mp4")
+    write_clip(videos / "flag.mp4", ["yellow", "yellow", "yellow", "yellow"])
+    assert states(lib, videos) == (1, 3, 0)
+    assert lib.search("green")[0].video.name == "zebra.mp4"
+    assert lib.search("yellow")[0].video.name == "flag.mp4"
+    assert encoder.num_encoded - encoded == 16  # 8 s of the new one, and nothing of the old
+
+
+def test_two_files_that_change_places_keep_their_own_vectors(encoder, videos, lib):
+    lib.index(videos)
+    (videos / "flag.mp4").rename(videos / "other.mp4")
+    (videos / "sea.mp4").rename(videos / "flag.mp4")
+    (videos / "other.mp4").rename(videos / "sea.mp4")
+    report = lib.index(videos)
+    assert not report.failed
+    assert lib.search("green")[0].video.name == "sea.mp4"
+    assert lib.search("blue")[0].video.name == "flag.mp4"
+
+
+def test_a_name_that_is_no_text_is_reported_and_costs_no_other(encoder, videos, lib):
+    shutil.copyfile(videos / "sea.mp4", os.fsencode(videos) + b"/caf\xe9.mp4")
+    report = lib.index(videos)
+    assert len(report.done) == 3
+    assert "not valid UTF-8" in report.failed[0].reason
+    assert report.failed[0].reason.isprintable()
+
+
+def test_a_folder_that_cannot_be_read_is_reported_and_costs_no_other(encoder, videos, lib, monkeypatch):
+    def scandir(path, real=os.scandir):
+        if os.fspath(path) == str(videos / "sub"):
+            raise PermissionError(13, "Permission denied", str(videos / "sub"))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    report = lib.index(videos)
+    assert len(report.done) == 2
+    assert [failure.path for failure in report.failed] == [videos / "sub"]
+    assert "Permission denied" in report.failed[0].reason
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(encoder, videos, lib, monkeypatch):
+    lib.index(videos / "flag.mp4")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lancedb.table.LanceTable.add", full)
+        with pytest.raises(UntrimmedError, match=r"cannot be written to \(No space left on device\)"):
+            lib.index(videos)
+    assert [record.path for record in lib.videos()] == [str(videos / "flag.mp4")]
+    assert states(lib, videos) == (2, 1, 0)
+
+
+def test_an_emptied_library_takes_another_encoder_and_keeps_its_own_without_one(encoder, videos, lib):
+    lib.index(videos, fps=4)
+    lib.remove([videos])
+    lib.index(videos)
+    assert {record.sampling for record in lib.videos()} == {"4 fps"}
+    lib.remove([videos])
+    encoder.identity = "toy:2"
+    lib.index(videos, encoder="toy")
+    assert {record.encoder_identity for record in lib.videos()} == {"toy:2"}
+
+
+def test_options_of_a_search_that_make_no_sense_are_refused(encoder, videos, lib, tmp_path):
+    lib.index(videos)
+    with pytest.raises(ConfigError, match="min_score is nan"):
+        lib.search("red", min_score=float("nan"))
+    with pytest.raises(UnknownNameError, match="no video of"):
+        lib.search("red", within=tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="not valid UTF-8"):
+        lib.search("caf\udce9")
+    (lib.folder / "last_search.json").write_text("{")
+    with pytest.raises(ConfigError, match="search again"):
+        lib.recall_hit("1")

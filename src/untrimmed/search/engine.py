@@ -39,6 +39,7 @@ class Engine:
 
     def __init__(self, folder: Path):
         self._folder = folder
+        self._index: VideoIndex | None = None  # at the version of `records`
         self._version = -1
         self._model: tuple[str, str | None] | None = None
         self.records: list[VideoRecord] = []
@@ -51,7 +52,7 @@ class Engine:
         Raises:
             UntrimmedError: There is no library, or nothing was indexed yet.
         """
-        index = VideoIndex(self._folder)
+        index = VideoIndex(self._folder, follow=False)
         version, settings = index.version(), index.settings
         model = (settings.model, settings.model_folder) if settings else None
         if (version, model) == (self._version, self._model):
@@ -60,7 +61,7 @@ class Engine:
         if not records:
             raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
         self.records, self._windows, self._corpus = records, None, None
-        self._version, self._model = version, model
+        self._index, self._version, self._model = index, version, model
 
     def windows(self) -> WindowCorpus:
         """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
@@ -98,4 +99,5 @@ class Engine:
         return model.corpus(blobs, [record.duration_s for record in self.records])
 
     def _read(self) -> Iterator[StoredVideo]:
-        return VideoIndex(self._folder).read([record.video_id for record in self.records])
+        assert self._index is not None, "refresh comes first"
+        return self._index.read([record.video_id for record in self.records])

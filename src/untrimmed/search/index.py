@@ -6,6 +6,7 @@ Every change is one atomic commit, so a process killed at any time leaves the la
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.features.video_process import shown
 from untrimmed.types import FrameFeatures
 
 os.environ.setdefault("LANCEDB_LOG", "error")  # its notices about new folders would land between our own lines
@@ -110,8 +112,10 @@ class StoredVideo:
 class VideoIndex:
     """Add, replace, remove, get and scan the videos of one library folder."""
 
-    def __init__(self, folder: Path, *, create: bool = False):
+    def __init__(self, folder: Path, *, create: bool = False, follow: bool = True):
+        """With `follow=False` it reads, again and again, the version that it met first."""
         self.folder = Path(folder)
+        self._follow = follow
         self._settings_file = self.folder / "library.json"
         if not self._settings_file.exists() and not create:
             raise UntrimmedError(f"{self.folder}: no library here; make one with: untrimmed index FOLDER")
@@ -122,7 +126,10 @@ class VideoIndex:
                 raise UntrimmedError(
                     f"{self.folder}: a library cannot be made here ({error.strerror}); choose another --library"
                 ) from None
-        self._db = lancedb.connect(self.folder)
+        try:
+            self._db = lancedb.connect(self.folder)
+        except (OSError, RuntimeError, UnicodeError) as error:
+            raise UntrimmedError(f"{shown(self.folder)}: cannot be opened ({_line(error)}); check the folder") from None
         self._table: lancedb.table.Table | None = None
         self._commits = 0
         self._lock = FileLock(self.folder / "writer.lock")
@@ -154,8 +161,9 @@ class VideoIndex:
     def write_settings(self, settings: Settings) -> None:
         """Record what the rows share; whole or not at all."""
         temporary = self._settings_file.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(self._settings_file)
+        with self._writing():
+            temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
+            temporary.replace(self._settings_file)
 
     # -- one writer
 
@@ -167,11 +175,16 @@ class VideoIndex:
                 f"{self.folder}: another process is writing to this library; wait until it ends, or use another "
                 "--library (searching is not affected)"
             ) from None
+        except OSError as error:
+            raise UntrimmedError(
+                f"{shown(self.folder)}: cannot be written to ({error.strerror}); change its permissions, or use "
+                "another --library"
+            ) from None
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if self._commits:
+            if self._commits and kind is None:  # after a failure or Ctrl-C nothing heavy; the next run does it
                 self.compact()
         finally:
             self._lock.release()
@@ -215,12 +228,13 @@ class VideoIndex:
         """Add a video, or replace the one with the same `video_id`."""
         row = _row(video)
         table = self._open_table()
-        if table is None:
-            self._table = self._db.create_table(_TABLE, row, mode="overwrite")
-        elif table.count_rows(f"video_id = '{video.record.video_id}'"):
-            table.merge_insert("video_id").when_matched_update_all().execute(row)
-        else:
-            table.add(row)
+        with self._writing():
+            if table is None:
+                self._table = self._db.create_table(_TABLE, row, mode="overwrite")
+            elif table.count_rows(f"video_id = '{video.record.video_id}'"):
+                table.merge_insert("video_id").when_matched_update_all().execute(row)
+            else:
+                table.add(row)
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
@@ -228,10 +242,11 @@ class VideoIndex:
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
         table = self._open_table()
         assert table is not None, "a record comes from a table"
-        table.update(
-            where=f"video_id = '{record.video_id}'",
-            values={"path": moved.path, "size": moved.size, "mtime_ns": moved.mtime_ns},
-        )
+        with self._writing():
+            table.update(
+                where=f"video_id = '{record.video_id}'",
+                values={"path": moved.path, "size": moved.size, "mtime_ns": moved.mtime_ns},
+            )
         self._committed()
         return moved
 
@@ -241,7 +256,8 @@ class VideoIndex:
         if table is None or not video_ids:
             return 0
         before = table.count_rows()
-        table.delete("video_id IN (" + ", ".join(f"'{video_id}'" for video_id in video_ids) + ")")
+        with self._writing():
+            table.delete("video_id IN (" + ", ".join(f"'{video_id}'" for video_id in video_ids) + ")")
         self._committed()
         return before - table.count_rows()
 
@@ -249,8 +265,20 @@ class VideoIndex:
         """Merge the many small pieces that single commits leave."""
         table = self._open_table()
         if table is not None:
-            table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+            with self._writing():
+                table.optimize(cleanup_older_than=_KEEP_VERSIONS)
         self._commits = 0
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A disk that is full or gone is the user's to put right; the store itself stays at its last commit."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            raise UntrimmedError(
+                f"{shown(self.folder)}: cannot be written to ({_line(error)}); make room or change its permissions and "
+                "run the same command again: what was reported done is kept"
+            ) from error
 
     def _committed(self) -> None:
         self._commits += 1
@@ -267,8 +295,14 @@ class VideoIndex:
                 raise IndexMismatchError(
                     f"{self.folder}: its table has columns this program does not know; index into a new --library"
                 )
-        self._table.checkout_latest()
+        elif self._follow:
+            self._table.checkout_latest()
         return self._table
+
+
+def _line(error: Exception) -> str:
+    """What the system or the store says, on one line."""
+    return getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
 
 
 def _row(video: StoredVideo) -> pa.Table:

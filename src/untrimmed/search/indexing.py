@@ -7,12 +7,12 @@ queue joins them, so memory stays flat however long or many the videos are.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from untrimmed.errors import FeatureError, UntrimmedError
+from untrimmed.errors import FeatureError
 from untrimmed.features.encoder import Encoder
-from untrimmed.features.video import FrameBatch, VideoReader, VideoStream, is_video_path
+from untrimmed.features.video import FrameBatch, VideoReader, VideoStream
+from untrimmed.features.video_process import shown
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:
@@ -90,43 +92,6 @@ class ProgressCallback(Protocol):
         """Take note of one step."""
 
 
-def find_videos(paths: Iterable[Path]) -> list[Path]:
-    """The video files named or found below the folders named, sorted and absolute; hidden folders are left out.
-
-    A file that is named is taken whatever its suffix; below a folder the suffix decides.
-
-    Raises:
-        UntrimmedError: A path does not exist.
-    """
-    found: dict[Path, None] = {}
-    for path in map(Path, paths):
-        path = Path(os.path.abspath(path.expanduser()))
-        if path.is_dir():
-            found.update(dict.fromkeys(_walk(path)))
-        elif path.exists() or path.is_symlink():
-            found[path] = None
-        else:
-            raise UntrimmedError(f"{path}: no such file or folder; check the path")
-    return list(found)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and is_video_path(Path(parent, name)):
-                yield Path(parent, name)
-
-
-def content_hash(path: Path) -> str:
-    """A hash of all bytes of a file (BLAKE2b, 20 bytes)."""
-    digest = hashlib.blake2b(digest_size=20)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 @dataclass(frozen=True)
 class _File:
     """A file as it was when its turn came."""
@@ -134,7 +99,7 @@ class _File:
     path: Path
     size: int
     mtime_ns: int
-    digest: str = ""  # empty: it lies where it lay, with the same size and time, and was not read
+    digest: str = ""  # of its content; empty for what is no regular file
 
 
 @dataclass(frozen=True)
@@ -183,9 +148,14 @@ class Indexer:
         self._index, self._encoder, self._reader = index, encoder, reader
         self._model, self._trained = settings.model, trained
         self._sampling = "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
-        records = index.scan()
-        self._by_path = {record.path: record for record in records}
-        self._by_hash = {record.content_hash: record for record in records if record.sampling == self._sampling}
+        # What the index holds, kept by the calling thread; the decoding thread only looks paths up, its own before
+        # they change, and runs ahead: it counts by itself which contents will be there when a file's turn comes.
+        self._by_path = {record.path: record for record in index.scan()}
+        self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, of this sampling
+        for record in self._by_path.values():
+            self._learn(record)
+        self._copies = Counter({digest: len(records) for digest, records in self._by_hash.items()})
+        self._stop = Event()
         self._decode_s = 0.0
 
     def run(self, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
@@ -193,8 +163,7 @@ class Indexer:
         started = time.perf_counter()
         self._outcome = _Outcome(len(paths), progress)
         steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
-        stop = Event()
-        worker = threading.Thread(target=self._fill, args=(paths, steps, stop), daemon=True)
+        worker = threading.Thread(target=self._fill, args=(paths, steps), daemon=True)
         worker.start()
         try:
             while (step := steps.get()) is not None:
@@ -202,7 +171,7 @@ class Indexer:
                     raise step
                 self._take(step)
         finally:
-            stop.set()
+            self._stop.set()
             while worker.is_alive():
                 with contextlib.suppress(queue.Empty):
                     while True:  # it may be waiting for room
@@ -212,14 +181,14 @@ class Indexer:
 
     # -- the decoding thread
 
-    def _fill(self, paths: Sequence[Path], steps: queue.Queue[_Step | BaseException | None], stop: Event) -> None:
+    def _fill(self, paths: Sequence[Path], steps: queue.Queue[_Step | BaseException | None]) -> None:
         last: BaseException | None = None
         try:
-            seen: set[str] = set()
-            for path in paths:
-                for step in self._decode(path, seen):
+            # New places first: what moved away from a path that holds another file by now is still known then.
+            for path in sorted(paths, key=lambda path: str(path) in self._by_path):
+                for step in self._decode(path):
                     steps.put(step)
-                    if stop.is_set():
+                    if self._stop.is_set():
                         return
         except BaseException as error:
             last = error  # a bug: raised again in the calling thread
@@ -228,18 +197,13 @@ class Indexer:
                 steps.put(last)
             steps.put(None)
 
-    def _decode(self, path: Path, seen: set[str]) -> Iterator[_Step]:
+    def _decode(self, path: Path) -> Iterator[_Step]:
         started = time.perf_counter()
         try:
-            stat = path.stat()
-            file = _File(path, stat.st_size, stat.st_mtime_ns)
-            known = self._by_path.get(str(path))
-            if known is not None and self._unchanged(known, file):
-                yield _Known(file)
+            if (file := self._recognise(path)) is None:
+                yield _Failed(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
                 return
-            if path.is_file():  # anything else is refused by the reader, unread
-                file = replace(file, digest=content_hash(path))
-            if file.digest in self._by_hash or file.digest in seen:
+            if self._copies[file.digest]:
                 yield _Known(file)
                 return
             stream = self._reader.read(path)
@@ -252,16 +216,37 @@ class Indexer:
                     break
                 yield _Batch(batch)
                 started = time.perf_counter()
-            seen.add(file.digest)
+            self._copies[file.digest] += 1
             yield _Ended()
         except FeatureError as error:
             yield _Failed(path, str(error))
         except OSError as error:
-            yield _Failed(path, f"{path}: cannot be read ({error.strerror}); check that it is there and readable")
+            yield _Failed(
+                path, f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
+            )
 
-    def _unchanged(self, known: VideoRecord, file: _File) -> bool:
-        now = (file.size, file.mtime_ns, self._sampling)
-        return (known.size, known.mtime_ns, known.sampling) == now
+    def _recognise(self, path: Path) -> _File | None:
+        """The file with its content's hash, unread if it lies unchanged where it lay; None: its name is no text."""
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            return None
+        stat = path.stat()
+        file = _File(path, stat.st_size, stat.st_mtime_ns)
+        known = self._by_path.get(str(path))
+        if known is None or known.sampling != self._sampling:
+            return replace(file, digest=self._hash(path))
+        if (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
+            return replace(file, digest=known.content_hash)
+        file = replace(file, digest=self._hash(path))
+        if file.digest != known.content_hash:
+            self._copies[known.content_hash] -= 1  # its row is about to hold this file
+        return file
+
+    def _hash(self, path: Path) -> str:
+        if path.is_dir():
+            os.scandir(path).close()  # says why a folder cannot be read
+        return content_hash(path, self._stop) if path.is_file() else ""  # the reader refuses anything else, unread
 
     # -- the calling thread
 
@@ -287,7 +272,9 @@ class Indexer:
 
     def _commit(self, video: _Video) -> None:
         if not np.isfinite(vectors := np.concatenate(video.vectors)).all():
-            self._outcome.fail(video.file.path, f"{video.file.path}: the encoder gave numbers that are not finite")
+            self._outcome.fail(
+                video.file.path, f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
+            )
             return
         started = time.perf_counter()
         info, file = video.stream.info, video.file
@@ -318,14 +305,15 @@ class Indexer:
     def _settle(self, file: _File) -> None:
         """A file whose content is known: unchanged, touched, moved here, or a copy."""
         here = self._by_path.get(str(file.path))
-        if here is not None and here.sampling == self._sampling and file.digest in ("", here.content_hash):
-            if file.digest:
+        if here is not None and here.sampling == self._sampling and file.digest == here.content_hash:
+            if (here.size, here.mtime_ns) != (file.size, file.mtime_ns):
                 self._remember(self._index.relocate(here, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
             self._outcome.skip(file.path)
             return
-        known = self._by_hash.get(file.digest)
+        twins = self._by_hash.get(file.digest, {}).values()
+        known = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # rather one that moved here
         if known is None:  # its twin earlier in this run could not be indexed
-            self._outcome.fail(file.path, f"{file.path}: has the same content as a file that failed before it")
+            self._outcome.fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
         elif here is None and not os.path.lexists(known.path):
             del self._by_path[known.path]
             self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
@@ -349,8 +337,14 @@ class Indexer:
         self._outcome.skip(file.path)
 
     def _remember(self, record: VideoRecord) -> None:
+        if (before := self._by_path.get(record.path)) is not None:  # its content may be another one now
+            self._by_hash.get(before.content_hash, {}).pop(before.video_id, None)
         self._by_path[record.path] = record
-        self._by_hash[record.content_hash] = record
+        self._learn(record)
+
+    def _learn(self, record: VideoRecord) -> None:
+        if record.sampling == self._sampling:
+            self._by_hash.setdefault(record.content_hash, {})[record.video_id] = record
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -24,10 +25,12 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 from untrimmed.features.encoder import Encoder
 from untrimmed.features.encoders import LoadedEncoder, load_encoder
 from untrimmed.features.video import Sampling, VideoReader
+from untrimmed.features.video_process import shown
 from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo
 from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
-from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback, find_videos
+from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback
+from untrimmed.search.video_files import find_videos
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -90,8 +93,10 @@ class Library:
         index = VideoIndex(self.folder, create=True)
         with index:
             before = index.settings
-            loaded = self._choose_encoder(before, encoder, device=device, images=True)
             sampling = _choose_sampling(before, fps, keyframes_only)
+            if encoder is not None and len(index) == 0:
+                before = None  # there are no vectors yet that another encoder's could not be compared with
+            loaded = self._choose_encoder(before, encoder, device=device, images=True)
             settings = Settings(
                 encoder=loaded.encoder.name,
                 encoder_identity=loaded.encoder.identity,
@@ -190,9 +195,11 @@ class Library:
         """
         with VideoIndex(self.folder) as index:
             records = index.scan()
+            by_path = {record.path: record for record in records}
             chosen: dict[str, VideoRecord] = {}
             for path in map(_absolute, paths):
-                below = [record for record in records if _is_below(record, path)]
+                one = by_path.get(str(path))
+                below = [one] if one else [record for record in records if _is_below(record, path)]
                 if not below:
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
                 chosen.update((record.video_id, record) for record in below)
@@ -220,12 +227,12 @@ class Library:
             within: Only videos below this folder, or this one file.
 
         Raises:
-            ConfigError: The sentence is empty.
+            ConfigError: The sentence is empty or no text, or an option makes no sense.
+            UnknownNameError: No video of the library lies in `within`.
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        if not text.strip():
-            raise ConfigError("the sentence to search for is empty; describe what is to be seen")
+        _check_sentence(text)
         self.engine.refresh()
         query = self._ready_encoder().encode_texts([text])[0]
         return self._hits(self.engine.corpus(), query, limit, moments, min_score, within)
@@ -257,6 +264,7 @@ class Library:
         paths = [record.path for record in self.engine.records]
         if str(_absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
+        _check_sentence(text)
         query = self._ready_encoder().encode_texts([text])[0]
         return self.engine.corpus().relevance(query, paths.index(str(_absolute(video))))
 
@@ -271,12 +279,14 @@ class Library:
     # -- the last search, so that a hit can be named by its number
 
     def remember_hits(self, hits: Iterable[Hit]) -> None:
-        """Keep where these hits are for `recall_hit`; a library that may only be read keeps nothing."""
+        """Keep where these hits are for `recall_hit`; a library that cannot be written to keeps nothing."""
         spans = [[str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]] for hit in hits]
         temporary = self.folder / f"last_search.{os.getpid()}.tmp"
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):  # the hits themselves are worth more than their numbers
             temporary.write_text(json.dumps(spans), encoding="utf-8")
             temporary.replace(self.folder / _LAST_SEARCH)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
     def recall_hit(self, number: str) -> tuple[Path, float, float]:
         """Video, start and end in seconds of hit "3" of the last search remembered, or of its second moment, "3.2".
@@ -290,7 +300,10 @@ class Library:
             raise ConfigError(f"hit {number!r} is not understood; write 3, 3.2 or FILE@START-END")
         rank, moment = int(parts[0]), int(parts[1]) if len(parts) == 2 else 1
         file = self.folder / _LAST_SEARCH
-        spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        try:
+            spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        except (OSError, ValueError):
+            raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
         if not 1 <= rank <= len(spans) or not 1 <= moment <= len(spans[rank - 1][1]):
             raise UnknownNameError(
                 f"hit {number}: the last search in {self.folder} gave {len(spans)} hits; search again"
@@ -311,10 +324,14 @@ class Library:
     ) -> list[Hit]:
         if limit < 1 or moments < 1:
             raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
+        if min_score is not None and not math.isfinite(min_score):
+            raise ConfigError(f"min_score is {min_score}, must be a finite number")
         allowed = None
         if within is not None:
             folder = _absolute(within)
             allowed = np.array([_is_below(record, folder) for record in self.engine.records])
+            if not allowed.any():
+                raise UnknownNameError(f"{shown(folder)}: no video of {self.folder} lies there; see: untrimmed ls")
         ranked = corpus.rank(query, limit=limit, allowed=allowed)
         kept = [video for video in ranked if min_score is None or video.score >= min_score]
         return [self._hit(video, corpus.moments(query, video.row, limit=moments)) for video in kept]
@@ -382,6 +399,15 @@ def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_onl
         fps=before.fps if fps is None else fps,
         keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
     )
+
+
+def _check_sentence(text: str) -> None:
+    if not text.strip():
+        raise ConfigError("the sentence to search for is empty; describe what is to be seen")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the sentence {text!r} is not valid UTF-8; type it again") from None
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
