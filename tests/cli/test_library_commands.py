@@ -88,6 +88,9 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["cut", "a.mp4@5", "-o", "x.mp4"], "START-END"),
         (["similar", "nowhere.jpg"], "no such file"),
         (["search", "red", "-k", "0"], "greater than"),
+        (["similar", "x" * 300], "no such file"),
+        (["index", "x" * 300], "File name too long"),
+        (["evaluate", ".", "--queries", "q.jsonl", "--format", "csv"], "table or json"),
         (["serach", "red"], "No such command"),
     ],
 )
@@ -96,6 +99,39 @@ def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
     assert code == 2
     assert wanted in err
     assert "Traceback" not in out + err
+
+
+def test_a_folder_without_videos_is_said_to_have_none(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, out, err = run("index", tmp_path / "empty")
+    assert code == 0
+    assert "0 indexed" in out
+    assert "no video files there" in err
+
+
+def test_interrupting_says_what_is_kept(run, videos, monkeypatch):
+    def interrupted(self, frames):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ToyEncoder, "encode_frames", interrupted)
+    code, _, err = run("index", videos)
+    assert code == 130
+    assert "what was reported done is kept" in err
+
+
+def test_names_cannot_steer_the_terminal_and_frames_of_long_ones_are_saved(run, videos, tmp_path):
+    (videos / "flag.mp4").rename(videos / f"\x1b[31m\n{'é' * 110}.mp4")
+    _, out, err = run("index", videos)
+    assert "\x1b" not in out + err
+    assert len([line for line in err.splitlines() if line.startswith("done")]) == 2
+    code, out, _ = run("search", "green", "-k", "1", "--save-frames", tmp_path / "frames")
+    assert code == 0
+    assert "\x1b" not in out + run("ls")[1]
+    assert len(list((tmp_path / "frames").iterdir())) == 1
+    (tmp_path / "file").touch()
+    code, _, err = run("search", "green", "--save-frames", tmp_path / "file")
+    assert code == 2
+    assert f"{tmp_path / 'file'}: File exists" in err
 
 
 def test_ls_status_and_rm(run, videos):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -69,9 +68,13 @@ def main() -> None:
     except UntrimmedError as error:
         typer.echo(f"untrimmed: {error}", err=True)
         sys.exit(USAGE)
-    except KeyboardInterrupt:
-        typer.echo("untrimmed: interrupted; what was reported done is kept", err=True)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = f"{error.strerror}; check the path, its permissions and the space left"
+        typer.echo(f"untrimmed: {error.filename}: {reason}", err=True)
+        sys.exit(USAGE)
+    except SystemExit as stop:  # the framework has caught Ctrl-C by itself
+        if stop.code == INTERRUPTED:
+            typer.echo("untrimmed: interrupted; what was reported done is kept", err=True)
+        raise

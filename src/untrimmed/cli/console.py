@@ -11,7 +11,7 @@ from rich.console import Console
 
 from untrimmed.errors import ConfigError
 
-progress_console = Console(stderr=True, highlight=False)  # progress, notices, failures
+progress_console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress, notices, failures: one line each
 result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
 
 LibraryOption = Annotated[

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from untrimmed.cli.console import LibraryOption, result_console
 from untrimmed.errors import UntrimmedError
@@ -40,7 +41,7 @@ def doctor(
     bad = False
     for check in (_python, _video, lambda: _encoder(encoder), _hub, lambda: _library(library)):
         for finding in _guarded(check):
-            result_console.print(f"{_MARKS[finding.state]} {finding.subject:9} {finding.text}")
+            result_console.print(f"{_MARKS[finding.state]} {finding.subject:9} {escape(finding.text)}")
             bad = bad or finding.state == "bad"
     if bad:
         raise typer.Exit(USAGE)
@@ -102,5 +103,5 @@ def _library(folder: Path | None) -> Iterator[Finding]:
     yield Finding("ok", "library", f"{library.folder}: {len(records)} videos")
     free = shutil.disk_usage(library.folder).free
     yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
-    if sys.platform == "win32":
-        yield Finding("note", "limits", "memory limits of the decoding process are not enforced on Windows")
+    if sys.platform != "linux":
+        yield Finding("note", "limits", "the memory limit of the decoding process is enforced on Linux alone")

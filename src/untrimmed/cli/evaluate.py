@@ -47,6 +47,8 @@ def evaluate(
         evaluate_run(target, split=split, data=data, root=root, device=device, output=output, against=against)
     elif queries is None:
         raise ConfigError(f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE")
+    elif output not in ("table", "json"):
+        raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
     else:
         _evaluate_library(target, queries, output == "json", details)
 

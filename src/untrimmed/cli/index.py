@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.console import LibraryOption, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.features.video_process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.indexing import IndexReport, Timings
@@ -67,10 +69,11 @@ def index(
     if not paths and model is None:
         raise ConfigError("nothing to index: name video files or folders")
     opened = untrimmed.open(library)
-    if paths:
-        _index(opened, paths, encoder, fps, keyframes, device, json_output)
+    some_failed = bool(paths) and _index(opened, paths or [], encoder, fps, keyframes, device, json_output)
     if model is not None:
         _use(opened, None if model == "none" else model)
+    if some_failed:
+        raise typer.Exit(SOME_FAILED)
 
 
 def _use(library: Library, model: str | None) -> None:
@@ -78,7 +81,7 @@ def _use(library: Library, model: str | None) -> None:
         task = progress.add_task("encoding the library's frames through the model", total=None)
         library.use(model, progress=lambda done, total: progress.update(task, completed=done, total=total))
     settings = library.settings()
-    result_console.print(f"searching with {settings.model if settings else 'no model'}")
+    progress_console.print(f"searching with {settings.model if settings else 'no model'}")
 
 
 def _index(
@@ -89,19 +92,21 @@ def _index(
     keyframes: bool | None,
     device: str,
     json_output: bool,
-) -> None:
+) -> bool:
+    """Index, print the report, and say whether some files failed."""
     with IndexDisplay() as display:
         report = library.index(
             paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
         )
     if report.notice:
-        progress_console.print(f"[yellow]note:[/] {report.notice}")
+        progress_console.print(f"[yellow]note:[/] {escape(report.notice)}")
     if json_output:
-        result_console.print_json(json.dumps(asdict(report), default=str))
+        typer.echo(json.dumps(asdict(report), default=str, indent=2))
     else:
         print_report(report)
-    if report.failed:
-        raise typer.Exit(SOME_FAILED)
+    if not (report.done or report.skipped or report.failed):
+        progress_console.print("note: no video files there; name a file to index it whatever its suffix")
+    return bool(report.failed)
 
 
 class IndexDisplay:
@@ -140,28 +145,21 @@ class IndexDisplay:
             self._task,
             total=step.total,
             completed=step.position + within,
-            description=step.path.name if step.state == "encoding" else "",
+            description=shown(Path(step.path.name)) if step.state == "encoding" else "",
             speed=f"{done_s / elapsed_s:.1f}x real time" if elapsed_s > 0.5 else "",
         )
         if step.state == "failed":
-            progress_console.print(f"[red]failed[/]   {_plain(step.reason)}")
+            progress_console.print(f"[red]failed[/]   {escape(step.reason)}")
         elif step.state == "done":
-            progress_console.print(f"[green]done[/]     {_plain(str(step.path))}  ({step.duration_s:.1f} s)")
+            progress_console.print(f"[green]done[/]     {escape(shown(step.path))}  ({step.duration_s:.1f} s)")
         elif step.state == "moved":
-            progress_console.print(f"[cyan]moved[/]    {_plain(str(step.path))}")
-
-
-def _plain(text: str) -> str:
-    """Text in which brackets are no markup and control characters cannot steer the terminal."""
-    from rich.markup import escape
-
-    return escape("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text))
+            progress_console.print(f"[cyan]moved[/]    {escape(shown(step.path))}")
 
 
 def print_report(report: IndexReport) -> None:
     """What became of the files, and where the time went."""
     for warning in report.warnings:
-        progress_console.print(f"[yellow]warning[/]  {_plain(str(warning.path))}: {_plain(warning.reason)}")
+        progress_console.print(f"[yellow]warning[/]  {escape(shown(warning.path))}: {escape(warning.reason)}")
     moved = f" ({len(report.moved)} of them moved)" if report.moved else ""
     result_console.print(
         f"{len(report.done)} indexed, {len(report.skipped)} already known{moved}, {len(report.failed)} failed"

@@ -11,6 +11,7 @@ import typer
 
 from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.features.video_process import shown
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 
@@ -26,7 +27,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     for record in records:
         gone = "" if Path(record.path).exists() else "  (gone)"
         result_console.print(
-            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {record.path}{gone}", markup=False
+            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}", markup=False
         )
 
 
@@ -39,7 +40,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     duration_s = round(sum(record.duration_s for record in records), 1)
     num_frames = sum(record.num_frames for record in records)
     num_gone = sum(not Path(record.path).exists() for record in records)
-    num_bytes = sum(file.stat().st_size for file in opened.folder.rglob("*") if file.is_file())
+    num_bytes = sum(map(_size, opened.folder.rglob("*")))
     sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     if json_output:
         facts = {
@@ -60,10 +61,17 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     result_console.print(f"videos    {len(records)}, {clock(duration_s)} in all, {num_frames} frames looked at")
     result_console.print(f"size      {num_bytes / 1e6:.1f} MB")
     if settings is not None:
-        result_console.print(f"encoder   {settings.encoder_identity}, {sampling}")
+        result_console.print(f"encoder   {settings.encoder_identity}, {sampling}", markup=False)
         result_console.print(f"model     {settings.model}")
     if num_gone:
         result_console.print(f"gone      {num_gone} files are no longer there; forget them: untrimmed rm --gone")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # a writer has just cleared an old version away
+        return 0
 
 
 def rm(
@@ -82,5 +90,5 @@ def rm(
     wanted += [r.path for r in opened.videos() if everything or (gone and not Path(r.path).exists())]
     removed = opened.remove(wanted)
     for record in removed:
-        progress_console.print(f"forgotten  {record.path}", markup=False)
+        progress_console.print(f"forgotten  {shown(Path(record.path))}", markup=False)
     result_console.print(f"{len(removed)} forgotten")

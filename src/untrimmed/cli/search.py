@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,13 @@ import typer
 
 from untrimmed.cli.console import LibraryOption, clock, parse_time, progress_console, result_console
 from untrimmed.errors import FeatureError
+from untrimmed.features.video_process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.library import Hit, Library
 
 NOTHING_FOUND = 1
+_NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
 
 LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
 MomentsOption = Annotated[int, typer.Option("--moments", min=1, help="How many moments of each video at most.")]
@@ -70,9 +73,9 @@ def similar(
     from untrimmed.features.video import frame_at, read_image
 
     path, at, time = what.rpartition("@")
-    if at and not Path(what).exists():
+    if at and not os.path.lexists(what):
         image = frame_at(Path(path), parse_time(time))
-    elif Path(what).is_file():
+    elif os.path.isfile(what):
         image = read_image(Path(what))
     else:
         raise FeatureError(f"{what}: no such file; give a picture, or a video and a time: clip.mp4@12.5")
@@ -91,7 +94,8 @@ def _show(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     for rank, hit in enumerate(hits if not json_output else (), start=1):
         result_console.print(
-            f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {hit.video}", markup=False
+            f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {shown(hit.video)}",
+            markup=False,
         )
         for moment in hit.moments[1:]:
             result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}", markup=False)
@@ -127,7 +131,7 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
     written: list[Path | None] = []
     for rank, hit in enumerate(hits, start=1):
         middle_s = (hit.start_s + hit.end_s) / 2
-        file = folder / f"{rank:02d}_{hit.video.stem}_{middle_s:.1f}s.jpg"
+        file = folder / f"{rank:02d}_{hit.video.stem[:_NAME_CHARACTERS]}_{middle_s:.1f}s.jpg"
         try:
             Image.fromarray(frame_at(hit.video, middle_s)).save(file, quality=90)
         except FeatureError as error:
