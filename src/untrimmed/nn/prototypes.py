@@ -68,8 +68,8 @@ class PrototypeBuilder(nn.Module):
         return Prototypes(vectors, weights.mean(dim=1))
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        """[V, N, D] -> [V, H, N, D / H]."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        """[V, N, D] -> [V, H, N, D / H], in one piece because every iteration multiplies with it."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
 
     def _weights(self, logits: Float[Tensor, "V H K L"], mask: Tensor | None) -> Float[Tensor, "V H K L"]:
         excluded = None if mask is None else ~mask[:, None, None]
