@@ -228,3 +228,19 @@ def test_limits_that_allow_nothing_are_refused(change):
 def test_a_reader_refuses_sizes_below_one(change):
     with pytest.raises(ConfigError, match="must be at least 1"):
         VideoReader(**change)
+
+
+def test_a_child_that_is_stopped_and_goes_on_loses_nothing(tmp_path):
+    """As by Ctrl-Z and `fg`: a write that waits for room in the pipe comes back short."""
+    path = write_clip(tmp_path / "clip.mp4", constant_stamps(250), size=(320, 240))
+    with VideoReader(sampling=Sampling(fps=25), short_side=240, batch_size=64) as reader:
+        expected = [batch.frames for batch in reader.read(path)]
+        stream = reader.read(path)
+        found = []
+        for batch in stream:
+            time.sleep(0.05)  # the child fills the pipe and waits
+            for _ in range(20):
+                os.kill(reader.child_pid, signal.SIGSTOP)
+                os.kill(reader.child_pid, signal.SIGCONT)
+            found.append(batch.frames)
+    assert np.array_equal(np.concatenate(found), np.concatenate(expected))

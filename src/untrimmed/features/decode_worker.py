@@ -49,7 +49,7 @@ class Worker:
 
     def __init__(self, limits: dict[str, Any]) -> None:
         self.limits = limits
-        self.answers = sys.stdout.buffer
+        self.answers = sys.stdout.fileno()
         self._cpu_at_start = 0.0
         self._beat_at = 0.0
         self._batch: list[tuple[list[float], bytes, list[int]]] = []

@@ -7,8 +7,9 @@ Nothing is pickled, so the side that decodes untrusted files can make the other 
 from __future__ import annotations
 
 import json
+import os
 import struct
-from typing import Any, BinaryIO
+from typing import Any
 
 HEADER = struct.Struct("<IQ")
 MAX_TEXT_BYTES = 1 << 20
@@ -24,10 +25,19 @@ def pack_header(message: dict[str, Any], num_pixel_bytes: int) -> bytes:
     return HEADER.pack(len(text), num_pixel_bytes) + text
 
 
-def write_message(stream: BinaryIO, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
-    """Send one message; the parts of `pixels` are sent one after another."""
+def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
+    """Send one message; the parts of `pixels` are sent one after another.
+
+    By system calls: Python's buffered writer loses bytes when a process that waits for room in a pipe is stopped and
+    goes on (Ctrl-Z and `fg`, a debugger), because such a write comes back short.
+    """
     parts = pixels or []
-    stream.write(pack_header(message, sum(len(part) for part in parts)))
+    _write_all(descriptor, pack_header(message, sum(len(part) for part in parts)))
     for part in parts:
-        stream.write(part)
-    stream.flush()
+        _write_all(descriptor, part)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
