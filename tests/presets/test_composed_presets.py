@@ -65,3 +65,10 @@ def test_a_composition_has_a_preset_where_its_method_has_one():
     assert not has_preset("ms_sl+matching", "my_videos")
     with pytest.raises(UnknownNameError, match="no preset 'ms_sl/my_videos'"):
         load_preset("ms_sl+matching", "my_videos")
+
+
+def test_what_is_published_of_one_attachment_holds_with_further_ones():
+    preset = load_preset("ms_sl+ral+matching", "tvr")
+    assert preset.model["clip_weight"] == 0.5
+    assert preset.weights.keys() >= {"proxy_matching", "optimal_matching"}
+    assert preset.reported == {}

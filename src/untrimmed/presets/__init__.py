@@ -52,11 +52,14 @@ def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None =
         raise UnknownNameError(f"no preset {name!r}{nearest(name, known) or '.'} Known: {', '.join(known)}")
     if not attached:
         return read_preset(path, overrides)
-    values = read_yaml(path) | {"method": full_name(method), "reported": {}}
-    published = FOLDER / full_name(method) / f"{dataset}.yaml"
-    for overlay in (*(_attachment_file(name, dataset) for name in attached), published):
+    values = read_yaml(path) | {"reported": {}}
+    published = (FOLDER / f"{base}+{name}" / f"{dataset}.yaml" for name in attached)
+    for overlay in (*(_attachment_file(name, dataset) for name in attached), *published):
         if overlay.is_file():
             values = _merge(values, read_yaml(overlay))
+    values["method"] = full_name(method)
+    if len(attached) > 1:  # results are those of one attachment
+        values["reported"] = {}
     return _build(values, overrides, where=f"{method}/{dataset}")
 
 

@@ -81,8 +81,8 @@ def word_maxima(
 class _BestFrames(torch.autograd.Function):
     """Maxima of dot products, some videos at a time.
 
-    Only one frame in T gets a gradient from a word, so the backward pass is a product with a sparse matrix: T times
-    less work than through the dense similarities, which are never kept.
+    Only one frame in T gets a gradient from a word, so the backward pass sums the rows that won: T times less work than
+    through the dense similarities, which are never kept.
     """
 
     @staticmethod
@@ -100,13 +100,27 @@ class _BestFrames(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         words, frames, best = ctx.saved_tensors
-        gradient = gradients[0].to(words.dtype)
-        num_words, (num_videos, length) = len(words), frames.shape[:2]
-        column = best + torch.arange(num_videos, device=best.device) * length
-        row = torch.arange(num_words, device=best.device)[:, None].expand_as(column)
-        index = torch.stack([row.flatten(), column.flatten()])
-        size = (num_words, num_videos * length)
-        chosen = torch.sparse_coo_tensor(index, gradient.flatten(), size, check_invariants=False, is_coalesced=True)
-        of_words = torch.sparse.mm(chosen, frames.flatten(0, 1)) if ctx.needs_input_grad[0] else None
-        of_frames = torch.sparse.mm(chosen.t(), words).view_as(frames) if ctx.needs_input_grad[1] else None
+        weight = gradients[0].to(words.dtype).flatten()
+        num_videos, length = frames.shape[:2]
+        frame = (best + torch.arange(num_videos, device=best.device) * length).flatten()  # for each word and video
+        word = torch.arange(len(words), device=best.device).repeat_interleave(num_videos)
+        of_words = of_frames = None
+        if ctx.needs_input_grad[0]:
+            of_words = _weighted_sums(frames.flatten(0, 1), frame, weight, word, len(words))
+        if ctx.needs_input_grad[1]:
+            order = frame.argsort()
+            of_frames = _weighted_sums(words, word[order], weight[order], frame[order], num_videos * length)
+            of_frames = of_frames.view_as(frames)
         return of_words, of_frames, None
+
+
+def _weighted_sums(
+    rows: Float[Tensor, "R D"],
+    row: Int[Tensor, " P"],
+    weight: Float[Tensor, " P"],
+    target: Int[Tensor, " P"],
+    num_targets: int,
+) -> Float[Tensor, "S D"]:
+    """For each target the weighted sum of the rows that go to it; `target` must ascend."""
+    count = torch.bincount(target, minlength=num_targets)
+    return F.embedding_bag(row, rows, count.cumsum(0) - count, mode="sum", per_sample_weights=weight)
