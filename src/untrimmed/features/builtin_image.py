@@ -15,6 +15,7 @@ calibration pictures are needed. Following Jacob et al. 2018 (arXiv 1712.05877),
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -180,7 +181,8 @@ class ImageNetwork:
 
     def __init__(self, depth: float, weights: Mapping[str, Tensor]):
         options = onnxruntime.SessionOptions()
-        # idle threads must not spin: the decoder runs beside the network and needs the cores
+        # one core is left to the decoder, which runs beside the network; idle threads must not spin on it
+        options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

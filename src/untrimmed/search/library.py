@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel
 
 _LAST_SEARCH = "last_search.json"
+_BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Library:
             trained = _load_model(settings)
             if before != settings:
                 index.write_settings(settings)
-            with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side) as reader:
+            with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
                 report = Indexer(index, loaded.encoder, reader, settings, trained).run(found, progress)
         self._encoder = loaded.encoder
         return replace(report, notice=loaded.notice)
