@@ -124,12 +124,14 @@ class EncodedVideos(Record):
     """What a model keeps of videos, not normalised; fields that a method does not produce stay None.
 
     `clips` have no mask; rows of `frames` that the mask excludes mean nothing; `video` is one vector for the whole.
+    Where clips are prototypes, `unit_attention` says which share of each comes from which of the video's M units.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
     video: Float[Tensor, "V D"] | None = None
+    unit_attention: Float[Tensor, "V M K"] | None = None
 
 
 def required(record: Record, field: str) -> Any:

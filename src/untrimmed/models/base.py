@@ -142,6 +142,7 @@ class RetrievalModel(nn.Module, ABC):
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an extension may provide
+    has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an extension may replace by others
 
     def __init__(self, config: ModelConfig):
         super().__init__()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
@@ -96,6 +96,14 @@ class Composed(RetrievalModel):
             terms |= extension.losses(self, queries, videos, batch, draws=draws, epoch=epoch)
         return terms
 
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+        """The method's own, or that of an extension that replaces it."""
+        for extension in self._extensions():
+            replaced = extension.timeline(videos)
+            if replaced is not None:
+                return replaced
+        return super().timeline(videos)
+
     def released_names(self) -> Names:
         """The authors' parameter names of the whole.
 
@@ -140,6 +148,10 @@ def _require_fit(method: type[RetrievalModel], name: str, carried: Mapping[str, 
         raise ConfigError(f"{method.name} carries {name} already; change its settings with losses.{name}")
     if name not in EXTENSIONS:
         return
+    if EXTENSIONS[name].replaces_clips and not method.has_clips:
+        raise ConfigError(
+            f"{name} does not fit {method.name}: it replaces clips, and {method.name} has none to replace"
+        )
     if missing := sorted(EXTENSIONS[name].branches - method.places):
         places = ", ".join(sorted(method.places)) or "none"
         raise ConfigError(

@@ -25,7 +25,7 @@ from abc import ABC
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
@@ -42,6 +42,7 @@ class Extension(nn.Module, ABC):
     name: ClassVar[str]  # set by `register_extension`
     Config: ClassVar[type[Any]]
     branches: ClassVar[frozenset[str]] = frozenset()  # branches of the score that it may provide
+    replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
 
     def __init__(self, config: Any, model: RetrievalModel):
@@ -82,6 +83,10 @@ class Extension(nn.Module, ABC):
     ) -> dict[str, Float[Tensor, ""]]:
         """The part's loss terms by name, unweighted."""
         return {}
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
+        """What stands for the method's timeline where the part changes what that would read, else None."""
+        return None
 
     def released_names(self, prefix: str) -> Names:
         """The authors' names of the part's parameters; ours begin with `prefix`."""

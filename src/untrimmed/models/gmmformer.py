@@ -57,6 +57,7 @@ class GMMFormer(RetrievalModel):
 
     config: Config
     places: ClassVar[frozenset[str]] = frozenset({"frame"})
+    has_clips: ClassVar[bool] = True
 
     def __init__(self, config: Config):
         super().__init__(config)
