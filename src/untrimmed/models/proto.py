@@ -46,7 +46,7 @@ from untrimmed.models.registry import register
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.init import initialise
-from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual
+from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual, prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Similarity, max_sim
 from untrimmed.scores.proposals import proposals, unit_shares
@@ -62,10 +62,9 @@ class ProtoQueries(EncodedQueries):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the prototypes of clips; `unit_attention` says which share of each comes from which unit."""
+    """`clips` are the prototypes of clips."""
 
     frame_prototypes: Float[Tensor, "V K D"]
-    unit_attention: Float[Tensor, "V M K"] | None = None
 
 
 class Read(NamedTuple):
@@ -175,14 +174,13 @@ class Proto(RetrievalModel):
         return Read(Prototypes(clip.vectors, unit_shares(clip.attention, units.shape[1])), frame)
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """A vector for each unit: the mean of the clip prototypes, weighted by how much of it each of them read.
+        """A vector for each unit from the clip prototypes that read it.
 
         Raises: ConfigError when the attention was not kept.
         """
-        attention = getattr(videos, "unit_attention", None)
-        if attention is None:
+        if videos.unit_attention is None:
             raise ConfigError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
-        return attention / attention.sum(dim=-1, keepdim=True) @ required(videos, "clips"), None
+        return prototype_timeline(required(videos, "clips"), videos.unit_attention), None
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best prototype of each branch (section 3.1)."""

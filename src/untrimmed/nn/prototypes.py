@@ -99,3 +99,10 @@ class PrototypeExchange(nn.Module):
     def forward(self, x: Float[Tensor, "V K D"]) -> Float[Tensor, "V K D"]:
         """What is to be added to the prototypes."""
         return self.output(self.attention(self.norm(x))[0])
+
+
+def prototype_timeline(
+    prototypes: Float[Tensor, "V K D"], unit_attention: Float[Tensor, "V M K"]
+) -> Float[Tensor, "V M D"]:
+    """A vector for each unit: the mean of the prototypes, weighted by how much of the unit each of them read."""
+    return unit_attention / unit_attention.sum(dim=-1, keepdim=True) @ prototypes

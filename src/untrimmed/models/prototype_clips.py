@@ -1,0 +1,86 @@
+"""Prototypes of ProtoPRVR (arXiv 2504.13035) in place of another method's clips: fewer vectors for the same contexts.
+
+The clips of a method (MS-SL's 528, the 32 of GMMFormer and its successor) are read into a fixed number of prototypes,
+which its scores, losses and attached losses then meet as its clips; prototypes are kept apart by the orthogonal loss.
+What the paper leaves open about them stands in `models/proto.py`; its decoders and mixed videos are its method's only.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, VideoBatch, required
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.extension import Extension, register_extension
+from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Residual, prototype_timeline
+from untrimmed.scores.proposals import unit_shares
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeConfig:
+    """As in the method `proto`; the default is one reading, which the paper takes with features of CLIP."""
+
+    num_prototypes: int = 30
+    iterations: int = 1
+    builder: Builder = "cross_attention"
+    prototype_residual: Residual = "later"
+    orthogonal_norm: OrthogonalNorm = "absolute"
+
+    def __post_init__(self) -> None:
+        for name in ("num_prototypes", "iterations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"prototypes: {name} is {getattr(self, name)}, wanted at least 1")
+
+
+@register_extension("prototypes")
+class PrototypeClips(Extension):
+    """Prototypes of ProtoPRVR that stand for the method's clips."""
+
+    Config = PrototypeConfig
+    replaces_clips: ClassVar[bool] = True
+
+    config: PrototypeConfig
+
+    def __init__(self, config: PrototypeConfig, model: RetrievalModel):
+        super().__init__(config, model)
+        c = config
+        self.builder = PrototypeBuilder(
+            c.num_prototypes,
+            model.config.dim,
+            model.config.num_heads,
+            iterations=c.iterations,
+            builder=c.builder,
+            residual=c.prototype_residual,
+        )
+
+    def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
+        """The prototypes as clips, and what share of each comes from each unit."""
+        clips = required(encoded, "clips")
+        made = self.builder(clips)
+        # Clips are the units themselves, or all windows of them.
+        num_units = videos.clips.shape[1]
+        attention = made.attention if clips.shape[1] == num_units else unit_shares(made.attention, num_units)
+        return dataclasses.replace(encoded, clips=made.vectors, unit_attention=attention.transpose(1, 2))
+
+    def losses(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        batch: TrainingBatch,
+        *,
+        draws: Draws,
+        epoch: int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Eq. 8."""
+        return {"orthogonal": orthogonal(required(videos, "clips"), norm=self.config.orthogonal_norm)}
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
+        """A vector for each unit from the prototypes that read it."""
+        return prototype_timeline(required(videos, "clips"), required(videos, "unit_attention")), None

@@ -1,0 +1,66 @@
+import dataclasses
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.registry import create_model
+from untrimmed.presets import load_preset
+
+CARRIERS = ("ms_sl", "gmmformer", "gmmformer_v2")
+
+
+def build(name, **settings):
+    torch.manual_seed(0)
+    return create_model(name, **SIZES, init_std=0.3, **settings).eval()
+
+
+@pytest.mark.parametrize("method", CARRIERS)
+def test_clips_are_as_many_prototypes_as_set(method, batch):
+    model = build(f"{method}+prototypes", prototypes={"num_prototypes": 5})
+    videos = model.encode_videos(batch.videos)
+    assert videos.clips.shape == (3, 5, 8)
+    scores = model.score(model.encode_queries(batch.queries), videos)
+    assert scores["clip"].best.max() < 5
+
+
+@pytest.mark.parametrize("method", CARRIERS)
+def test_attention_and_timeline_are_those_of_the_units(method, batch):
+    model = build(f"{method}+prototypes")
+    videos = model.encode_videos(batch.videos)
+    assert videos.unit_attention.shape == (3, 32, 30)
+    assert torch.allclose(videos.unit_attention.sum(1), torch.ones(3, 30), atol=1e-5)
+    units, mask = model.timeline(videos)
+    assert units.shape == (3, 32, 8)
+    assert mask is None
+    moments = model.locate(model.encode_queries(batch.queries), videos, torch.tensor([30.0, 20.0, 10.0]))
+    assert len(moments.video_index) == 4
+
+
+def test_the_matching_loss_matches_queries_to_prototypes(batch):
+    model = build("ms_sl+matching+prototypes", prototypes={"num_prototypes": 1})
+    two = dataclasses.replace(batch, video_index=torch.tensor([0, 0, 0, 0]))
+    terms = model(two, draws=Draws(hard_pool=2))
+    assert terms["orthogonal"] == 0  # one prototype is apart from all others
+    assert 0 < terms["optimal_matching"] < 2
+
+
+@pytest.mark.parametrize("method", ["dl_dkd", "clip4clip", "jsg", "proto"])
+def test_methods_without_clips_of_their_own_refuse(method):
+    with pytest.raises(ConfigError, match=f"prototypes does not fit {method}: it replaces clips"):
+        create_model(f"{method}+prototypes", **SIZES)
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="prototypes: iterations is 0"):
+        build("ms_sl+prototypes", prototypes={"iterations": 0})
+
+
+@pytest.mark.parametrize(("dataset", "weight"), [("tvr", 0.01), ("activitynet", 0.3), ("charades", 0.3)])
+def test_presets_lay_prototypes_over_a_method(dataset, weight):
+    preset = load_preset("gmmformer_v2+prototypes", dataset)
+    assert preset.weights["orthogonal"] == weight
+    assert preset.model["prototypes"]["iterations"] == 6
+    assert preset.reported == {}
