@@ -63,7 +63,7 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("clip-b16", "laion/CLIP-ViT-B-16-laion2B-s34B-b88K", "MIT", 512, 224, 150, "English"),
     EncoderCard("clip-l14", "openai/clip-vit-large-patch14", "MIT", 768, 224, 428, "English; the papers' CLIP"),
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
-    EncoderCard(BUILTIN, None, "Apache-2.0", 384, 224, 27, "weights come with untrimmed[offline]; English"),
+    EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
 _BETTER = f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index again"
 
