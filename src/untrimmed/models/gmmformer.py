@@ -63,9 +63,16 @@ class GMMFormer(RetrievalModel):
         super().__init__(config)
         c = config
         layer = TransformerLayer(
-            c.dim, c.num_heads, c.dropout, output_map=c.output_map, ffn_ratio=c.ffn_ratio, norm=c.norm
+            c.dim,
+            c.num_heads,
+            c.dropout,
+            output_map=c.output_map,
+            ffn_ratio=c.ffn_ratio,
+            norm=c.norm,
+            skip_padding=True,
         )
-        self.query_tower = QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer), c.dim)
+        tower = Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True)
+        self.query_tower = QueryTower(tower, c.dim)
         self.clip_tower = self._video_tower(window_length=None)
         self.frame_tower = self._video_tower(window_length=c.max_frames if c.window_length == "full" else None)
         has_pooling = c.second_branch == "video" and "frame" not in self.provided
@@ -87,9 +94,10 @@ class GMMFormer(RetrievalModel):
                 constraint=c.constraint,
                 window_formula=c.window,
                 window_length=window_length,
+                skip_padding=True,
             )
             blocks.append(GaussianBlock(layers, MeanAggregation()))
-        return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks)
+        return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query (Eq. 1)."""

@@ -65,13 +65,16 @@ class GMMFormerV2(RetrievalModel):
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
-        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=False, ffn_ratio=FFN_RATIO, norm=c.norm)
-        self.query_tower = QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer), c.dim)
+        layer = TransformerLayer(
+            c.dim, c.num_heads, c.dropout, output_map=False, ffn_ratio=FFN_RATIO, norm=c.norm, skip_padding=True
+        )
+        tower = Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True)
+        self.query_tower = QueryTower(tower, c.dim)
         # One token reads the layers of both branches, as released.
         self.token = new_token(c.dim) if reads_token(c.aggregation) else None
         self.clip_tower = Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout)
         self.clip_block = self._block(length=c.num_clips)
-        self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout)
+        self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout, skip_padding=True)
         self.frame_block = self._block(length=c.max_frames)
         has_pooling = c.second_branch == "video" and "frame" not in self.provided
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
@@ -91,6 +94,7 @@ class GMMFormerV2(RetrievalModel):
             constraint=c.constraint,
             window_formula=c.window,
             window_length=length,
+            skip_padding=True,
         )
         join = aggregation(
             c.aggregation,

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.nn.attention import TokenAttention
+from untrimmed.nn.lean import Dropout
 from untrimmed.nn.norm import LayerNorm
 
 Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]
@@ -47,7 +48,7 @@ class TokenLayer(nn.Module):
         self.layer1 = nn.Linear(dim, dim)
         self.layer2 = nn.Linear(dim, dim)
         self.norm2 = LayerNorm(dim, decay_gain=True)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, token: Float[Tensor, " D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
@@ -124,7 +125,7 @@ class TemporalConsolidation(nn.Module):
         self.reader = TokenLayer(dim, num_heads, dropout)
         self.hidden = nn.Linear(dim, dim)
         self.weights = nn.Linear(dim, length)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -137,4 +138,7 @@ class TemporalConsolidation(nn.Module):
         read = self.reader(token, outputs, mask)
         scores = self.weights(self.dropout(self.hidden(read).relu()))[..., : outputs.shape[2]]
         weights = (scores / self.temperature).softmax(dim=0)
-        return (weights[..., None] * outputs).sum(dim=0)
+        joined = weights[0, ..., None] * outputs[0]
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # never K products at once
+            joined = torch.addcmul(joined, weight[..., None], output)
+        return joined

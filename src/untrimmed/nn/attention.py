@@ -8,6 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from untrimmed.nn import lean
+from untrimmed.nn.lean import Dropout
+from untrimmed.nn.packing import Packing
+
 # The releases add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
 MASKED_LOGIT = -10000.0
 
@@ -25,7 +29,7 @@ class StackedSelfAttention(nn.Module):
         self.num_heads = num_heads
         self.weight = nn.Parameter(torch.empty(3, count, dim, dim))  # queries, keys, values
         self.bias = nn.Parameter(torch.empty(3, count, dim))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -45,6 +49,15 @@ class StackedSelfAttention(nn.Module):
             logits = logits.masked_fill(~mask[:, None, None, :], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-1))
         return (weights @ value).transpose(-2, -3).flatten(-2)
+
+    def packed(
+        self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
+    ) -> Float[Tensor, "B M D"]:
+        """The same for sequences without padding, which share their input; `windows` are of the padded length."""
+        _, count, dim, _ = self.weight.shape
+        joint = F.linear(x, self.weight.flatten(0, 2), self.bias.flatten())
+        heads = joint.view(len(x), 3, count, self.num_heads, dim // self.num_heads)
+        return lean.self_attention(heads, windows, packing.groups, lean.rate(self.dropout))
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values [K, N, T, D] each."""
@@ -70,7 +83,7 @@ class TokenAttention(nn.Module):
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim)
         self.value = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -79,21 +92,23 @@ class TokenAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
         """What the token reads from each sequence; masked positions are not read."""
-        query = self.query(token).unflatten(-1, (self.num_heads, -1))
+        # What is one row a sequence or less is in float64: GMMFormer v2 divides by a temperature behind this, which
+        # enlarges rounding elevenfold on TVR.
+        query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
         # One query for every sequence: fold it into the key map, so that the keys themselves are never formed.
-        weight = self.key.weight.unflatten(0, (self.num_heads, -1))
-        reader = torch.einsum("he,hed->hd", query, weight)
-        constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1)
+        weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
+        reader = torch.einsum("he,hed->hd", query, weight).to(x.dtype)
+        constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1).to(x.dtype)
         logits = (x @ reader.T + constant) / math.sqrt(query.shape[-1])  # [..., N, T, H]
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))
-        # The value map is linear, so reading first and mapping once per head gives the same with far less work;
-        # its bias counts with the weights' sum, which dropout makes differ from 1.
-        read = torch.einsum("...th,...td->...hd", weights, x)
-        value = self.value.weight.unflatten(0, (self.num_heads, -1))
+        # The value map is linear, so reading first and mapping once per head gives the same with far less work; its
+        # bias counts with the weights' sum, which dropout makes differ from 1.
+        read = torch.einsum("...th,...td->...hd", weights, x).double()
+        value = self.value.weight.unflatten(0, (self.num_heads, -1)).double()
         bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
-        return (torch.einsum("...hd,hed->...he", read, value) + bias).flatten(-2)
+        return (torch.einsum("...hd,hed->...he", read, value) + bias).flatten(-2).to(x.dtype)
 
 
 class AttentionPooling(nn.Module):

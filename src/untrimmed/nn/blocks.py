@@ -8,9 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from untrimmed.nn import lean
 from untrimmed.nn.attention import StackedSelfAttention
+from untrimmed.nn.lean import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
+from untrimmed.nn.packing import packing_of
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
@@ -21,7 +24,8 @@ class ParallelLayers(nn.Module):
 
     `output_map` adds a linear map after the heads, `ffn_ratio` a feed-forward part of that many times the width. MS-SL
     and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released programs; the papers write
-    `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15).
+    `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). `skip_padding`: rows at masked positions are not computed and come out
+    as anything; only for methods that never look at them (some released ones do).
     """
 
     def __init__(
@@ -37,9 +41,11 @@ class ParallelLayers(nn.Module):
         constraint: Constraint = "gaussian",
         window_formula: Formula = "released",
         window_length: int | None = None,
+        skip_padding: bool = False,
     ):
         super().__init__()
         count = len(widths)
+        self.skip_padding = skip_padding
         self.widths, self.norm_order = tuple(widths), norm
         self.constraint, self.window_formula, self.window_length = constraint, window_formula, window_length
         decay_gain = ffn_ratio > 0
@@ -48,7 +54,7 @@ class ParallelLayers(nn.Module):
         self.norm1 = StackedLayerNorm(count, dim, decay_gain=decay_gain)
         self.ffn = StackedFeedForward(count, dim, ffn_ratio * dim, dropout) if ffn_ratio else None
         self.norm2 = StackedLayerNorm(count, dim, decay_gain=decay_gain) if ffn_ratio else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self._windows: dict[tuple[int, torch.device], Tensor] = {}
 
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
@@ -68,14 +74,31 @@ class ParallelLayers(nn.Module):
         return self._windows[key]
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
-        """The outputs of all layers on the same input."""
+        """The outputs of all layers on the same input; rows at masked positions mean nothing."""
         windows = self.windows(x.shape[1], x.device)
+        if self.norm_order == "post" and lean.applies(x, self.dropout):
+            packing = packing_of(len(x), x.shape[1], mask, x.device) if self.skip_padding else None
+            if packing is not None:
+                rows = packing.pack(x)
+                return packing.unpack(self._after_attention(rows, self.attention.packed(rows, windows, packing)))
+            read = self.attention(x, windows, mask).flatten(1, 2)
+            return self._after_attention(x.flatten(0, 1), read).unflatten(1, x.shape[:2])
         if self.norm_order == "pre":
             x = x.expand(len(self.widths), *x.shape)
             x = x + self.dropout(self.output(self.attention(self.norm1(x), windows, mask)))
             return x if self.ffn is None else x + self.ffn(self.norm2(x))  # type: ignore[misc]
         x = self.norm1(x + self.dropout(self.output(self.attention(x, windows, mask))))
         return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
+
+    def _after_attention(self, x: Float[Tensor, "M D"], read: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
+        """The rest of post-norm layers, row by row, from what the heads have read."""
+        dropped = lean.rate(self.dropout)
+        if isinstance(self.output, StackedLinear):
+            read = self.output(read[:, None])[:, 0]
+        y = lean.add_norm(x, read, self.norm1.weight, self.norm1.bias, dropped)
+        if self.ffn is None or self.norm2 is None:
+            return y
+        return lean.add_norm(y, self.ffn.of_rows(y), self.norm2.weight, self.norm2.bias, dropped)
 
 
 class StackedFeedForward(nn.Module):
@@ -85,11 +108,16 @@ class StackedFeedForward(nn.Module):
         super().__init__()
         self.layer1 = StackedLinear(count, dim, hidden_dim)
         self.layer2 = StackedLinear(count, hidden_dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
         """What the layer adds to its input."""
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
+
+    def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
+        """The same without the last dropout, which the residual applies."""
+        one, two = self.layer1, self.layer2
+        return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, lean.rate(self.dropout))
 
 
 class GaussianBlock(nn.Module):
@@ -125,9 +153,18 @@ class TransformerLayer(nn.Module):
         output_map: bool,
         ffn_ratio: int = 0,
         norm: NormOrder = "post",
+        skip_padding: bool = False,
     ):
         super().__init__()
-        self.layers = ParallelLayers(dim, num_heads, dropout, output_map=output_map, ffn_ratio=ffn_ratio, norm=norm)
+        self.layers = ParallelLayers(
+            dim,
+            num_heads,
+            dropout,
+            output_map=output_map,
+            ffn_ratio=ffn_ratio,
+            norm=norm,
+            skip_padding=skip_padding,
+        )
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
         """A sequence of the same shape; masked positions are not read but are written."""

@@ -8,7 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.errors import FeatureError
+from untrimmed.nn import lean
 from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.blocks import ParallelLayers
+from untrimmed.nn.lean import Dropout
 from untrimmed.nn.norm import LayerNorm
 
 
@@ -18,11 +21,17 @@ class InputLayer(nn.Module):
     def __init__(self, in_dim: int, dim: int, dropout: float):
         super().__init__()
         self.norm = LayerNorm(in_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = nn.Linear(in_dim, dim)
 
-    def forward(self, x: Float[Tensor, "N T C"]) -> Float[Tensor, "N T D"]:
-        """Non-negative rows of the model's width."""
+    def forward(self, x: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
+        """Non-negative rows of the model's width; those at masked positions mean nothing."""
+        if lean.applies(x, self.dropout) and not x.requires_grad:
+            rows = None if mask is None else mask.flatten().nonzero()[:, 0]
+            made = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, lean.rate(self.dropout))
+            if rows is not None:
+                made = made.new_zeros(mask.numel(), made.shape[1]).index_copy(0, rows, made)  # type: ignore[union-attr]
+            return made.unflatten(0, x.shape[:2])
         return self.linear(self.dropout(self.norm(x))).relu()
 
 
@@ -33,7 +42,7 @@ class Positions(nn.Module):
         super().__init__()
         self.table = nn.Embedding(max_length, dim)
         self.norm = LayerNorm(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N T D"]:
         """Rows that know where they stand."""
@@ -51,10 +60,16 @@ def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) 
 
 
 class Tower(nn.Module):
-    """Input layer, positions and one or more encoder blocks, in this order."""
+    """Input layer, positions and one or more encoder blocks, in this order.
 
-    def __init__(self, in_dim: int, dim: int, max_length: int, dropout: float, *blocks: nn.Module):
+    `skip_padding`: features at masked positions are not read; only for methods that never look at what becomes of them.
+    """
+
+    def __init__(
+        self, in_dim: int, dim: int, max_length: int, dropout: float, *blocks: nn.Module, skip_padding: bool = False
+    ):
         super().__init__()
+        self.skip_padding = skip_padding
         self.max_length = max_length
         self.input = InputLayer(in_dim, dim, dropout)
         self.positions = Positions(max_length, dim, dropout)
@@ -68,7 +83,7 @@ class Tower(nn.Module):
         Raises: FeatureError when the features have another width or are longer than the position table.
         """
         require_fit(features, self.input.linear.in_features, self.max_length)
-        x = self.positions(self.input(features))
+        x = self.positions(self.input(features, mask if self.skip_padding else None))
         for block in self.blocks:
             x = block(x, mask)
         return x
@@ -81,6 +96,9 @@ class SiblingTower(nn.Module):
         super().__init__()
         self.input = copy.deepcopy(tower.input)
         self.blocks = copy.deepcopy(tower.blocks)
+        for module in self.blocks.modules():
+            if isinstance(module, ParallelLayers):
+                module.skip_padding = False  # RAL reads what the encoder makes of padding
 
     def forward(
         self,

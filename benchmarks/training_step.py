@@ -1,0 +1,171 @@
+"""One training step of GMMFormer v2 at TVR sizes: ours against a straightforward float32 version of the same model.
+
+    python benchmarks/training_step.py [--videos 128] [--rounds 3] [--lengths tvr|full] [--check-steps 0]
+
+128 videos of up to 128 frames, 5 captions each, features 3072 and 768 wide, dropout as published. `--lengths tvr` draws
+frame counts from a normal distribution around those of TVR (76 s of video at a feature each 1.5 s) and word counts
+around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
+medians of wall time, and of CPU time, which other programs on the machine disturb less; memory is the peak of a
+process that makes two steps, less its peak before the first (Linux). `--check-steps N`
+trains both N steps without dropout on the same batches and prints how far their losses are apart.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.straightforward import StraightforwardGMMFormerV2
+
+from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.config import build
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model, model_class
+from untrimmed.models.released import export_released
+from untrimmed.presets import load_preset
+from untrimmed.training.optim import BertAdam, parameter_groups
+
+PRESET = load_preset("gmmformer_v2", "tvr")
+
+
+def make_batch(num_videos: int, lengths: str, seed: int) -> TrainingBatch:
+    rng = np.random.default_rng(seed)
+    num_queries = 5 * num_videos
+    if lengths == "full":
+        frame_counts, word_counts = np.full(num_videos, 128), np.full(num_queries, 30)
+    else:
+        frame_counts = np.clip(rng.normal(51, 15, num_videos).round(), 4, 128).astype(int)
+        word_counts = np.clip(rng.normal(16, 5, num_queries).round(), 4, 30).astype(int)
+    frame_mask = torch.arange(frame_counts.max()) < torch.from_numpy(frame_counts)[:, None]
+    word_mask = torch.arange(word_counts.max()) < torch.from_numpy(word_counts)[:, None]
+    unit = torch.nn.functional.normalize
+    generator = torch.Generator().manual_seed(seed)
+    normal = lambda *shape: unit(torch.randn(shape, generator=generator), dim=-1)  # noqa: E731
+    return TrainingBatch(
+        queries=QueryBatch(words=normal(*word_mask.shape, 768) * word_mask[..., None], mask=word_mask),
+        videos=VideoBatch(
+            clips=normal(num_videos, 32, 3072),
+            frames=normal(*frame_mask.shape, 3072) * frame_mask[..., None],
+            frame_mask=frame_mask,
+        ),
+        video_index=torch.arange(num_videos).repeat_interleave(5),
+    )
+
+
+class Side:
+    """One of the two implementations with its optimizer."""
+
+    def __init__(self, ours: bool, dropout: bool):
+        torch.manual_seed(0)
+        off = {} if dropout else {"dropout": 0.0, "input_dropout": 0.0}
+        settings = PRESET.settings | off
+        self.model = create_model("gmmformer_v2", **settings)
+        self.ours = ours
+        if not ours:
+            model = StraightforwardGMMFormerV2(build(model_class("gmmformer_v2").Config, settings))
+            model.load_state_dict(export_released(self.model.released_names(), self.model.state_dict()))
+            self.model = model
+        self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
+
+    def loss(self, batch: TrainingBatch) -> torch.Tensor:
+        if not self.ours:
+            return self.model(batch, PRESET.weights)
+        # The hardest negative for both, so that no random choice tells them apart.
+        return total_loss(self.model(batch, draws=Draws(hard_pool=1)), PRESET.weights)
+
+    def step(self, batch: TrainingBatch) -> float:
+        loss = self.loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+def high_water_mb() -> float:
+    """The most memory that this process has held; of the process itself, not of what started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def peak_memory_mb(ours: bool, num_videos: int, lengths: str, queue: multiprocessing.Queue) -> None:
+    side, batch = Side(ours, dropout=True), make_batch(num_videos, lengths, seed=0)
+    before = high_water_mb()
+    for _ in range(2):
+        side.step(batch)
+    queue.put(high_water_mb() - before)
+
+
+def memory_of(ours: bool, num_videos: int, lengths: str) -> float:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=peak_memory_mb, args=(ours, num_videos, lengths, queue))
+    process.start()
+    result = queue.get()
+    process.join()
+    return result
+
+
+def timed(sides: dict[str, Side], batch: TrainingBatch, rounds: int) -> dict[str, tuple[float, float]]:
+    """Median wall and CPU seconds of a step."""
+    walls: dict[str, list[float]] = {name: [] for name in sides}
+    cpus: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side.step(batch)  # the first step allocates
+    for _ in range(rounds):
+        for name, side in sides.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            side.step(batch)
+            walls[name].append(time.perf_counter() - wall)
+            cpus[name].append(time.process_time() - cpu)
+    return {name: (statistics.median(walls[name]), statistics.median(cpus[name])) for name in sides}
+
+
+def check(steps: int, num_videos: int, lengths: str) -> None:
+    sides = {"ours": Side(True, dropout=False), "straightforward": Side(False, dropout=False)}
+    worst = 0.0
+    for step in range(steps):
+        batch = make_batch(num_videos, lengths, seed=step % 8)
+        losses = {name: side.step(batch) for name, side in sides.items()}
+        worst = max(worst, abs(losses["ours"] / losses["straightforward"] - 1))
+    print(f"losses after {steps} steps on {num_videos} videos: {losses}, largest difference {100 * worst:.4f} %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--videos", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lengths", choices=["tvr", "full"], default="tvr")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--check-steps", type=int, default=0)
+    parser.add_argument("--check-videos", type=int, default=16)
+    parser.add_argument("--no-memory", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    batch = make_batch(args.videos, args.lengths, seed=0)
+    exact = {name: Side(name == "ours", dropout=False) for name in ("ours", "straightforward")}
+    print("first loss", {name: round(side.loss(batch).item(), 5) for name, side in exact.items()})
+    del exact
+    sides = {name: Side(name == "ours", dropout=True) for name in ("ours", "straightforward")}
+    times = timed(sides, batch, args.rounds)
+    print(f"{torch.get_num_threads()} threads, {args.videos} videos, lengths {args.lengths}")
+    for kind, theirs, ours in zip(("wall", "CPU"), times["straightforward"], times["ours"], strict=True):
+        print(f"step, {kind} time: straightforward {theirs:.2f} s, ours {ours:.2f} s, ratio {theirs / ours:.2f}")
+    del sides
+    if not args.no_memory:
+        memory = {name: memory_of(name == "ours", args.videos, args.lengths) for name in ("ours", "straightforward")}
+        share = memory["ours"] / memory["straightforward"]
+        theirs, ours = memory["straightforward"], memory["ours"]
+        print(f"memory: straightforward {theirs:.0f} MB, ours {ours:.0f} MB, {share:.2f} of it")
+    if args.check_steps:
+        check(args.check_steps, args.check_videos, args.lengths)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""The costly parts of a layer as autograd functions that keep little for the backward pass.
+
+The mathematics is that of the plain operations, which stay in the modules as the reference and are used where these do
+not apply (CUDA, autocast). The work is done in pieces that fit the caches, so that what is element-wise costs little
+beside the matrix products.
+
+What a layer keeps: its input, the hidden values of the feed-forward part after ReLU and dropout (where they are zero,
+either was), one byte an element for other dropouts, queries, keys and values. Attention weights are made again.
+"""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
+
+
+def applies(x: Tensor, dropout: nn.Module) -> bool:
+    """Whether the functions here stand for the plain operations: on the CPU, unless autocast picks number formats."""
+    return x.device.type == "cpu" and isinstance(dropout, nn.Dropout) and not torch.is_autocast_enabled("cpu")
+
+
+def rate(dropout: nn.Module) -> float:
+    """The probability with which a module drops now: 0 in evaluation mode."""
+    return float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
+
+
+def keep_mask(shape: tuple[int, ...], probability: float, device: torch.device) -> UInt8[Tensor, "..."]:
+    """1 with 1 - probability (to within 1 / 65536), else 0; several times faster than `bernoulli_`."""
+    count = 1
+    for size in shape:
+        count *= size
+    bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
+    threshold = round(probability * 65536) - 32768
+    # Bytes, not bools: multiplying floats by bools takes twice as long.
+    return (bits.view(torch.int16)[:count] >= threshold).view(torch.uint8).view(shape)
+
+
+def _pieces(num_rows: int, width: int) -> list[slice]:
+    size = max(64, PIECE // width)
+    return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
+
+
+class _Dropout(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
+        mask = keep_mask(tuple(x.shape), probability, x.device)
+        ctx.save_for_backward(mask)
+        ctx.scale = 1 / (1 - probability)
+        return (x * mask).mul_(ctx.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return (gradient * ctx.saved_tensors[0]).mul_(ctx.scale), None
+
+
+class Dropout(nn.Dropout):
+    """Dropout that draws 16 bits an element and keeps one byte of it."""
+
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """The input with some elements 0 and the others scaled up; in evaluation mode the input."""
+        if x.device.type != "cpu":
+            return super().forward(x)
+        return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x
+
+
+class _InputProjection(Function):
+    """ReLU(W dropout(LN(x)) + b) of some rows of features that need no gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, rows: Tensor | None, gain: Tensor, shift: Tensor, weight: Tensor, bias: Tensor, p: float
+    ) -> Tensor:
+        count = len(x) if rows is None else len(rows)
+        keep = keep_mask((count, x.shape[1]), p, x.device) if p else None
+        out = x.new_empty(count, len(weight))
+        for piece in _pieces(count, x.shape[1]):
+            normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], gain, shift, 1e-5)[0]
+            if keep is not None:
+                normal.mul_(keep[piece])
+            torch.addmm(bias, normal, weight.T, alpha=1 / (1 - p), out=out[piece])
+        ctx.save_for_backward(x, rows, gain, shift, weight, keep, out.relu_())
+        ctx.p = p
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, rows, gain, shift, weight, keep, out = ctx.saved_tensors
+        d_gain, d_shift, d_weight = torch.zeros_like(gain), torch.zeros_like(shift), torch.zeros_like(weight)
+        gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
+        for piece in _pieces(len(out), x.shape[1]):
+            normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], None, None, 1e-5)[0]
+            d_normal = (gradient[piece] @ weight).mul_(1 / (1 - ctx.p))
+            affine = torch.addcmul(shift, normal, gain)
+            if keep is not None:
+                d_normal.mul_(keep[piece])
+                affine.mul_(keep[piece])
+            d_weight.addmm_(gradient[piece].T, affine, alpha=1 / (1 - ctx.p))
+            d_shift += d_normal.sum(dim=0)
+            d_gain += d_normal.mul_(normal).sum(dim=0)
+        return None, None, d_gain, d_shift, d_weight, gradient.sum(dim=0), None
+
+
+def _rows(x: Tensor, rows: Tensor | None, piece: slice) -> Tensor:
+    return x[piece] if rows is None else x[rows[piece]]
+
+
+def input_projection(
+    x: Float[Tensor, "M C"],
+    rows: Int[Tensor, " R"] | None,
+    norm: nn.LayerNorm,
+    linear: nn.Linear,
+    probability: float,
+) -> Float[Tensor, "R D"]:
+    """ReLU(linear(dropout(norm(x)))) of the given rows; the features themselves get no gradient."""
+    return _InputProjection.apply(x, rows, norm.weight, norm.bias, linear.weight, linear.bias, probability)
+
+
+class _FeedForward(Function):
+    """W2 dropout(ReLU(W1 x + b1)) + b2 for K stacks of rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, p: float
+    ) -> Tensor:
+        count, num_rows, hidden_dim = len(x), x.shape[1], weight1.shape[1]
+        hidden, out = x.new_empty(count, num_rows, hidden_dim), torch.empty_like(x)
+        for k in range(count):
+            for piece in _pieces(num_rows, hidden_dim):
+                part = hidden[k, piece]
+                torch.addmm(bias1[k], x[k, piece], weight1[k].T, out=part).relu_()
+                if p:
+                    part.mul_(keep_mask(tuple(part.shape), p, x.device))
+                torch.addmm(bias2[k], part, weight2[k].T, alpha=1 / (1 - p), out=out[k, piece])
+        ctx.save_for_backward(x, weight1, weight2, hidden)
+        ctx.p = p
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight1, weight2, hidden = ctx.saved_tensors
+        scale = 1 / (1 - ctx.p)
+        d_x, d_weight1, d_weight2 = torch.empty_like(x), torch.zeros_like(weight1), torch.zeros_like(weight2)
+        d_bias1 = x.new_zeros(len(x), weight1.shape[1])
+        for k in range(len(x)):
+            for piece in _pieces(x.shape[1], weight1.shape[1]):
+                part, incoming = hidden[k, piece], gradient[k, piece]
+                d_weight2[k].addmm_(incoming.T, part, alpha=scale)
+                d_hidden = torch.ops.aten.threshold_backward(incoming @ weight2[k], part, 0).mul_(scale)
+                d_weight1[k].addmm_(d_hidden.T, x[k, piece])
+                d_bias1[k] += d_hidden.sum(dim=0)
+                torch.mm(d_hidden, weight1[k], out=d_x[k, piece])
+        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1), None
+
+
+def feed_forward(
+    x: Float[Tensor, "K M D"],
+    weight1: Float[Tensor, "K F D"],
+    bias1: Float[Tensor, "K F"],
+    weight2: Float[Tensor, "K D F"],
+    bias2: Float[Tensor, "K D"],
+    probability: float,
+) -> Float[Tensor, "K M D"]:
+    """Two linear maps with ReLU and dropout between them."""
+    return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability)
+
+
+class _AddNorm(Function):
+    """LN(x + dropout(y)) for K stacks of rows; x may be one stack for all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
+        keep = keep_mask(tuple(y.shape), p, y.device) if p else None
+        summed = y.clone() if keep is None else (y * keep).mul_(1 / (1 - p))
+        summed += x
+        parts = [torch.native_layer_norm(summed[k], y.shape[-1:], gain[k], bias[k], 1e-5) for k in range(len(y))]
+        out, mean, deviation = (torch.stack(same) for same in zip(*parts, strict=True))
+        ctx.save_for_backward(summed, mean, deviation, gain, bias, keep)
+        ctx.p, ctx.shared = p, x.ndim < y.ndim
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        summed, mean, deviation, gain, bias, keep = ctx.saved_tensors
+        backward = torch.ops.aten.native_layer_norm_backward
+        parts = [
+            backward(gradient[k], summed[k], summed.shape[-1:], mean[k], deviation[k], gain[k], bias[k], [True] * 3)
+            for k in range(len(summed))
+        ]
+        d_summed, d_gain, d_bias = (torch.stack(same) for same in zip(*parts, strict=True))
+        d_y = d_summed if keep is None else (d_summed * keep).mul_(1 / (1 - ctx.p))
+        return (d_summed.sum(dim=0) if ctx.shared else d_summed), d_y, d_gain, d_bias, None
+
+
+def add_norm(
+    x: Float[Tensor, "*K M D"],
+    y: Float[Tensor, "K M D"],
+    gain: Float[Tensor, "K D"],
+    bias: Float[Tensor, "K D"],
+    probability: float,
+) -> Float[Tensor, "K M D"]:
+    """The residual x plus y after dropout, normalised by each stack's layer norm."""
+    return _AddNorm.apply(x, y, gain, bias, probability)
+
+
+class _SelfAttention(Function):
+    """K multi-head self-attentions of packed sequences; logits and weights are made anew in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor, windows: Tensor | None, groups: tuple[Tensor, ...], p: float) -> Tensor:
+        num_rows, _, count, num_heads, head_dim = joint.shape
+        out = joint.new_empty(count, num_rows, num_heads * head_dim)
+        keeps = []
+        for rows in _attended_together(groups, count * num_heads):
+            query, key, value = _heads(joint, rows)
+            weights = _attention_weights(query, key, windows)
+            if p:
+                keeps.append(keep_mask(tuple(weights.shape), p, joint.device))
+                weights.mul_(keeps[-1]).mul_(1 / (1 - p))
+            out[:, _index(rows)] = (weights @ value).permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
+        ctx.save_for_backward(joint, windows, *keeps)
+        ctx.groups, ctx.p = groups, p
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        joint, windows, *keeps = ctx.saved_tensors
+        count, num_heads, head_dim = joint.shape[2:]
+        d_joint = torch.empty_like(joint)
+        for place, rows in enumerate(_attended_together(ctx.groups, count * num_heads)):
+            query, key, value = _heads(joint, rows)
+            weights = _attention_weights(query, key, windows)
+            shape = (count, *rows.shape, num_heads, head_dim)
+            incoming = gradient[:, _index(rows)].reshape(shape).permute(1, 0, 3, 2, 4).contiguous()
+            d_weights, kept = incoming @ value.transpose(-1, -2), weights
+            if ctx.p:
+                keep = keeps[place]
+                d_weights.mul_(keep).mul_(1 / (1 - ctx.p))
+                kept = (weights * keep).mul_(1 / (1 - ctx.p))
+            d_value = kept.transpose(-1, -2) @ incoming
+            d_logits = d_weights.sub_((d_weights * weights).sum(dim=-1, keepdim=True)).mul_(weights)
+            if windows is not None:
+                d_logits.mul_(_fitting(windows, rows))
+            d_logits.div_(math.sqrt(head_dim))
+            parts = (d_logits @ key, d_logits.transpose(-1, -2) @ query, d_value)
+            for i, part in enumerate(parts):
+                d_joint[_index(rows), i] = part.permute(0, 3, 1, 2, 4).reshape(-1, count, num_heads, head_dim)
+        return d_joint, None, None, None
+
+
+def _attended_together(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
+    """Sequences of one length, as many as make a piece of attention weights."""
+    return [
+        rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] * group.shape[1])))
+    ]
+
+
+def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values [N, K, H, T, D / H] of some sequences."""
+    sequences = joint[_index(rows)].unflatten(0, tuple(rows.shape))
+    query, key, value = (sequences[:, :, i].permute(0, 2, 3, 1, 4).contiguous() for i in range(3))
+    return query, key, value
+
+
+def _index(rows: Tensor) -> Tensor | slice:
+    """All rows in order; a slice where they are consecutive, as those of a batch sorted by length are."""
+    first, last = int(rows[0, 0]), int(rows[-1, -1])
+    return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
+
+
+def _fitting(windows: Tensor, rows: Tensor) -> Tensor:
+    return windows[:, None, : rows.shape[1], : rows.shape[1]]
+
+
+def _attention_weights(query: Tensor, key: Tensor, windows: Tensor | None) -> Tensor:
+    logits = (query @ key.transpose(-1, -2)).div_(math.sqrt(query.shape[-1]))
+    if windows is not None:
+        logits.mul_(windows[:, None, : query.shape[-2], : query.shape[-2]])
+    return logits.softmax(dim=-1)
+
+
+def self_attention(
+    joint: Float[Tensor, "M 3 K H E"],
+    windows: Float[Tensor, "K T T"] | None,
+    groups: tuple[Int[Tensor, "_ _"], ...],
+    probability: float,
+) -> Float[Tensor, "K M D"]:
+    """What each block's heads read, joined, for packed queries, keys and values (`packing.Packing.groups`)."""
+    return _SelfAttention.apply(joint, windows, groups, probability)
