@@ -72,6 +72,7 @@ class MSSLParity(RetrievalParity):
         scores = model.score(queries, videos)
         sentence, clips = queries.sentence, required(videos, "clips")
         key_clip = required_best(scores["clip"])
+        assert model.guided_attention is not None, "the golden cases are of MS-SL with its own frame branch"
         seen = model.positive_frames(videos, key_clip, batch.video_index)
         return {
             "clip_scores": scores["clip"].value,
