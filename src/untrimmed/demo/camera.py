@@ -82,24 +82,23 @@ def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndar
 
 
 def to_planes(picture: Image.Image) -> Planes:
-    """The planes of an RGB picture, all of its size (BT.601, limited range)."""
+    """The planes of an RGB picture, the colours at half its size (BT.601, limited range)."""
     import av
 
     y, u, v = av.VideoFrame.from_image(picture).reformat(format="yuv444p").to_ndarray()
-    return Image.fromarray(y), Image.fromarray(u), Image.fromarray(v)
+    return Image.fromarray(y), Image.fromarray(u).reduce(2), Image.fromarray(v).reduce(2)
 
 
 def view(planes: Planes, window: Window) -> Planes:
     """What the window shows as one frame of WIDTH x HEIGHT pixels, the colours at half that size (4:2:0)."""
-    left, top, right, bottom = window.box
-    width, height = planes[0].size
-    inside = (max(0.0, left), max(0.0, top), min(width, right), min(height, bottom))  # rounding only
     y, u, v = planes
-    half = (WIDTH // 2, HEIGHT // 2)
+    left, top, right, bottom = window.box
+    inside = (max(0.0, left), max(0.0, top), min(y.width, right), min(y.height, bottom))  # rounding only
+    half_size, half = (WIDTH // 2, HEIGHT // 2), (inside[0] / 2, inside[1] / 2, inside[2] / 2, inside[3] / 2)
     return (
         y.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=inside),
-        u.resize(half, Image.Resampling.BILINEAR, box=inside),
-        v.resize(half, Image.Resampling.BILINEAR, box=inside),
+        u.resize(half_size, Image.Resampling.BILINEAR, box=half),
+        v.resize(half_size, Image.Resampling.BILINEAR, box=half),
     )
 
 
