@@ -5,17 +5,21 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.retrieval_world import SIZES, make_batch, one_of_each
-from untrimmed.batches import VideoBatch
+from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
 from untrimmed.models.proto_decoders import FrameDecoder, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing, played_faster
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.nn.init import initialise
+from untrimmed.presets import load_preset
 from untrimmed.scores.proposals import proposals, unit_shares
+from untrimmed.training.optim import BertAdam, parameter_groups
 
 FORMS = {
     "paper": {},
@@ -261,3 +265,38 @@ def test_parameters_at_the_sizes_of_tvr():
 def test_settings_out_of_range_are_refused(option, message):
     with pytest.raises(ConfigError, match=message):
         create_model("proto", **SIZES | option)
+
+
+def videos_of_two_events(num_videos=6, seed=0):
+    """Each video shows one event and then another; its two queries are words for them in another space."""
+    generator = torch.Generator().manual_seed(seed)
+    events = F.normalize(torch.randn(2 * num_videos, 12, generator=generator), dim=-1)
+    words = F.normalize(events @ torch.randn(12, 10, generator=generator), dim=-1)
+    frames = events.view(num_videos, 2, 1, 12).expand(-1, -1, 8, -1).reshape(num_videos, 16, 12)
+    clips = frames.unflatten(1, (8, 2)).mean(2)
+    return TrainingBatch(
+        queries=QueryBatch(words=words[:, None].expand(-1, 3, -1), mask=torch.ones(len(words), 3).bool()),
+        videos=VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(frames.shape[:2]).bool()),
+        video_index=torch.arange(num_videos).repeat_interleave(2),
+    )
+
+
+def test_it_learns_to_find_videos_of_two_events_and_each_loss_falls():
+    torch.manual_seed(0)
+    sizes = {"query_dim": 10, "video_dim": 12, "dim": 32, "num_clips": 8, "max_frames": 16, "max_words": 3}
+    options = {"num_prototypes": 4, "iterations": 2, "dropout": 0.0, "input_dropout": 0.0, "init_std": 0.1}
+    model, batch = create_model("proto", **sizes, **options), videos_of_two_events()
+    weights = load_preset("proto", "tvr").weights | {"attention_guidance": 0.1}
+    optimizer = BertAdam(parameter_groups(model), lr=5e-3)
+    course = []
+    for step in range(50):
+        terms = model(batch, draws=Draws(generator=torch.Generator().manual_seed(step)))
+        optimizer.zero_grad()
+        total_loss(terms, weights).backward()
+        optimizer.step()
+        course.append({name: term.item() for name, term in terms.items()})
+    assert (fused(model, batch).argmax(1) == batch.video_index).all()
+    fallen = {name: course[-1][name] / course[0][name] for name in course[0]}
+    assert fallen["orthogonal"] < 0.99
+    assert fallen["word_reconstruction"] < 0.75
+    assert all(share < 0.5 for name, share in fallen.items() if name not in ("orthogonal", "word_reconstruction"))
