@@ -75,7 +75,7 @@ class Engine:
 
         Raises:
             CheckpointError: Its folder is gone or damaged.
-            IndexMismatchError: The model there, or that of a video, is not the library's.
+            IndexMismatchError: The model there is not the library's.
         """
         if self._model is None or self._model[1] is None:
             return self.windows()
@@ -88,13 +88,18 @@ class Engine:
 
         assert folder is not None, "a trained model lies in a folder"
         model = TrainedModel(folder)
-        others = {model.identity, *(record.model for record in self.records)} - {identity}
-        if others:
+        if model.identity != identity:
             raise IndexMismatchError(
-                f"{self._folder}: in use is model {identity}, found {', '.join(sorted(others))}; encode the library "
-                f"again with: untrimmed index --model {folder}"
+                f"{self._folder}: in use is model {identity}, found {model.identity}; restore it, or encode "
+                f"the library again with: untrimmed index --model {folder}"
             )
-        encoded = {video.record.video_id: video.encoded for video in self._read()}
+        # A change of model that is under way, or was interrupted, leaves some videos encoded by the other model.
+        encoded = {
+            video.record.video_id: video.encoded
+            if video.record.model == identity
+            else model.encode_video(video.features)
+            for video in self._read()
+        }
         blobs = [encoded[record.video_id] for record in self.records]
         return model.corpus(blobs, [record.duration_s for record in self.records])
 

@@ -71,7 +71,10 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
         if not line.strip():
             continue
         try:
-            for video, text, span in _labels(json.loads(line)):
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError(f"found {type(row).__name__}")
+            for video, text, span in _labels(row):
                 if not isinstance(text, str) or not text.strip():
                     raise ValueError("the sentence is empty")
                 known = moments.setdefault((video, text), [])

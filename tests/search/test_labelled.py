@@ -1,0 +1,138 @@
+"""Figures of a library on labelled sentences, worked out by hand on one that answers as it is told."""
+
+from pathlib import Path
+
+import pytest
+
+from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.search.index import VideoRecord
+from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
+from untrimmed.search.library import Hit, Library
+from untrimmed.types import Moment
+
+
+class AnsweringLibrary(Library):
+    """Ranks as `rankings` says for each sentence; the best moment of any video is `spans` of the sentence."""
+
+    def __init__(self, paths, rankings, spans):
+        super().__init__("/library")
+        self.paths, self.rankings, self.spans = paths, rankings, spans
+
+    def videos(self):
+        return [record(path) for path in self.paths]
+
+    def search(self, text, *, limit=10, moments=3, min_score=None, within=None):
+        ranked = [str(within)] if within is not None else self.rankings[text][:limit]
+        moment = Moment(*self.spans[text])
+        return [Hit(Path(path), path, moment.start_s, moment.end_s, 0.5, 20.0, (moment,)) for path in ranked]
+
+
+def record(path):
+    return VideoRecord(
+        video_id=path, path=path, content_hash="", size=1, mtime_ns=1, duration_s=20.0, width=4, height=4,
+        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="gaussian_windows", indexed_at=0.0,
+    )  # fmt: skip
+
+
+A, B, C, D = (f"/videos/{name}.mp4" for name in "abcd")
+
+
+@pytest.fixture
+def library():
+    return AnsweringLibrary(
+        [A, B, C, D],
+        {"one": [A, B, C, D], "two": [C, A, B, D], "three": [A, B], "four": [D, A, B, C]},
+        {"one": (0.0, 4.0), "two": (0.0, 10.0), "three": (5.0, 6.0), "four": (1.0, 2.0)},
+    )
+
+
+QUERIES = [
+    LabelledQuery("one", "a", (Moment(2.0, 6.0),)),  # rank 1; IoU (4 - 2) / (6 - 0) = 1/3
+    LabelledQuery("two", "b.mp4", (Moment(0.0, 8.0),)),  # rank 3; IoU 8 / 10
+    LabelledQuery("three", C, (Moment(0.0, 1.0), Moment(5.0, 7.0))),  # not found; the better IoU is 1 / 2
+    LabelledQuery("four", "d", ()),  # rank 1; no moment is known
+]
+
+
+def test_recall_of_videos_counts_all_queries(library):
+    figures = evaluate_library(library, QUERIES).figures
+    assert figures["R@1"] == 50.0  # one and four of four
+    assert figures["R@5"] == figures["R@10"] == figures["R@100"] == 75.0  # and two, at rank 3
+    assert figures["SumR"] == 50.0 + 3 * 75.0
+
+
+def test_moments_count_queries_with_known_ones(library):
+    figures = evaluate_library(library, QUERIES).figures
+    assert figures["mean IoU"] == pytest.approx(100 * (1 / 3 + 0.8 + 0.5) / 3)
+    assert figures["R1@IoU=0.3"] == 100.0
+    assert figures["R1@IoU=0.5"] == pytest.approx(100 * 2 / 3)  # 0.8 and, just so, 0.5
+    assert figures["R1@IoU=0.7"] == pytest.approx(100 / 3)
+
+
+def test_events_ask_for_video_and_moment_both(library):
+    figures = evaluate_library(library, QUERIES).figures
+    assert figures["event R@1,IoU=0.3"] == pytest.approx(100 / 3)  # one alone is at rank 1 with a known moment
+    assert figures["event R@1,IoU=0.5"] == 0.0
+    assert figures["event R@5,IoU=0.3"] == pytest.approx(100 * 2 / 3)
+    assert figures["event R@5,IoU=0.7"] == figures["event R@10,IoU=0.7"] == pytest.approx(100 / 3)
+
+
+def test_every_outcome_is_told(library):
+    steps = []
+    quality = evaluate_library(library, QUERIES, progress=lambda *step: steps.append(step))
+    assert [outcome.rank for outcome in quality.outcomes] == [1, 3, None, 1]
+    assert [round(outcome.iou, 3) for outcome in quality.outcomes] == [0.333, 0.8, 0.5, 0.0]
+    assert quality.num_videos == 4
+    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_without_any_moment_there_are_no_figures_of_moments(library):
+    figures = evaluate_library(library, QUERIES[3:]).figures
+    assert figures == {"R@1": 100.0, "R@5": 100.0, "R@10": 100.0, "R@100": 100.0, "SumR": 400.0}
+
+
+def test_a_video_that_is_unknown_or_fits_several_is_refused(library):
+    with pytest.raises(UnknownNameError, match=r"'e\.mp4' is not in /library"):
+        evaluate_library(library, [LabelledQuery("one", "e.mp4", ())])
+    library.paths.append("/other/a.mp4")
+    with pytest.raises(UnknownNameError, match=r"'a' fits 2 files.*name it by its path"):
+        evaluate_library(library, QUERIES)
+    assert evaluate_library(library, [LabelledQuery("one", A, ())]).figures["R@1"] == 100.0
+
+
+def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
+    file = tmp_path / "queries.jsonl"
+    file.write_text(
+        '{"video": "a", "query": "one", "start_s": 1, "end_s": 2.5}\n'
+        "\n"
+        '{"file": "b.mp4", "queries": [{"query": "two", "start": 0, "end": 3}]}\n'
+        '{"video": "a", "query": "one", "start_s": 7, "end_s": 9}\n'
+        '{"video": "c", "caption": "three"}\n'
+    )
+    assert read_queries(file) == [
+        LabelledQuery("one", "a", (Moment(1.0, 2.5), Moment(7.0, 9.0))),
+        LabelledQuery("two", "b.mp4", (Moment(0.0, 3.0),)),
+        LabelledQuery("three", "c", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"video": "a"}', "line 1: 'caption'"),
+        ('{"video": "a", "query": " "}', "line 1: the sentence is empty"),
+        ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: a moment from 3 to 3 s"),
+        ('{"video": "a", "query": "one", "start_s": "x", "end_s": 3}', "line 1: could not convert"),
+        ("[1]", "line 1: "),
+        ("{", "line 1: "),
+        ("", "holds no queries"),
+    ],
+)
+def test_a_wrong_line_is_named_in_one_line(tmp_path, line, message):
+    file = tmp_path / "queries.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(FeatureError, match=message) as caught:
+        read_queries(file)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FeatureError, match="cannot be read"):
+        read_queries(tmp_path / "nowhere.jsonl")

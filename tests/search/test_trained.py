@@ -1,0 +1,306 @@
+"""A trained model in a library: found by its own scores, encoded from stored frames, changed without a gap."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.batches import QueryBatch, VideoBatch
+from untrimmed.errors import CheckpointError, IndexMismatchError, UntrimmedError
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.features.resampling import prepare_video, prepare_words
+from untrimmed.models.registry import create_model, list_models
+from untrimmed.models.storage import load_model, save_model
+from untrimmed.search import library as library_module
+from untrimmed.search import trained as trained_module
+from untrimmed.search.index import VideoIndex
+from untrimmed.types import TextFeatures
+
+CLIPS = {
+    "flag.mp4": ["red", "white", "green"],
+    "sea.mp4": ["blue", "blue", "white", "blue"],
+    "sun.mp4": ["yellow", "red"],
+    "wood.mp4": ["green"],
+}
+SENTENCES = ("something green", "a red and yellow sun", "blue")
+WORD_DIM = 5
+COMPOSED = ["gmmformer_v2+ral", "ms_sl+matching+ral"]
+
+
+class WideWordEncoder(ToyEncoder):
+    """Words are one wider than frames, so that a swapped width shows."""
+
+    word_dim = WORD_DIM
+
+    def _text(self, text):
+        features = super()._text(text)
+        words = np.pad(features.words, ((0, 0), (0, 1)), constant_values=0.3)
+        return TextFeatures(text, features.sentence, words, features.tokens)
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    encoder = WideWordEncoder()
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    for name, colours in CLIPS.items():
+        write_clip(folder / name, colours)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(videos, tmp_path_factory):
+    """A library that every test gets a copy of."""
+    folder = tmp_path_factory.mktemp("indexed") / "library"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(WideWordEncoder(), None))
+        untrimmed.open(folder).index(videos)
+    return folder
+
+
+@pytest.fixture
+def lib(encoder, indexed, tmp_path):
+    shutil.copytree(indexed, tmp_path / "library")
+    return untrimmed.open(tmp_path / "library")
+
+
+def save_run(folder, method="gmmformer_v2", *, seed=0, query_dim=WORD_DIM, video_dim=4):
+    """A model of a few thousand weights, large enough that scores of videos differ."""
+    torch.manual_seed(seed)
+    model = create_model(
+        method, query_dim=query_dim, video_dim=video_dim, dim=8, num_heads=2, max_frames=12, max_words=3, init_std=0.3
+    )
+    save_model(model.eval(), folder)
+    return folder
+
+
+def scores_by_hand(lib, run, text):
+    """The model's own score of every stored video, in one batch, encodings rounded as the index keeps them."""
+    model, index = load_model(run), VideoIndex(lib.folder)
+    c = model.config
+    with torch.inference_mode():
+        videos = []
+        for record in index.scan():
+            frames = index.get(record.video_id).features.vectors
+            clips, rows = prepare_video(frames, num_clips=c.num_clips, max_frames=c.max_frames)
+            mask = torch.ones(1, len(rows), dtype=torch.bool)
+            batch = VideoBatch(clips=torch.tensor(clips)[None], frames=torch.tensor(rows)[None], frame_mask=mask)
+            videos.append(model.encode_videos(batch).to("cpu", torch.float16).to("cpu", torch.float32))
+        words = torch.tensor(prepare_words(WideWordEncoder()._text(text).words, max_words=c.max_words))[None]
+        query = model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
+        fused = model.score(query, videos[0].cat(videos)).fused[0]
+    return dict(zip((record.path for record in index.scan()), fused.tolist(), strict=True))
+
+
+def found(lib, text="something green"):
+    return [(hit.video.name, hit.score, hit.moments) for hit in lib.search(text)]
+
+
+@pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
+def test_search_gives_every_method_s_own_score_and_ranking(method, lib, tmp_path):
+    run = save_run(tmp_path / "run", method)
+    lib.use(run)
+    for text in SENTENCES:
+        wanted = scores_by_hand(lib, run, text)
+        hits = lib.search(text)
+        assert {str(hit.video): hit.score for hit in hits} == pytest.approx(wanted, abs=1e-6)
+        assert [str(hit.video) for hit in hits] == sorted(wanted, key=wanted.__getitem__, reverse=True)
+        assert len({round(score, 6) for score in wanted.values()}) == len(CLIPS), "scores that tie would rank anyhow"
+
+
+@pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
+def test_moments_lie_inside_their_video_best_first(method, lib, tmp_path):
+    lib.use(save_run(tmp_path / "run", method))
+    for hit in lib.search("blue", moments=4):
+        assert 1 <= len(hit.moments) <= 4
+        assert all(0 <= moment.start_s < moment.end_s <= hit.duration_s + 1e-6 for moment in hit.moments)
+        scores = [moment.score for moment in hit.moments]
+        assert scores == sorted(scores, reverse=True)
+        assert (hit.start_s, hit.end_s) == (hit.moments[0].start_s, hit.moments[0].end_s)
+
+
+@pytest.mark.parametrize("method", list_models())
+def test_relevance_covers_the_video_in_order_of_time(method, lib, videos, tmp_path):
+    lib.use(save_run(tmp_path / "run", method))
+    times_s, values = lib.relevance("blue", videos / "sea.mp4")
+    assert len(times_s) == len(values) > 1
+    assert (np.diff(times_s) > 0).all()
+    assert 0 < times_s[0] < times_s[-1] < 8.1
+    assert (np.abs(values) <= 1 + 1e-5).all()
+
+
+def test_nothing_is_decoded_or_encoded_again(lib, encoder, tmp_path):
+    encoded = encoder.num_encoded
+    lib.use(save_run(tmp_path / "run"))
+    lib.search("green")
+    assert encoder.num_encoded == encoded
+
+
+def test_queries_go_through_the_words_alone(lib, encoder, tmp_path, monkeypatch):
+    lib.use(save_run(tmp_path / "run"))
+    before = found(lib)
+    own = encoder._text
+    blank = np.zeros(4, np.float32)
+    monkeypatch.setattr(
+        encoder, "_text", lambda text: TextFeatures(text, blank, own(text).words, own(text).tokens), raising=True
+    )
+    assert found(lib) == before
+    other = own("blue").words
+    monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, other, ("blue",)), raising=True)
+    assert found(lib) != before
+
+
+def test_ranking_in_parts_equals_ranking_as_a_whole(lib, tmp_path, monkeypatch):
+    lib.use(save_run(tmp_path / "run"))
+    whole = found(lib)
+    monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
+    parts = found(lib)
+    assert [name for name, _, _ in parts] == [name for name, _, _ in whole]
+    assert [score for _, score, _ in parts] == pytest.approx([score for _, score, _ in whole], abs=1e-6)
+
+
+def test_search_keeps_to_the_folder_and_the_threshold(lib, videos, tmp_path):
+    lib.use(save_run(tmp_path / "run"))
+    best, second, *_ = lib.search("green")
+    assert [hit.video for hit in lib.search("green", within=second.video)] == [second.video]
+    between = (best.score + second.score) / 2
+    assert [hit.video for hit in lib.search("green", min_score=between)] == [best.video]
+
+
+def test_videos_indexed_later_are_encoded_by_the_model_too(encoder, videos, tmp_path):
+    lib, run = untrimmed.open(tmp_path / "library"), save_run(tmp_path / "run")
+    lib.index(videos / "flag.mp4")
+    lib.use(run)
+    own = tmp_path / "more"
+    shutil.copytree(videos, own)
+    lib.index(own)  # flag.mp4 is a copy of one that is known, the others are new
+    assert len({record.model for record in lib.videos()}) == 1
+    assert all(VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos())
+    wanted = scores_by_hand(lib, run, "blue")
+    assert len(wanted) == 5
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+
+
+def test_training_free_search_comes_back(lib, tmp_path):
+    before = found(lib)
+    lib.use(save_run(tmp_path / "run"))
+    assert found(lib) != before
+    lib.use(None)
+    assert found(lib) == before
+    assert {VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos()} == {b""}
+
+
+@pytest.mark.parametrize("first_in_use", [False, True])
+def test_an_interrupted_change_leaves_the_model_before_and_goes_on(first_in_use, lib, tmp_path):
+    first, second = save_run(tmp_path / "first"), save_run(tmp_path / "second", "ms_sl", seed=1)
+    if first_in_use:
+        lib.use(first)
+    before, settings = found(lib), lib.settings()
+    steps = []
+
+    def interrupt(done, total):
+        steps.append((done, total))
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lib.use(second, progress=interrupt)
+    assert lib.settings() == settings
+    assert found(lib) == before
+    assert found(untrimmed.open(lib.folder)) == before
+    lib.use(second, progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(1, 4), (2, 4), (3, 4), (1, 1)]
+    wanted = scores_by_hand(lib, second, "blue")
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+
+
+def test_an_interrupted_way_back_to_training_free_leaves_the_model(lib, tmp_path):
+    lib.use(save_run(tmp_path / "run"))
+    before = found(lib)
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lib.use(None, progress=interrupt)
+    assert found(lib) == before
+
+
+def test_readers_search_on_undisturbed_while_the_model_changes(lib, tmp_path):
+    lib.use(save_run(tmp_path / "first"))
+    opened_before = untrimmed.open(lib.folder)
+    before = found(opened_before)
+    seen = []
+
+    def read(done, total):
+        seen.append(found(opened_before))
+        seen.append(found(untrimmed.open(lib.folder)))
+
+    lib.use(save_run(tmp_path / "second", seed=1), progress=read)
+    assert seen == [before] * 8
+    assert found(opened_before) == found(lib) != before
+
+
+def test_using_the_same_model_again_encodes_nothing(lib, tmp_path):
+    run = save_run(tmp_path / "run")
+    lib.use(run)
+    steps = []
+    lib.use(run, progress=lambda *step: steps.append(step))
+    assert steps == []
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        ({"query_dim": 6}, "trained on words of width 6, the library's encoder gives 5"),
+        ({"video_dim": 7}, "trained on frames of width 7, the library's encoder gives 4"),
+    ],
+)
+def test_a_model_of_other_widths_is_refused_and_changes_nothing(widths, message, lib, tmp_path):
+    before, settings = found(lib), lib.settings()
+    with pytest.raises(IndexMismatchError, match=message):
+        lib.use(save_run(tmp_path / "run", **widths))
+    assert lib.settings() == settings
+    assert found(lib) == before
+
+
+def test_a_folder_without_a_model_is_refused(lib, tmp_path):
+    with pytest.raises(CheckpointError, match=r"nowhere: no model\.safetensors here"):
+        lib.use(tmp_path / "nowhere")
+    with pytest.raises(UntrimmedError, match="no library here"):
+        untrimmed.open(tmp_path / "empty").use(save_run(tmp_path / "run"))
+
+
+def test_a_model_that_moved_away_is_one_clear_line_and_coming_back_is_enough(lib, videos, tmp_path):
+    run = save_run(tmp_path / "run")
+    lib.use(run)
+    before = found(lib)
+    run.rename(tmp_path / "elsewhere")
+    for action in (lambda lib: lib.search("green"), lambda lib: lib.index(videos)):
+        with pytest.raises(CheckpointError, match=r"run: no model\.safetensors here") as caught:
+            action(untrimmed.open(lib.folder))
+        assert "\n" not in str(caught.value)
+    steps = []
+    lib.use(tmp_path / "elsewhere", progress=lambda *step: steps.append(step))
+    assert steps == []
+    assert found(untrimmed.open(lib.folder)) == before
+
+
+def test_a_run_that_was_trained_anew_in_its_folder_is_noticed(lib, videos, tmp_path):
+    run = save_run(tmp_path / "run")
+    lib.use(run)
+    save_run(run, seed=1)
+    for action in (lambda lib: lib.search("green"), lambda lib: lib.index(videos)):
+        with pytest.raises(IndexMismatchError, match=r"untrimmed index --model .*run"):
+            action(untrimmed.open(lib.folder))
+    lib.use(run)
+    wanted = scores_by_hand(lib, run, "blue")
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
