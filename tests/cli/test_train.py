@@ -101,6 +101,34 @@ def test_a_run_is_evaluated_as_table_json_csv_and_latex(trained, capsys):
         evaluate_run(root / "run", output="xml")
 
 
+def test_event_recall_is_printed_in_every_format(trained, capsys):
+    root, _ = trained
+    evaluate_run(root / "run", output="json")
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [name for name in rows if name.startswith("event")] == ["event IoU=0.3", "event IoU=0.5", "event IoU=0.7"]
+    assert set(rows["event IoU=0.5"]) == {"R@1", "R@10", "R@100", "queries"}
+    for output in ("table", "csv", "latex"):
+        evaluate_run(root / "run", output=output)
+        printed = capsys.readouterr()
+        assert "event IoU=0.7" in printed.out
+        assert printed.err == ""
+
+
+def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, capsys):
+    root, _ = trained
+    simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")
+    captions = root / "mine" / "captions.jsonl"
+    rows = [json.loads(line) for line in captions.read_text().splitlines()]
+    for row in rows:
+        del row["start_s"], row["end_s"]
+    captions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evaluate_run(root / "run", data="mine", root=root, output="csv")
+    printed = capsys.readouterr()
+    assert printed.err == "mine, split test: no caption has a moment, so there is no event-level recall\n"
+    assert "event" not in printed.out
+    assert float(next(csv.DictReader(io.StringIO(printed.out)))["R@100"]) == 100.0
+
+
 def test_two_runs_are_compared_query_by_query(trained, capsys):
     pytest.importorskip("ranx", reason="the extra `train` is not installed")
     root, _ = trained

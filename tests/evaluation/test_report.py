@@ -13,13 +13,23 @@ from untrimmed.evaluation.report import COLUMNS, make_report, to_csv, to_json, t
 FUSED = np.array([[0.9, 0.1, 0.2], [0.4, 0.5, 0.1], [0.0, 0.7, 0.3], [0.8, 0.7, 0.6]])
 VIDEO_INDEX = np.array([0, 0, 1, 2])
 RATIOS = np.array([0.1, 0.22, 0.9, np.nan])
+EVENTS = {"R@1 IoU=0.5": 25.0, "R@10 IoU=0.5": 75.0, "R@1 IoU=0.7": 0.0, "R@10 IoU=0.7": 50.0}
 
 
 @pytest.fixture
 def report():
     branches = {"clip": FUSED, "frame": -FUSED}
     ids = ["a#0", "a#1", "b#0", "c_d#0"]
-    return make_report("ms_sl on toy", FUSED, branches, VIDEO_INDEX, caption_ids=ids, moment_ratios=RATIOS)
+    return make_report(
+        "ms_sl on toy",
+        FUSED,
+        branches,
+        VIDEO_INDEX,
+        caption_ids=ids,
+        moment_ratios=RATIOS,
+        events=EVENTS,
+        num_events=3,
+    )
 
 
 def test_figures_by_hand(report):
@@ -41,8 +51,19 @@ def test_moment_ratio_groups_have_both_papers_edges_and_leave_unknown_moments_ou
 
 def test_without_moments_there_are_no_groups():
     unknown = np.full(4, np.nan)
-    report = make_report("x", FUSED, {}, VIDEO_INDEX, caption_ids="abcd", moment_ratios=unknown)
+    report = make_report("x", FUSED, {}, VIDEO_INDEX, caption_ids="abcd", moment_ratios=unknown, note="no moments")
     assert list(report.rows) == ["fused"]
+    assert report.events == {}
+    assert json.loads(to_json(report))["note"] == "no moments"
+    assert to_latex(report).splitlines()[1] == "% no moments"
+
+
+def test_event_recall_has_a_row_for_each_iou_in_every_form(report):
+    assert report.rows["event IoU=0.5"] == {"R@1": 25.0, "R@10": 75.0, "queries": 3.0}
+    assert report.events == EVENTS
+    by_row = {line["row"]: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
+    assert (by_row["event IoU=0.7"]["R@10"], by_row["event IoU=0.7"]["SumR"]) == ("50.0", "")
+    assert "event IoU=0.7 & 0.0 &  & 50.0 &" in to_latex(report)
 
 
 def test_json_keeps_full_precision_and_every_rank(report):

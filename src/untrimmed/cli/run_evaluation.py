@@ -53,7 +53,7 @@ def evaluate_run(
         report = evaluate(folder, device=device, precision=precision, **settings)  # type: ignore[arg-type]
         comparisons = None
         if against is not None:
-            other = evaluate(against, device=device, precision=precision, **settings)  # type: ignore[arg-type]
+            other = evaluate(against, device=device, precision=precision, moments=False, **settings)  # type: ignore[arg-type]
             comparisons = compare(report, other)
     if output == "json":
         document = json.loads(to_json(report))
@@ -64,6 +64,8 @@ def evaluate_run(
         typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
     else:
         result_console.print(_report_table(report))
+    if report.note:
+        progress_console.print(report.note, markup=False)
     if comparisons is not None and output != "json":
         result_console.print(_comparison_table(folder, against, comparisons))
 

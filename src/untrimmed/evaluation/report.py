@@ -18,14 +18,17 @@ COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "queries
 HEADINGS = {"median_rank": "median"}  # where they differ from the columns' names
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
 DECIMALS = {"mAP": 4}  # a fraction; everything else is percent, rank or count
+EVENT = "event "  # how rows of event-level recall begin
 
 
 @dataclass(frozen=True)
 class Report:
-    """`rows` are results by name: the fused score, each branch alone, then the fused score by moment ratio.
+    """`rows` are results by name: the fused score, each branch alone, event-level recall, the fused score by ratio.
 
-    Moment length / video length (M/V) is grouped as in MS-SL and as in GMMFormer, whose edges differ. R@K and SumR are
-    percent, mAP a fraction, ranks 1-based. `rank` is that of each query's video, in caption order.
+    Event-level recall wants the right moment of the right video and has one row for each IoU. Moment length / video
+    length (M/V) is grouped as in MS-SL and as in GMMFormer, whose edges differ. R@K and SumR are percent, mAP a
+    fraction, ranks 1-based. `rank` is that of each query's video, in caption order. `note` says in one line why there
+    is no event-level recall where there is none.
     """
 
     title: str
@@ -33,11 +36,23 @@ class Report:
     rows: Mapping[str, Mapping[str, float]]
     rank: Int[np.ndarray, " Q"]
     caption_ids: tuple[str, ...]
+    note: str = ""
 
     @property
     def figures(self) -> Mapping[str, float]:
         """The results of the fused score."""
         return self.rows["fused"]
+
+    @property
+    def events(self) -> dict[str, float]:
+        """Event-level recall by `R@K IoU=m`, as `event_recall` gives it; empty where there is none."""
+        return {
+            f"{key} {name.removeprefix(EVENT)}": value
+            for name, figures in self.rows.items()
+            if name.startswith(EVENT)
+            for key, value in figures.items()
+            if key != "queries"
+        }
 
 
 def make_report(
@@ -48,18 +63,27 @@ def make_report(
     *,
     caption_ids: Sequence[str],
     moment_ratios: Float[np.ndarray, " Q"],
+    events: Mapping[str, float] | None = None,
+    num_events: int = 0,
+    note: str = "",
 ) -> Report:
-    """The results of a score matrix; `moment_ratios` are NaN where no moment is known, which leaves the query out."""
+    """The results of a score matrix; `moment_ratios` are NaN where no moment is known, which leaves the query out.
+
+    `events` is event-level recall by `R@K IoU=m` over `num_events` queries.
+    """
     rank = ranks(fused, video_index)
     rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
     for name, scores in branches.items():
         rows[f"{name} only"] = retrieval_metrics(scores, video_index) | {"queries": float(len(rank))}
+    for key, value in (events or {}).items():
+        at, _, threshold = key.partition(" ")
+        rows.setdefault(f"{EVENT}{threshold}", {"queries": float(num_events)})[at] = value
     known = np.isfinite(moment_ratios)
     if known.any():
         for edges in GROUPINGS:
             groups = recall_by_moment_ratio(rank[known], moment_ratios[known], edges=edges)
             rows |= {f"M/V {name}": figures for name, figures in groups.items()}
-    return Report(title, fused.shape[1], rows, rank, tuple(caption_ids))
+    return Report(title, fused.shape[1], rows, rank, tuple(caption_ids), note)
 
 
 def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
@@ -81,7 +105,13 @@ def to_json(report: Report) -> str:
     """All figures in full precision, and the rank of every query's video by caption id."""
     rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
     by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
-    document = {"title": report.title, "videos": report.num_videos, "rows": rows, "ranks": by_caption}
+    document = {
+        "title": report.title,
+        "videos": report.num_videos,
+        "note": report.note,
+        "rows": rows,
+        "ranks": by_caption,
+    }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
@@ -108,6 +138,7 @@ def to_latex(report: Report) -> str:
     header = " & ".join(["", *(HEADINGS.get(column, column) for column in COLUMNS)])
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
+        *([f"% {report.note}"] if report.note else []),
         rf"\begin{{tabular}}{{l{'r' * len(COLUMNS)}}}",
         r"\toprule",
         rf"{header} \\",

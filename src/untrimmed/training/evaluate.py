@@ -8,6 +8,7 @@ from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.storage import load_model
 from untrimmed.presets import has_preset, load_preset
+from untrimmed.training.events import event_recall_of_split, why_no_events
 from untrimmed.training.parallel import Encoding, Precision, choose_device
 from untrimmed.training.run import DataSettings, Run, is_model, is_run, read_config
 from untrimmed.training.settings import FeatureSettings, TrainSettings
@@ -24,11 +25,14 @@ def evaluate(
     video_features: str | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
+    moments: bool = True,
 ) -> Report:
     """The results of a run's best model, or of any saved model, on a split.
 
     A run is scored on its own data set unless `data` and `root` name another; an imported model needs both. Videos are
-    encoded in the released batches, because the window of GMMFormer's second branch depends on the batch.
+    encoded in the released batches, because the window of GMMFormer's second branch depends on the batch. Where the
+    data has moments, event-level recall is reported for any method, else the report's note says why not;
+    `moments=False` leaves it out, which saves most of the time.
 
     Raises:
         CheckpointError: when the folder holds no model, or a damaged one.
@@ -52,9 +56,12 @@ def evaluate(
     require_widths(model.config, dataset, str(folder))
     encoding = Encoding(choose_device(device), precision)
     encoding.install(model.to(encoding.device))
-    scores = score_split(
-        model, dataset, video_batch_size=batches.eval_video_batch, query_batch_size=batches.eval_query_batch
-    )
+    num_videos, num_queries = batches.eval_video_batch, batches.eval_query_batch
+    scores = score_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries)
+    events = None
+    note = why_no_events(dataset) if moments else "event-level recall was left out"
+    if not note:
+        events = event_recall_of_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries)
     return make_report(
         f"{model.name} on {dataset.name}, {split}",
         scores.fused,
@@ -62,6 +69,9 @@ def evaluate(
         dataset.video_index,
         caption_ids=dataset.caption_ids,
         moment_ratios=dataset.moment_ratios,
+        events=events,
+        num_events=sum(len(spans) > 0 for spans in dataset.moments),
+        note=note,
     )
 
 

@@ -17,6 +17,23 @@ from untrimmed.training.validation import encode_queries, in_batches
 QUERIES_AT_A_TIME = 1024  # bounds the rankings that are joined at once
 
 
+def why_no_events(dataset: RetrievalDataset) -> str:
+    """One line that says why a split has no event-level recall; empty when it has."""
+    if not any(dataset.moments):
+        return f"{dataset.name}, split {dataset.split}: no caption has a moment, so there is no event-level recall"
+    return _why_no_seconds(dataset)
+
+
+def _why_no_seconds(dataset: RetrievalDataset) -> str:
+    unknown = np.flatnonzero(~(dataset.durations_s > 0))
+    if not len(unknown):
+        return ""
+    return (
+        f"{dataset.name}, split {dataset.split}: video {dataset.video_ids[unknown[0]]!r} has no duration, and "
+        f"{len(unknown) - 1} more have none; moments in seconds need it, add it to the annotations"
+    )
+
+
 @torch.no_grad()
 def locate_split(
     model: RetrievalModel,
@@ -32,12 +49,8 @@ def locate_split(
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """
-    unknown = np.flatnonzero(~(dataset.durations_s > 0))
-    if len(unknown):
-        raise FeatureError(
-            f"{dataset.name}, split {dataset.split}: video {dataset.video_ids[unknown[0]]!r} has no duration, and "
-            f"{len(unknown) - 1} more have none; moments in seconds need it, add it to the annotations"
-        )
+    if reason := _why_no_seconds(dataset):
+        raise FeatureError(reason)
     settings = settings or model.locate_settings()
     was_training = model.training
     model.eval()
@@ -72,9 +85,9 @@ def event_recall_of_split(
 
     Raises: FeatureError when no caption has a moment; as `locate_split`.
     """
+    if reason := why_no_events(dataset):
+        raise FeatureError(reason)
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
-    if len(annotated) == 0:
-        raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment, so none can be right")
     located = locate_split(
         model, dataset, video_batch_size=video_batch_size, query_batch_size=query_batch_size, settings=settings
     )
