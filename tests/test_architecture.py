@@ -23,6 +23,7 @@ ALLOWED = {
     "evaluation": {"errors"},
     "presets": VALUES | {"training", "models"},
     "training": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "presets", "features"},
+    "plots": VALUES | {"nn", "scores", "models", "data", "evaluation", "presets", "training"},
     "search": VALUES | {"models", "features", "scores", "evaluation", "data"},
     "parity": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "features", "training", "presets"},
     "demo": VALUES | {"search", "features", "evaluation"},

@@ -1,0 +1,62 @@
+"""`untrimmed plot`: the figures of the papers, drawn from runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from untrimmed.cli.console import progress_console, result_console
+from untrimmed.errors import ConfigError
+
+
+def plot(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which picture; without it, all are listed.")
+    ] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="Folders of runs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .png or .svg.")
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The caption to show, by its id, where one is shown.  [default: of the video with most moments]",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="val or test.")] = "test",
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the data set lies if it has moved.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+) -> None:
+    """Draw a figure of the papers from trained runs; without a name, list the figures."""
+    from untrimmed.plots import catalogue
+
+    if name is None:
+        _list_pictures()
+        return
+    catalogue.get_picture(name)
+    if out is None:
+        raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
+    with progress_console.status("drawing"):
+        catalogue.plot(name, runs or [], out, query=query, split=split, root=root, device=device)
+    result_console.print(f"written to {out}", markup=False)
+
+
+def _list_pictures() -> None:
+    from untrimmed.plots.catalogue import MOST_IN_A_SWEEP, PICTURES
+
+    table = Table("name", "shows", "figures", "methods", title="pictures", title_justify="left", box=box.SIMPLE)
+    table.add_column("runs", no_wrap=True)
+    for name, picture in PICTURES.items():
+        fewest, most = picture.fewest_runs, picture.most_runs
+        runs = str(most) if fewest == most else f"{fewest}+" if most == MOST_IN_A_SWEEP else f"{fewest} to {most}"
+        table.add_row(name, picture.shows, picture.figures, picture.methods, runs)
+    result_console.print(table)
+    result_console.print("next    untrimmed plot NAME RUN [RUN...] -o FILE.png", markup=False)

@@ -1,0 +1,131 @@
+"""Where in its video a model sees a caption: the cosine with every clip over time, the true moment marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from untrimmed.data.annotations import Span
+from untrimmed.errors import FeatureError
+from untrimmed.plots.style import BLACK, HEAT, VERMILION, new_figure, short, styled
+from untrimmed.plots.timeline import course_of
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_CAPTIONS = 5
+STRIP_IN, TEXT_IN, REST_IN = 0.17, 0.19, 0.75
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One caption to one model: cosines with equal parts of the video, and the span that the model finds best."""
+
+    label: str
+    similarity: Float[np.ndarray, " N"]
+    found_s: Span
+
+
+@dataclass(frozen=True)
+class SeenCaption:
+    """A caption, where it is true, and a strip for each model."""
+
+    text: str
+    truth_s: tuple[Span, ...]
+    strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Captions of one video of `duration_s` seconds."""
+
+    video_id: str
+    duration_s: float
+    captions: tuple[SeenCaption, ...]
+
+
+def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
+    """The captions of a video, or the one asked for, as each model sees them in their video.
+
+    Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
+    """
+    require_same_split(runs)
+    dataset, first = runs[0].dataset, runs[0].caption(caption_id)
+    video = int(dataset.video_index[first])
+    rows = np.array([first]) if caption_id is not None else dataset.captions_of(video)[:MOST_CAPTIONS]
+    duration_s = float(dataset.durations_s[video])
+    if not duration_s > 0:
+        name = dataset.video_ids[video]
+        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    by_run = [_strips(run, rows, video, duration_s) for run in runs]
+    captions = (
+        SeenCaption(dataset.texts[row], dataset.moments[row], tuple(strips[i] for strips in by_run))
+        for i, row in enumerate(rows)
+    )
+    return HeatMap(dataset.video_ids[video], duration_s, tuple(captions))
+
+
+def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float) -> list[Strip]:
+    similarity = course_of(run, captions, video).similarity
+    with torch.no_grad():
+        encoded = run.videos(np.array([video]))
+        best = run.model.locate(run.queries(captions), encoded, torch.tensor([duration_s])).span_s[:, 0]
+    return [Strip(run.label, row, (float(s), float(e))) for row, (s, e) in zip(similarity, best, strict=True)]
+
+
+@styled
+def draw_heat_map(data: HeatMap) -> Figure:
+    """One strip a caption and model: dark where they agree, dotted the true moment, boxed the one found."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.lines import Line2D
+
+    num_strips = len(data.captions[0].strips)
+    block_in = TEXT_IN + STRIP_IN * num_strips
+    figure = new_figure(REST_IN + block_in * len(data.captions))
+    all_axes = figure.subplots(len(data.captions), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, caption in zip(all_axes, data.captions, strict=True):
+        _draw_caption(axes, caption, data.duration_s, named=num_strips > 1)
+    all_axes[-1].tick_params(bottom=True, labelbottom=True)
+    all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
+    bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, aspect=30, pad=0.02, ticks=[0, 1])
+    bar.ax.set_yticklabels(["low", "high"])
+    bar.set_label("similarity, scaled per strip", labelpad=-8)
+    bar.outline.set_visible(False)
+    marks = [
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),
+        Line2D([], [], color=VERMILION, linewidth=1.2, label="moment found"),
+    ]
+    figure.legend(handles=marks, loc="outside upper left", ncols=2)
+    return figure
+
+
+def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named: bool) -> None:
+    from matplotlib.patches import Rectangle
+
+    num_strips = len(caption.strips)
+    for row, strip in enumerate(caption.strips):
+        low, high = strip.similarity.min(), strip.similarity.max()
+        scaled = (strip.similarity - low) / max(high - low, 1e-9)
+        box = (0, duration_s, num_strips - row - 1, num_strips - row)
+        axes.imshow(scaled[None], cmap=HEAT, vmin=0, vmax=1, aspect="auto", extent=box)
+        start_s, end_s = strip.found_s
+        frame = (start_s, num_strips - row - 0.92), end_s - start_s, 0.84
+        axes.add_patch(Rectangle(*frame, fill=False, edgecolor=VERMILION, linewidth=1.1))
+    for start_s, end_s in caption.truth_s:
+        whole = (start_s, -0.06), end_s - start_s, num_strips + 0.12
+        axes.add_patch(Rectangle(*whole, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    axes.set(xlim=(0, duration_s), ylim=(0, num_strips))
+    axes.set_yticks([num_strips - row - 0.5 for row in range(num_strips)] if named else [])
+    if named:
+        axes.set_yticklabels([strip.label for strip in caption.strips])
+    axes.tick_params(left=False, bottom=False, labelbottom=False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_title(short(caption.text, 62), loc="left", pad=3)

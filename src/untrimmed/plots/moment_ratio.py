@@ -1,0 +1,74 @@
+"""How well models find videos of which a caption describes a small or a large part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from untrimmed.errors import FeatureError
+from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
+from untrimmed.plots.style import COLOURS, new_figure, styled
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
+
+
+@dataclass(frozen=True)
+class RecallByRatio:
+    """SumR in percent by grouping, group and run (NaN for an empty group), and the captions of each group."""
+
+    sum_r: dict[str, dict[str, dict[str, float]]]
+    num_captions: dict[str, dict[str, int]]
+
+
+def recall_by_ratio_of(runs: Sequence[TrainedRun]) -> RecallByRatio:
+    """SumR of every group of moment length / video length, in the groups of both papers' figures.
+
+    Raises: FeatureError when no caption has a moment.
+    """
+    require_same_split(runs)
+    dataset = runs[0].dataset
+    known = np.isfinite(dataset.moment_ratios)
+    if not known.any():
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment, so there are no groups")
+    sum_r: dict[str, dict[str, dict[str, float]]] = {}
+    num_captions: dict[str, dict[str, int]] = {}
+    for grouping, edges in GROUPINGS.items():
+        by_run = {
+            run.label: recall_by_moment_ratio(run.rank[known], dataset.moment_ratios[known], edges=edges)
+            for run in runs
+        }
+        groups = by_run[runs[0].label]
+        sum_r[grouping] = {group: {label: own[group]["SumR"] for label, own in by_run.items()} for group in groups}
+        num_captions[grouping] = {group: int(figures["queries"]) for group, figures in groups.items()}
+    return RecallByRatio(sum_r, num_captions)
+
+
+@styled
+def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
+    """One panel a grouping, a bar for each run in each group, the number of captions below."""
+    figure = new_figure(2.3)
+    panels = figure.subplots(1, len(data.sum_r), sharey=True)
+    for axes, (grouping, groups) in zip(panels, data.sum_r.items(), strict=True):
+        run_labels = list(next(iter(groups.values())))
+        width = 0.8 / len(run_labels)
+        for place, label in enumerate(run_labels):
+            x = np.arange(len(groups)) + (place - (len(run_labels) - 1) / 2) * width
+            axes.bar(x, [own[label] for own in groups.values()], 0.92 * width, color=COLOURS[place], label=label)
+        counts = data.num_captions[grouping]
+        names = [f"{group}\n{counts[group]:,}" for group in groups]
+        axes.set_xticks(range(len(groups)), names)
+        axes.tick_params(bottom=False)
+        axes.grid(axis="y")
+        axes.set_title(f"groups of {grouping}")
+    panels[0].set_ylabel("SumR (sum of percents)")
+    figure.supxlabel("moment length / video length, captions", fontsize=7.5)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=2, columnspacing=1.2)
+    return figure

@@ -1,0 +1,120 @@
+"""How much models lose when every video begins with a segment of noise (RAL Fig. 5)."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.layout import Layout
+from untrimmed.data.packed import PackSources, open_packed
+from untrimmed.data.sources import VectorSource, open_frames, open_words
+from untrimmed.evaluation.recall import ranks, recall
+from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """SumR in percent of each run at each level, the length of the noise over that of the video."""
+
+    levels: tuple[float, ...]
+    sum_r: dict[str, tuple[float, ...]]
+
+
+def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) -> Float[np.ndarray, "N D"]:
+    """The frames behind round(level * T) rows of noise, which are the same in every run.
+
+    Noise points in random directions and is as long as the video's frames on average. The paper says "randomly
+    generated" only; what a network would make of random pixels is not known here, where videos are features.
+    """
+    count = round(level * len(frames))
+    seed = int.from_bytes(hashlib.blake2b(video_id.encode(), digest_size=8).digest(), "big")
+    noise = np.random.default_rng(seed).standard_normal((count, frames.shape[1]))
+    length = np.linalg.norm(frames, axis=1).mean()
+    noise *= length / np.maximum(np.linalg.norm(noise, axis=1, keepdims=True), 1e-12)
+    return np.concatenate([noise.astype(frames.dtype), frames])
+
+
+class NoisyFrames(VectorSource):
+    """The frames of another source behind noise."""
+
+    def __init__(self, source: VectorSource, level: float):
+        self.source, self.level, self.place = source, level, source.place
+
+    @property
+    def dim(self) -> int:
+        """Width of a frame."""
+        return self.source.dim
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.source
+
+    def count(self, name: str) -> int:
+        """Number of frames, noise included."""
+        count = self.source.count(name)
+        return count + round(self.level * count)
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """Noise, then the frames."""
+        return with_noise(self.source.read(name), self.level, name)
+
+    def files(self, names: list[str]) -> list[Path]:
+        """Those of the other source."""
+        return self.source.files(names)
+
+
+def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDataset:
+    """The run's split with noise before every video, resampled as the run's features are."""
+    data, dataset = run.config.data, run.dataset
+    layout = Layout.at(dataset.features.folder.parents[1].parent, data.name)
+    sources = PackSources(
+        frames=NoisyFrames(open_frames(layout, data.video_features), level),
+        words=open_words(layout),
+        video_ids=dataset.video_ids,
+        caption_ids=dataset.caption_ids,
+    )
+    return replace(dataset, features=open_packed(sources, cache_dir, dataset.features.settings))
+
+
+def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) -> Robustness:
+    """The SumR of every run at every level."""
+    require_same_split(runs)
+    sum_r = {}
+    for run in runs:
+        found = []
+        for level in levels:
+            # A folder of its own: the cache tells feature files apart, and noise is in none of them.
+            with tempfile.TemporaryDirectory() as folder:
+                noisy = noisy_dataset(run, level, Path(folder))
+                found.append(recall(ranks(run.score(noisy).fused, noisy.video_index))["SumR"])
+        sum_r[run.label] = tuple(found)
+    return Robustness(tuple(levels), sum_r)
+
+
+@styled
+def draw_robustness(data: Robustness) -> Figure:
+    """A line for each run; what it loses over the whole range stands at its end."""
+    figure = new_figure(2.3)
+    axes = figure.subplots()
+    percent = [100 * level for level in data.levels]
+    for place, (label, values) in enumerate(data.sum_r.items()):
+        axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=label)
+        lost = f"{values[-1] - values[0]:+.1f}"
+        axes.annotate(lost, (percent[-1], values[-1]), (5, 0), textcoords="offset points", va="center", fontsize=7)
+    axes.set(xlabel="noise at the start (% of the video's length)", ylabel="SumR (sum of percents)", xticks=percent)
+    axes.grid(axis="y")
+    legend_above(axes, columns=2)
+    return figure

@@ -1,0 +1,213 @@
+"""What prototypes look at, whether that is where a caption is true, and how evenly they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, required
+from untrimmed.data.annotations import Span
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.models.proto import Proto
+from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, ORANGE, legend_above, new_figure, short, styled
+from untrimmed.plots.trained_run import TrainedRun
+from untrimmed.scores.score import required_best
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NEARBY = 1 / 20  # how much of its length a moment is widened on each side, as in the paper
+
+
+@dataclass(frozen=True)
+class PrototypeAttention:
+    """What share of each prototype comes from each of the M equal parts of a video; best prototype of a caption first.
+
+    `prototype` are their numbers, `similarity` their cosines with the caption.
+    """
+
+    video_id: str
+    duration_s: float
+    caption: str
+    truth_s: tuple[Span, ...]
+    attention: Float[np.ndarray, "K M"]
+    prototype: Int[np.ndarray, " K"]
+    similarity: Float[np.ndarray, " K"]
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """The share of attention inside the moments, by rank of the prototype; `by_chance` is that of even attention."""
+
+    inside: Float[np.ndarray, " K"]
+    by_chance: float
+    num_captions: int
+
+
+@dataclass(frozen=True)
+class MatchingFrequency:
+    """How often each prototype is the best of a caption's own video, by branch."""
+
+    by_branch: dict[str, Int[np.ndarray, " K"]]
+
+
+def _attention(run: TrainedRun, encoded: EncodedVideos) -> Float[np.ndarray, "V K M"]:
+    if encoded.unit_attention is None:
+        raise ConfigError(
+            f"{run.label}: the model keeps no attention of its prototypes; train it with model.keep_attention=true"
+        )
+    return encoded.unit_attention.transpose(1, 2).cpu().numpy()
+
+
+def _cosines(queries: EncodedQueries, encoded: EncodedVideos) -> Float[np.ndarray, "Q V K"]:
+    sentence, prototypes = F.normalize(queries.sentence, dim=-1), F.normalize(required(encoded, "clips"), dim=-1)
+    return torch.einsum("qd,vkd->qvk", sentence, prototypes).cpu().numpy()
+
+
+def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> PrototypeAttention:
+    """The prototypes of a caption's video.
+
+    Raises: FeatureError for a video without a duration, ConfigError for a model that keeps no attention.
+    """
+    dataset, row = run.dataset, run.caption(caption_id)
+    video = int(dataset.video_index[row])
+    duration_s = float(dataset.durations_s[video])
+    if not duration_s > 0:
+        name = dataset.video_ids[video]
+        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    encoded = run.videos(np.array([video]))
+    cosine = _cosines(run.queries(np.array([row])), encoded)[0, 0]
+    order = np.argsort(-cosine, kind="stable")
+    return PrototypeAttention(
+        dataset.video_ids[video],
+        duration_s,
+        dataset.texts[row],
+        dataset.moments[row],
+        _attention(run, encoded)[0][order],
+        order,
+        cosine[order],
+    )
+
+
+def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
+    """How much of each equal part of a video lies in a span, widened by a twentieth of its length on each side.
+
+    >>> covered((0.0, 10.0), 42.0, 4).tolist()
+    [1.0, 0.0, 0.0, 0.0]
+    """
+    start_s, end_s = span_s
+    start_s, end_s = start_s - NEARBY * (end_s - start_s), end_s + NEARBY * (end_s - start_s)
+    edges = np.linspace(0, duration_s, num_parts + 1)
+    overlap = np.minimum(edges[1:], end_s) - np.maximum(edges[:-1], start_s)
+    return overlap.clip(min=0) / np.diff(edges)
+
+
+def inside_by_rank(
+    attention: Float[np.ndarray, "K M"], similarity: Float[np.ndarray, " K"], inside: Float[np.ndarray, " M"]
+) -> Float[np.ndarray, " K"]:
+    """The share of each prototype's attention that lies inside, the prototype most like the caption first.
+
+    >>> inside_by_rank(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.3, 0.7]), np.array([0.0, 1.0])).tolist()
+    [0.8, 0.1]
+    """
+    return (attention @ inside)[np.argsort(-similarity, kind="stable")]
+
+
+def attendance_of(run: TrainedRun) -> Attendance:
+    """The mean over all captions with a moment (ProtoPRVR Fig. 5).
+
+    Raises: FeatureError when no caption has one, ConfigError for a model that keeps no attention.
+    """
+    dataset = run.dataset
+    located = np.flatnonzero(np.isfinite(dataset.moment_ratios))
+    if not len(located):
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment to look inside")
+    shares, chance = [], []
+    for rows, encoded in run.all_videos():
+        attention = _attention(run, encoded)
+        for row in located[np.isin(dataset.video_index[located], rows)]:
+            video = int(np.searchsorted(rows, dataset.video_index[row]))
+            moment, duration_s = dataset.annotations[row].main_moment, dataset.annotations[row].duration_s
+            assert moment is not None
+            assert duration_s is not None
+            inside = covered(moment, duration_s, attention.shape[2])
+            query = run.all_queries.select(slice(int(row), int(row) + 1))
+            similarity = _cosines(query, encoded.select(slice(video, video + 1)))[0, 0]
+            shares.append(inside_by_rank(attention[video], similarity, inside))
+            chance.append(inside.mean())
+    return Attendance(np.mean(shares, axis=0), float(np.mean(chance)), len(shares))
+
+
+def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
+    """How often each prototype wins (ProtoPRVR Fig. 6)."""
+    index = run.dataset.video_index
+    branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
+    counts: dict[str, np.ndarray] = {}
+    for rows, encoded in run.all_videos():
+        own = np.flatnonzero(np.isin(index, rows))
+        with torch.no_grad():
+            scores = run.model.score(run.all_queries.select(torch.from_numpy(own)), encoded)
+        local = torch.from_numpy(np.searchsorted(rows, index[own]))[:, None]
+        for branch in branches:
+            best = required_best(scores[branch]).cpu().gather(1, local)[:, 0].numpy()
+            found = np.bincount(best, minlength=required(encoded, "clips").shape[1])
+            counts[branch] = counts.get(branch, 0) + found
+    return MatchingFrequency(counts)
+
+
+@styled
+def draw_prototype_attention(data: PrototypeAttention) -> Figure:
+    """One row a prototype, the one that the caption meets on top; dotted the true moment."""
+    from matplotlib.patches import Rectangle
+
+    num = len(data.attention)
+    figure = new_figure(2.9)
+    axes = figure.subplots()
+    picture = axes.imshow(
+        100 * data.attention, cmap=HEAT, vmin=0, aspect="auto", extent=(0, data.duration_s, num + 0.5, 0.5)
+    )
+    for start_s, end_s in data.truth_s:
+        frame = (start_s, 0.5), end_s - start_s, num
+        axes.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    axes.set_xlabel(f"time in {short(data.video_id, 30)} (s)")
+    axes.set_ylabel("prototype, by similarity to the caption")
+    ticks = np.unique(np.linspace(1, num, min(num, 6)).round().astype(int))
+    axes.set_yticks(ticks)
+    figure.suptitle(f"{short(data.caption, 66)}\ndotted: annotated moment", x=0.02, ha="left", fontsize=7.5)
+    figure.colorbar(picture, ax=axes, pad=0.02, label="attention of the prototype (%)").outline.set_visible(False)
+    return figure
+
+
+@styled
+def draw_attendance(data: Attendance) -> Figure:
+    """Bars by rank, and what even attention would give."""
+    figure = new_figure(2.0)
+    axes = figure.subplots()
+    axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
+    axes.axhline(100 * data.by_chance, color=BLACK, linestyle="--", linewidth=1, label="even attention")
+    axes.set(xlim=(0.3, len(data.inside) + 0.7), xlabel="rank of the prototype by similarity to the caption")
+    axes.set_ylabel("attention inside\nthe moment (%)")
+    axes.text(1, 1.03, f"{data.num_captions:,} captions", ha="right", transform=axes.transAxes, color=GREY)
+    legend_above(axes)
+    return figure
+
+
+@styled
+def draw_matching_frequency(data: MatchingFrequency) -> Figure:
+    """One panel a branch: a bar for each prototype, and how high all would be if used evenly."""
+    figure = new_figure(0.45 + 1.35 * len(data.by_branch))
+    all_axes = figure.subplots(len(data.by_branch), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (branch, counts), colour in zip(all_axes, data.by_branch.items(), (BLUE, ORANGE), strict=False):
+        axes.bar(np.arange(1, len(counts) + 1), counts, color=colour, width=0.8)
+        axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="if all were used evenly")
+        axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions won")
+        used = f"{branch} prototypes: {np.count_nonzero(counts)} of {len(counts)} used"
+        axes.text(1, 1.04, used, ha="right", transform=axes.transAxes, color=GREY)
+    legend_above(all_axes[0])
+    all_axes[-1].set_xlabel("prototype (number)")
+    return figure

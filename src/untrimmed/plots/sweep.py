@@ -1,0 +1,158 @@
+"""How much results depend on one setting: runs that differ from one of them in one number each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from untrimmed.config import to_plain
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.recall import recall
+from untrimmed.plots.style import BLUE, VERMILION, new_figure, styled
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+from untrimmed.presets import has_preset, load_preset
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NOT_SWEPT = ("data", "train.seed", "reported", "dataset")  # runs may differ in these; seeds are averaged
+
+
+@dataclass(frozen=True)
+class Curve:
+    """SumR in percent by value of a setting, values rising; several seeds give several results for one value."""
+
+    setting: str
+    values: tuple[float, ...]
+    sum_r: tuple[tuple[float, ...], ...]
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A curve for each setting that was swept."""
+
+    curves: tuple[Curve, ...]
+
+
+def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Which runs, given with their flat settings, belong to the curve of which setting: those that differ in no other.
+
+    One run must be such that every other one differs from it in one setting at most; it stands in all curves.
+
+    >>> swept_settings({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"x": 1.0, "y": 3.0}})
+    {'x': ['a', 'b'], 'y': ['a', 'c']}
+
+    Raises: ConfigError when there is no such run, or nothing differs.
+    """
+    names = list(settings)
+    fewest: tuple[int, str, str, list[str]] | None = None
+    for base in names:
+        differences = {name: _differences(settings[base], settings[name]) for name in names}
+        worst = max(names, key=lambda name: len(differences[name]))
+        if len(differences[worst]) <= 1:
+            swept = list(dict.fromkeys(keys[0] for keys in differences.values() if keys))
+            if not swept:
+                raise ConfigError(
+                    f"{', '.join(names)}: the settings are all alike; give runs that differ in one weight"
+                )
+            return {key: [name for name in names if differences[name] in ([], [key])] for key in swept}
+        if fewest is None or len(differences[worst]) < fewest[0]:
+            fewest = (len(differences[worst]), base, worst, differences[worst])
+    assert fewest is not None
+    _, base, worst, keys = fewest
+    raise ConfigError(
+        f"{base} and {worst} differ in {', '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}; a sweep wants runs that "
+        "differ from one of them in one setting each"
+    )
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings under dotted keys, without those in which runs of a sweep may differ.
+
+    >>> flat({"weights": {"nce": 0.1}, "train": {"seed": 3, "epochs": 2}})
+    {'weights.nce': 0.1, 'train.epochs': 2}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in NOT_SWEPT:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
+    """The curves of some runs.
+
+    Raises: ConfigError when it is not clear which setting was swept, or it is not a number.
+    """
+    require_same_split(runs)
+    settings = {run.label: flat(to_plain(run.config)) for run in runs}
+    by_label = {run.label: run for run in runs}
+    curves = []
+    for setting, members in swept_settings(settings).items():
+        values = {label: _number(label, setting, settings[label].get(setting)) for label in members}
+        sum_r: dict[float, list[float]] = {}
+        for label, value in values.items():
+            sum_r.setdefault(value, []).append(recall(by_label[label].rank)["SumR"])
+        ordered = dict(sorted(sum_r.items()))
+        published = _published(runs[0], setting)
+        curves.append(Curve(setting, tuple(ordered), tuple(tuple(own) for own in ordered.values()), published))
+    return Sweep(tuple(curves))
+
+
+def _number(label: str, setting: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{label}: {setting} is {value!r}, and a sweep wants a number; leave that run out")
+    return float(value)
+
+
+def _published(run: TrainedRun, setting: str) -> float | None:
+    config = run.config
+    if not has_preset(config.method, config.dataset):
+        return None
+    value = flat(to_plain(load_preset(config.method, config.dataset))).get(setting)
+    return float(value) if isinstance(value, int | float) else None
+
+
+@styled
+def draw_sweep(data: Sweep) -> Figure:
+    """A panel for each setting, its values at equal steps; the published value is ringed."""
+    num_columns = min(2, len(data.curves))
+    num_rows = -(-len(data.curves) // num_columns)
+    figure = new_figure(0.5 + (1.6 if num_columns == 2 else 1.8) * num_rows)
+    panels = figure.subplots(num_rows, num_columns, squeeze=False, sharey=True).flatten()
+    for axes, curve in zip(panels, data.curves, strict=False):
+        _draw_curve(axes, curve)
+    for axes in panels[len(data.curves) :]:
+        axes.set_visible(False)
+    for row in range(num_rows):
+        panels[row * num_columns].set_ylabel("SumR (sum of percents)")
+    return figure
+
+
+def _draw_curve(axes: Axes, curve: Curve) -> None:
+    places = range(len(curve.values))
+    means = [sum(own) / len(own) for own in curve.sum_r]
+    axes.plot(places, means, color=BLUE, marker="o")
+    for place, own in enumerate(curve.sum_r):
+        if len(own) > 1:
+            axes.plot([place] * len(own), own, "_", color=BLUE, markersize=7)
+    if curve.published in curve.values:
+        place = curve.values.index(curve.published)
+        axes.plot(place, means[place], "o", color=VERMILION, fillstyle="none", markersize=10, label="published value")
+        axes.legend(loc="best")
+    axes.set_xticks(places, [f"{value:g}" for value in curve.values])
+    axes.set_xlabel(curve.setting)
+    axes.margins(x=0.08, y=0.2)
+    axes.grid(axis="y")

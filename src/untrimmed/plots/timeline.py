@@ -1,0 +1,61 @@
+"""What a model keeps of a video in temporal order, so that a sentence can be compared with every part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.models.base import RetrievalModel
+from untrimmed.plots.trained_run import TrainedRun
+
+
+@dataclass(frozen=True)
+class Course:
+    """Cosines of some captions with the parts of one video, each of which covers an equal share of it."""
+
+    similarity: Float[np.ndarray, "Q N"]
+
+    @property
+    def position(self) -> Float[np.ndarray, " Q"]:
+        """The middle of each caption's best part, as a share of the video.
+
+        >>> Course(np.array([[0.1, 0.9], [0.8, 0.2]])).position.tolist()
+        [0.75, 0.25]
+        """
+        return (self.similarity.argmax(axis=1) + 0.5) / self.similarity.shape[1]
+
+
+def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+    """The clips where they stand in temporal order, else the method's timeline, and which rows are real.
+
+    Raises: ConfigError for a method that encodes a video as one vector only.
+    """
+    clips = videos.clips
+    in_order = model.has_clips and videos.unit_attention is None
+    if in_order and clips is not None and clips.shape[1] == model.config.num_clips:
+        return clips, None
+    return model.timeline(videos)
+
+
+def courses(
+    model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[np.ndarray, " Q"]
+) -> list[Course]:
+    """For each video the course of its captions, in their order; `video_index` are rows of `videos`."""
+    units, mask = parts(model, videos)
+    sentence = F.normalize(queries.sentence, dim=-1)
+    found = []
+    for video in range(len(videos)):
+        rows = F.normalize(units[video] if mask is None else units[video][mask[video]], dim=-1)
+        found.append(Course((sentence[video_index == video] @ rows.T).cpu().numpy()))
+    return found
+
+
+def course_of(run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int) -> Course:
+    """The course of some captions through one video."""
+    encoded = run.videos(np.array([video]))
+    return courses(run.model, run.queries(captions), encoded, np.zeros(len(captions), dtype=np.int64))[0]

@@ -1,0 +1,140 @@
+"""A trained model with the split that it is shown on: what the data of every picture is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.config import nearest
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.evaluation.recall import ranks
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.storage import load_model
+from untrimmed.training.batches import prefetched, query_batch, video_batch
+from untrimmed.training.parallel import Encoding, choose_device
+from untrimmed.training.run import RunConfig, is_model, is_run, read_config
+from untrimmed.training.train import load_split, require_widths
+from untrimmed.training.validation import SplitScores, encode_queries, in_batches, score_split
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The best model of a run, in evaluation mode, and a split of a data set; `label` is how pictures name it."""
+
+    label: str
+    config: RunConfig
+    model: RetrievalModel
+    dataset: RetrievalDataset
+
+    def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
+        """The encodings of some captions."""
+        with torch.no_grad():
+            return self.model.encode_queries(query_batch(self.dataset, captions))
+
+    @cached_property
+    def all_queries(self) -> EncodedQueries:
+        """The encodings of all captions in file order."""
+        return encode_queries(self.model, self.dataset, self.config.train.eval_query_batch)
+
+    def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
+        """The encodings of some videos."""
+        with torch.no_grad():
+            return self.model.encode_videos(video_batch(self.dataset, videos))
+
+    def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
+        """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
+        rows = in_batches(np.arange(len(self.dataset.video_ids)), self.config.train.eval_video_batch)
+        for own, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
+            with torch.no_grad():
+                yield own, self.model.encode_videos(batch)
+
+    def score(self, dataset: RetrievalDataset) -> SplitScores:
+        """All scores of this run's split, or of another form of it."""
+        sizes = self.config.train
+        return score_split(
+            self.model, dataset, video_batch_size=sizes.eval_video_batch, query_batch_size=sizes.eval_query_batch
+        )
+
+    @cached_property
+    def rank(self) -> Int[np.ndarray, " Q"]:
+        """The rank of each caption's video, 1 for the best."""
+        return ranks(self.score(self.dataset).fused, self.dataset.video_index)
+
+    def caption(self, caption_id: str | None) -> int:
+        """The row of a caption; without an id the first caption, those with a moment first, of the richest video.
+
+        Raises: UnknownNameError when the split has no such caption.
+        """
+        ids = self.dataset.caption_ids
+        if caption_id is None:
+            located = np.array([len(moments) > 0 for moments in self.dataset.moments])
+            of_video = np.bincount(self.dataset.video_index, weights=located)
+            richest = self.dataset.captions_of(int(of_video.argmax()))
+            return int(richest[np.argmax(located[richest])])
+        if caption_id not in ids:
+            place = f"{self.dataset.name}, split {self.dataset.split}"
+            hint = nearest(caption_id, ids) or f"; its ids look like {ids[0]!r}"
+            raise UnknownNameError(f"{place}: no caption has the id {caption_id!r}{hint}")
+        return ids.index(caption_id)
+
+
+def open_trained(
+    folder: Path, *, label: str, split: str = "test", root: Path | None = None, device: str = "auto"
+) -> TrainedRun:
+    """The best model of the run in a folder and a split of the run's data set, which may have moved to `root`.
+
+    Raises:
+        CheckpointError: when the folder holds no run, no finished epoch, or a damaged one.
+        FeatureError: for missing, damaged or unfitting features.
+    """
+    if not is_run(folder):
+        state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
+        raise CheckpointError(f"{folder}: {state}; give the folder of a run (untrimmed train --out)")
+    if not is_model(folder):
+        raise CheckpointError(f"{folder}: its first epoch is not finished; wait for it, or give another run")
+    config, model = read_config(folder), load_model(folder)
+    data = config.data if root is None else replace(config.data, root=str(root))
+    dataset = load_split(data, model.config, config.features, split)
+    require_widths(model.config, dataset, str(folder))
+    encoding = Encoding(choose_device(device), "fp32")
+    encoding.install(model.to(encoding.device))
+    return TrainedRun(label, config, model.eval(), dataset)
+
+
+def labels(folders: Sequence[Path]) -> list[str]:
+    """A short name for each run, none twice: the folder's name, or as much of its path as tells runs apart.
+
+    >>> labels([Path("a/proto"), Path("a/ral")]), labels([Path("a/run"), Path("b/run")])
+    (['proto', 'ral'], ['a/run', 'b/run'])
+
+    Raises: ConfigError when a run is given twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    twice = next((folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{twice}: given twice; name each run once")
+    names = [path.name for path in paths]
+    for length in range(2, max(len(path.parts) for path in paths) + 1):
+        if len(set(names)) == len(names):
+            break
+        names = ["/".join(path.parts[-length:]) for path in paths]
+    return names
+
+
+def require_same_split(runs: Sequence[TrainedRun]) -> None:
+    """Raise a ConfigError unless all runs are shown on the same captions."""
+    first = runs[0]
+    for run in runs[1:]:
+        if run.dataset.caption_ids != first.dataset.caption_ids:
+            raise ConfigError(
+                f"{first.label} was trained on {first.config.data.name} at {first.config.data.root} and {run.label} on "
+                f"{run.config.data.name} at {run.config.data.root}; compare runs of one data set"
+            )

@@ -1,0 +1,158 @@
+"""Captions and clips of a few videos in the plane, by t-SNE: whether captions of a video fall on one point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_figure, short, styled
+from untrimmed.plots.timeline import parts
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NUM_VIDEOS = 2
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Captions and clips of one model in the plane; `matched` says which clips are the best of a caption."""
+
+    label: str
+    queries: Float[np.ndarray, "Q 2"]
+    query_video: Int[np.ndarray, " Q"]
+    clips: Float[np.ndarray, "N 2"]
+    clip_video: Int[np.ndarray, " N"]
+    matched: Bool[np.ndarray, " N"]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The same videos to every model."""
+
+    video_ids: tuple[str, ...]
+    by_run: tuple[Embedded, ...]
+
+
+def closest_videos(
+    sentence: Float[np.ndarray, "Q D"], video_index: Int[np.ndarray, " Q"], count: int
+) -> Int[np.ndarray, " V"]:
+    """The videos whose captions mean most alike: the closest pair of mean caption vectors with at least two captions.
+
+    Further ones are those closest to the ones already there. Fewer when there are not so many.
+
+    >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
+    [0, 3]
+    """
+    videos, counts = np.unique(video_index, return_counts=True)
+    videos = videos[counts > 1]
+    means = np.array([sentence[video_index == video].mean(axis=0) for video in videos])
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+    cosine = means @ means.T
+    np.fill_diagonal(cosine, -np.inf)
+    chosen = [int(place) for place in np.unravel_index(cosine.argmax(), cosine.shape)]
+    while len(chosen) < min(count, len(videos)):
+        near = cosine[chosen].mean(axis=0)
+        near[chosen] = -np.inf
+        chosen.append(int(near.argmax()))
+    return np.sort(videos[chosen[:count]])
+
+
+def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
+    """The two videos that mean most alike to the first run, as each run encodes them.
+
+    Raises: FeatureError without two videos of two captions, ConfigError when scikit-learn is not installed or a method
+    keeps neither frames nor clips.
+    """
+    require_same_split(runs)
+    dataset = runs[0].dataset
+    counts = np.bincount(dataset.video_index)
+    if (counts > 1).sum() < NUM_VIDEOS:
+        raise FeatureError(
+            f"{dataset.name}, split {dataset.split}: {(counts > 1).sum()} videos have two captions, wanted {NUM_VIDEOS}"
+        )
+    videos = closest_videos(runs[0].all_queries.sentence.cpu().numpy(), dataset.video_index, NUM_VIDEOS)
+    return Embeddings(
+        tuple(dataset.video_ids[video] for video in videos), tuple(_embedded(run, videos) for run in runs)
+    )
+
+
+def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
+    captions = np.flatnonzero(np.isin(run.dataset.video_index, videos))
+    query_video = np.searchsorted(videos, run.dataset.video_index[captions])
+    sentence = F.normalize(run.queries(captions).sentence, dim=-1).cpu().numpy()
+    units, mask = parts(run.model, run.videos(videos))
+    clips = [
+        F.normalize(units[v] if mask is None else units[v][mask[v]], dim=-1).cpu().numpy() for v in range(len(videos))
+    ]
+    matched = [np.zeros(len(own), dtype=bool) for own in clips]
+    for vector, video in zip(sentence, query_video, strict=True):
+        matched[video][int((clips[video] @ vector).argmax())] = True
+    clip_video = np.repeat(np.arange(len(videos)), [len(own) for own in clips])
+    plane = in_the_plane(np.concatenate([sentence, *clips]))
+    return Embedded(
+        run.label, plane[: len(captions)], query_video, plane[len(captions) :], clip_video, np.concatenate(matched)
+    )
+
+
+def in_the_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
+    """t-SNE of unit vectors, without approximation, from a fixed seed.
+
+    Raises: ConfigError when scikit-learn is not installed.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise ConfigError(f"t-SNE needs scikit-learn ({error}); run: pip install scikit-learn") from error
+    perplexity = min(20.0, (len(vectors) - 1) / 3)
+    tsne = TSNE(perplexity=perplexity, init="random", method="exact", random_state=SEED, learning_rate="auto")
+    return tsne.fit_transform(vectors.astype(np.float64))
+
+
+@styled
+def draw_embeddings(data: Embeddings) -> Figure:
+    """One panel a run: clips as dots, filled where a caption meets them, captions as large marks of the same colour."""
+    from matplotlib.lines import Line2D
+
+    num_columns = min(2, len(data.by_run))
+    num_rows = -(-len(data.by_run) // num_columns)
+    figure = new_figure(0.45 + (1.75 if num_columns == 2 else 2.6) * num_rows)
+    grid = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
+    for axes, own in zip(grid, data.by_run, strict=False):
+        _draw_points(axes, own)
+        axes.set_title(own.label)
+    for axes in grid[len(data.by_run) :]:
+        axes.set_visible(False)
+    handles = [
+        Line2D([], [], color=COLOURS[v], marker=MARKERS[v], linestyle="", label=short(name, 24))
+        for v, name in enumerate(data.video_ids)
+    ]
+    handles += [
+        Line2D([], [], color=GREY, marker="*", markersize=8, markeredgecolor=BLACK, linestyle="", label="caption"),
+        Line2D([], [], color=GREY, marker="o", linestyle="", label="clip, best of a caption"),
+        Line2D([], [], color=GREY, marker="o", fillstyle="none", linestyle="", label="other clip"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1)
+    return figure
+
+
+def _draw_points(axes: Axes, own: Embedded) -> None:
+    for video in np.unique(own.clip_video):
+        colour, of_video = COLOURS[video], own.clip_video == video
+        for matched in (False, True):
+            x, y = own.clips[of_video & (own.matched == matched)].T
+            axes.plot(x, y, MARKERS[video], color=colour, fillstyle="full" if matched else "none", markeredgewidth=0.8)
+        x, y = own.queries[own.query_video == video].T
+        axes.plot(x, y, "*", color=colour, markersize=9, markeredgecolor=BLACK, markeredgewidth=0.6)
+    axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
+    for spine in axes.spines.values():
+        spine.set_visible(True)

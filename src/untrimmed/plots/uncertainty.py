@@ -1,0 +1,82 @@
+"""Whether captions that RAL calls uncertain are found less often, by it and by models compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from untrimmed.batches import required
+from untrimmed.errors import FeatureError
+from untrimmed.evaluation.report import per_query
+from untrimmed.plots.style import COLOURS, GREY, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_GROUPS, FEWEST_CAPTIONS = 10, 5
+
+
+@dataclass(frozen=True)
+class RecallByUncertainty:
+    """R@1 in percent of each run in groups of captions, and its standard error; `level` is the mean of a group."""
+
+    level: Float[np.ndarray, " G"]
+    recall: dict[str, Float[np.ndarray, " G"]]
+    error: dict[str, Float[np.ndarray, " G"]]
+    group_size: int
+
+
+def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, " _"]]:
+    """Captions by rising uncertainty in ten groups of equal size, in fewer where a group would have less than five.
+
+    >>> [group.tolist() for group in equal_groups(np.array([5.0, 1, 2, 3, 4, 10, 9, 8, 7, 6]))]
+    [[1, 2, 3, 4, 0], [9, 8, 7, 6, 5]]
+    """
+    order = np.argsort(uncertainty, kind="stable")
+    return np.array_split(order, max(1, min(MOST_GROUPS, len(order) // FEWEST_CAPTIONS)))
+
+
+def recall_by_uncertainty_of(runs: Sequence[TrainedRun]) -> RecallByUncertainty:
+    """All runs in the groups that the first one makes (RAL Fig. 3).
+
+    Raises: FeatureError when there are too few captions for two groups.
+    """
+    require_same_split(runs)
+    dataset = runs[0].dataset
+    uncertainty = required(runs[0].all_queries, "uncertainty").cpu().double().numpy()
+    groups = equal_groups(uncertainty)
+    if len(groups) < 2:
+        raise FeatureError(
+            f"{dataset.name}, split {dataset.split}: {len(uncertainty)} captions, wanted at least "
+            f"{2 * FEWEST_CAPTIONS} to compare certain and uncertain ones"
+        )
+    found = {run.label: per_query(run.rank, "R@1") for run in runs}
+    recall = {label: np.array([own[group].mean() for group in groups]) for label, own in found.items()}
+    size = np.array([len(group) for group in groups])
+    error = {label: np.sqrt(mean * (100 - mean) / size) for label, mean in recall.items()}
+    level = np.array([uncertainty[group].mean() for group in groups])
+    return RecallByUncertainty(level, recall, error, int(size[0]))
+
+
+@styled
+def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
+    """A line for each run with standard errors."""
+    figure = new_figure(2.3)
+    axes = figure.subplots()
+    for place, (label, values) in enumerate(data.recall.items()):
+        axes.errorbar(
+            data.level, values, data.error[label], color=COLOURS[place], marker=MARKERS[place], label=label,
+            elinewidth=0.7, capsize=1.5,
+        )  # fmt: skip
+    axes.set(xlabel="predicted uncertainty of the caption (standard deviation)", ylabel="R@1 (%)")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+    note = f"{data.group_size} captions a point"
+    axes.text(1, 1.03, note, ha="right", transform=axes.transAxes, color=GREY)
+    legend_above(axes, columns=2)
+    return figure

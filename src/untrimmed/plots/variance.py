@@ -1,0 +1,100 @@
+"""Whether a model sends the captions of a video to different places in it: the variance of their best positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from untrimmed.errors import FeatureError
+from untrimmed.plots.style import COLOURS, GREY, legend_above, new_figure, styled
+from untrimmed.plots.timeline import courses
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NUM_BINS = 20
+
+
+@dataclass(frozen=True)
+class PositioningVariances:
+    """The variance of each video, positions being shares of it: by model, and of the annotated moments' middles.
+
+    Videos with one caption are left out; `annotated` is empty where moments are not known.
+    """
+
+    by_run: dict[str, Float[np.ndarray, " V"]]
+    annotated: Float[np.ndarray, " V"]
+
+
+def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:
+    """The variance of the positions of each video with at least two (GMMFormer v2, appendix D.2).
+
+    >>> variance_by_video(np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])).round(3).tolist()
+    [0.01]
+    """
+    of_videos = (position[video_index == video] for video in np.unique(video_index))
+    return np.array([own.var() for own in of_videos if len(own) > 1])
+
+
+def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances:
+    """The variances of all videos of the split.
+
+    Raises: FeatureError when no video has two captions, ConfigError for a method without frames and clips.
+    """
+    require_same_split(runs)
+    dataset = runs[0].dataset
+    by_run = {run.label: variance_by_video(positions(run), dataset.video_index) for run in runs}
+    if not len(by_run[runs[0].label]):
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: no video has two captions, so nothing can vary")
+    middles = np.array([_middle(a.main_moment, a.duration_s) for a in dataset.annotations])
+    known = np.isfinite(middles)
+    return PositioningVariances(by_run, variance_by_video(middles[known], dataset.video_index[known]))
+
+
+def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
+    """Where each caption fits its own video best, as a share of the video."""
+    index, found = run.dataset.video_index, np.zeros(len(run.dataset.video_index))
+    for rows, encoded in run.all_videos():
+        own = np.flatnonzero(np.isin(index, rows))
+        local = np.searchsorted(rows, index[own])
+        queries = run.all_queries.select(torch.from_numpy(own))
+        for video, course in enumerate(courses(run.model, queries, encoded, local)):
+            found[own[local == video]] = course.position
+    return found
+
+
+def _middle(moment: tuple[float, float] | None, duration_s: float | None) -> float:
+    return sum(moment) / 2 / duration_s if moment and duration_s else np.nan
+
+
+@styled
+def draw_positioning_variances(data: PositioningVariances) -> Figure:
+    """Histograms as lines over one axis, the annotated moments as a grey area behind them."""
+    figure = new_figure(2.2)
+    axes = figure.subplots()
+    widest = max(values.max(initial=0) for values in (*data.by_run.values(), data.annotated))
+    edges = np.linspace(0, max(widest, 0.01), NUM_BINS + 1).tolist()
+    if len(data.annotated):
+        axes.hist(data.annotated, edges, weights=_percent(data.annotated), color="#d0d0d0", label="annotated moments")
+    for place, (label, values) in enumerate(data.by_run.items()):
+        colour, style = COLOURS[place], ("-", "--", "-.", ":")[place % 4]
+        axes.hist(
+            values, edges, weights=_percent(values), histtype="step", color=colour, linestyle=style,
+            linewidth=1.3, label=label,
+        )  # fmt: skip
+        axes.axvline(values.mean(), ymax=0.05, color=colour, linewidth=2)
+    axes.set(xlim=(0, edges[-1]), ylabel="videos (%)")
+    axes.set_xlabel("variance of positions (share of the video, squared)")
+    axes.text(1, 0.98, "marks on the axis: means", ha="right", va="top", transform=axes.transAxes, color=GREY)
+    legend_above(axes, columns=2)
+    return figure
+
+
+def _percent(values: np.ndarray) -> np.ndarray:
+    return np.full(len(values), 100 / len(values))

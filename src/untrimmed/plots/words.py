@@ -1,0 +1,92 @@
+"""Which words of a caption RAL trusts, and where in the video each of them is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch.nn.functional as F
+from jaxtyping import Float
+
+from untrimmed.batches import required
+from untrimmed.data.annotations import Span
+from untrimmed.errors import FeatureError
+from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, new_figure, short, styled
+from untrimmed.plots.trained_run import TrainedRun
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class WordConfidence:
+    """The words of a caption, how much each counts (they sum to 1), and their cosines with the frames of the video."""
+
+    video_id: str
+    duration_s: float
+    truth_s: tuple[Span, ...]
+    words: tuple[str, ...]
+    confidence: Float[np.ndarray, " W"]
+    similarity: Float[np.ndarray, "W T"]
+
+
+def word_names(text: str, num_rows: int) -> tuple[str, ...]:
+    """The words of a caption if its features have a row for each, else their numbers: encoders split words.
+
+    >>> word_names("A dog, running.", 3), word_names("A dog, running.", 5)
+    (('A', 'dog', 'running'), ('1', '2', '3', '4', '5'))
+    """
+    words = [word for word in (part.strip(".,;:!?\"'()") for part in text.split()) if word]
+    return tuple(words) if len(words) == num_rows else tuple(str(number) for number in range(1, num_rows + 1))
+
+
+def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidence:
+    """A caption and its video (RAL Fig. 8).
+
+    Raises: FeatureError for a video without a duration.
+    """
+    dataset, row = run.dataset, run.caption(caption_id)
+    video = int(dataset.video_index[row])
+    duration_s = float(dataset.durations_s[video])
+    if not duration_s > 0:
+        name = dataset.video_ids[video]
+        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    queries, encoded = run.queries(np.array([row])), run.videos(np.array([video]))
+    real = required(queries, "word_mask")[0]
+    words = F.normalize(required(queries, "words")[0][real], dim=-1)
+    frames = F.normalize(required(encoded, "frames")[0][required(encoded, "frame_mask")[0]], dim=-1)
+    return WordConfidence(
+        dataset.video_ids[video],
+        duration_s,
+        dataset.moments[row],
+        word_names(dataset.texts[row], len(words)),
+        required(queries, "word_weights")[0][real].cpu().numpy(),
+        (words @ frames.T).cpu().numpy(),
+    )
+
+
+@styled
+def draw_word_confidence(data: WordConfidence) -> Figure:
+    """A row for each word: where it is seen, and beside it its confidence; dotted the true moment."""
+    from matplotlib.patches import Rectangle
+
+    num = len(data.words)
+    figure = new_figure(0.85 + 0.16 * num)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1])
+    picture = left.imshow(
+        data.similarity, cmap=HEAT, aspect="auto", extent=(0, data.duration_s, num, 0), interpolation="nearest"
+    )
+    for start_s, end_s in data.truth_s:
+        frame = (start_s, 0), end_s - start_s, num
+        left.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    left.set_yticks(np.arange(num) + 0.5, [short(word, 14) for word in data.words])
+    left.set_xlabel(f"time in {short(data.video_id, 20)} (s)\ndotted: annotated moment")
+    right.barh(np.arange(num) + 0.5, 100 * data.confidence, 0.75, color=BLUE)
+    right.axvline(100 / num, color=GREY, linestyle="--", linewidth=1)
+    right.set_xlabel("confidence (%)\ndashed: even")
+    for axes in (left, right):
+        axes.tick_params(left=False)
+    bar = figure.colorbar(picture, ax=left, location="top", aspect=30, pad=0.02, label="cosine of word and frame")
+    bar.outline.set_visible(False)
+    return figure
