@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from untrimmed.evaluation.events import event_recall, overlap
+from untrimmed.evaluation.events import event_recall, event_sum, overlap
 
 
 def recall_of(video, spans, true_video, truth, **options):
@@ -59,3 +59,8 @@ def test_spans_that_do_not_meet_overlap_by_nothing():
     assert overlap(np.array([[[0.0, 1.0], [3.0, 3.0]]]), np.array([[[2.0, 4.0], [3.0, 3.0]]])).tolist() == [
         [[0, 0], [0, 0]]
     ]
+
+
+def test_the_sum_that_chooses_an_epoch_leaves_out_iou_03():
+    recalls = {f"R@{k} IoU={m}": value for k in (1, 10, 100) for m, value in ((0.3, 50.0), (0.5, 2.0), (0.7, 1.0))}
+    assert event_sum(recalls) == 9.0

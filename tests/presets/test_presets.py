@@ -58,3 +58,13 @@ def test_a_preset_may_be_any_file(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("method: ms_sl\ndataset: mine\nmodel: {query_dim: 4}\nweights: {}\ntrain: {}\n")
     assert read_preset(path).train.batch_size == 128
+
+
+def test_jsg_goes_through_captions_and_is_chosen_by_moments_in_its_event_variant_alone():
+    for dataset in (data for method, data in list_presets() if method == "jsg"):
+        preset = load_preset("jsg", dataset)
+        is_event = preset.model["variant"] == "event"
+        assert is_event == dataset.endswith("_event")
+        assert (preset.train.batch_of, preset.train.select_by) == (
+            ("captions", "event SumR") if is_event else ("videos", "SumR")
+        )

@@ -61,6 +61,22 @@ def test_a_killed_run_goes_on_to_the_same_result(kill_at, uninterrupted, data_ro
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.parametrize("kill_at", ["step 8", "validating 2", "last.safetensors"])
+def test_a_killed_run_over_captions_that_is_chosen_by_moments_goes_on_too(kill_at, data_root, tmp_path):
+    event = {"preset": "charades_event", "model.num_centers": 4, "model.num_widths": 3}
+    whole, cut = (settings(data_root, tmp_path / name) | event | {"train.batch_size": 20} for name in ("whole", "cut"))
+    assert run_child("jsg", whole) == 0
+    assert run_child("jsg", cut, kill_at) == -signal.SIGKILL
+    assert run_child("jsg", cut) == 0
+    there, here = without_times(tmp_path / "whole"), without_times(tmp_path / "cut")
+    assert "event SumR" in here[0]["val"]
+    assert here == there
+    for file in ("model.safetensors", "last.safetensors"):
+        theirs, ours = load_file(tmp_path / "whole" / file), load_file(tmp_path / "cut" / file)
+        assert theirs.keys() == ours.keys()
+        assert all((theirs[name] == ours[name]).all() for name in theirs)
+
+
 def test_a_state_inside_an_epoch_is_used(data_root, tmp_path):
     folder = tmp_path / "run"
     options = settings(data_root, folder)

@@ -89,6 +89,42 @@ def test_training_stops_after_more_than_patience_epochs_without_a_new_best(data_
     assert run.best["epoch"] == 4
 
 
+EVENT = {"preset": "charades_event", "model.num_centers": 4, "model.num_widths": 3}
+
+
+def test_an_epoch_of_captions_sees_every_caption_once(data_root, small, tmp_path, monkeypatch):
+    seen = []
+    read = loop_module.caption_training_batch
+    monkeypatch.setattr(loop_module, "caption_training_batch", lambda data, rows: seen.append(rows) or read(data, rows))
+    settings = small | EVENT | {"train.epochs": 1, "train.batch_size": 7}
+    run = train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    num_captions = len(load_dataset("tvr", data_root, "train", max_frames=20).caption_ids)
+    batches = seen[1:]  # the first is the trial before anything is written
+    assert sorted(np.concatenate(batches).tolist()) == list(range(num_captions))
+    assert run.history[0]["updates"] == len(batches) == math.ceil(num_captions / 7)
+
+
+def test_the_event_variant_keeps_the_epoch_with_the_best_recall_of_moments(data_root, small, tmp_path, monkeypatch):
+    sums = iter([1.0, 3.0, 3.0, 2.0])
+    real = loop_module.event_recall_of_split
+    monkeypatch.setattr(loop_module, "event_recall_of_split", lambda *a, **k: dict.fromkeys(real(*a, **k), next(sums)))
+    settings = small | EVENT | {"train.epochs": 4, "train.batch_size": 20}
+    run = train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert [entry["val"]["event SumR"] for entry in run.history] == [6.0, 18.0, 18.0, 12.0]
+    assert run.best["epoch"] == 1
+    assert run.best["val"]["R@10 IoU=0.7"] == 3.0
+    assert "SumR" in run.best["val"]
+
+
+def test_choosing_by_moments_needs_moments(data_root, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop_module, "why_no_events", lambda dataset: "no caption has a moment")
+    with pytest.raises(FeatureError, match=r"no caption has a moment; .* set train\.select_by=SumR"):
+        train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="select_by is 'R@1', wanted one of SumR, event SumR"):
+        train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT), **{"train.select_by": "R@1"})
+
+
 def test_a_finished_run_is_given_back_untouched(data_root, small, tmp_path):
     first = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}

@@ -5,7 +5,7 @@ import torch
 from untrimmed.data.dataset import load_dataset
 from untrimmed.models.registry import create_model
 from untrimmed.training import validation
-from untrimmed.training.batches import prefetched, query_batch, training_batch, video_batch
+from untrimmed.training.batches import caption_training_batch, prefetched, query_batch, training_batch, video_batch
 from untrimmed.training.validation import score_split
 
 SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20, "init_std": 0.3}
@@ -56,6 +56,21 @@ def test_a_training_batch_holds_the_features_of_its_rows(dataset):
         own = dataset.features.words_packed.table(int(caption))
         assert np.array_equal(batch.queries.words[q, : len(own)].numpy(), own)
         assert rows.videos[batch.video_index[q]] == dataset.video_index[caption]
+
+
+def test_a_batch_of_captions_holds_each_with_a_copy_of_its_video(dataset):
+    twins = dataset.captions_of(1)[:2]
+    captions = np.array([twins[0], dataset.captions_of(0)[0], twins[1], dataset.captions_of(3)[0]])
+    batch = caption_training_batch(dataset, captions)
+    assert batch.video_index.tolist() == [0, 1, 2, 3]
+    frames, lengths = dataset.features.frames, dataset.features.frames.lengths
+    order = sorted(captions, key=lambda caption: -lengths[dataset.video_index[caption]])  # stable, like the release
+    assert batch.videos.frame_mask.sum(dim=1).tolist() == [lengths[dataset.video_index[c]] for c in order]
+    for row, caption in enumerate(order):
+        words = dataset.features.words_packed.table(int(caption))
+        assert np.array_equal(batch.queries.words[row, : len(words)].numpy(), words)
+        video = frames.table(int(dataset.video_index[caption]))
+        assert np.array_equal(batch.videos.frames[row, : len(video)].numpy(), video)
 
 
 def test_reading_ahead_keeps_order_and_passes_errors_on():

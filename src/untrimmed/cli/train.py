@@ -87,7 +87,8 @@ def train(
         typer.echo(json.dumps({"run": str(run.folder), "epochs": len(run.history), "best": run.best}, indent=2))
         return
     best = run.best
-    figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in ("R@1", "R@5", "R@10", "R@100", "SumR"))
+    names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
+    figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
     result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch'] + 1}, validation {figures}")
     result_console.print(f"run     {run.folder}", markup=False)
     result_console.print(f"next    untrimmed evaluate {run.folder}", markup=False)
@@ -126,7 +127,7 @@ class _Display:
         done = (step.epoch - 1) * step.num_steps + step.step
         figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
         if step.sum_r is not None:
-            figures += f"  SumR {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
+            figures += f"  {step.selects_by} {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
         self._progress.update(
             self._task,
             description=f"epoch {step.epoch}/{step.num_epochs} {step.stage}",

@@ -1,6 +1,6 @@
 """Event-level recall: the right video and the right moment among the first K (JSG section 4.1); percent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -46,6 +46,15 @@ def event_recall(
             found = correct[:, :k].any(axis=1)
             result[f"R@{k} IoU={threshold}"] = 100.0 * float(found.mean()) if len(found) else np.nan
     return result
+
+
+def event_sum(recalls: Mapping[str, float]) -> float:
+    """The sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, by which the release of JSG chooses an epoch; percent.
+
+    >>> event_sum({f"R@{k} IoU={m}": k * m for k in (1, 10, 100) for m in (0.3, 0.5, 0.7)})
+    133.2
+    """
+    return sum(recalls[f"R@{k} IoU={threshold}"] for threshold in (0.5, 0.7) for k in RECALL_AT)
 
 
 def overlap(spans: Float[np.ndarray, "Q N 2"], truth: Float[np.ndarray, "Q G 2"]) -> Float[np.ndarray, "Q N G"]:

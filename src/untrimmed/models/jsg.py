@@ -4,7 +4,9 @@ Released code: CFM-MSG/Code_JSG, two programs over one network, followed here by
 caption; reported for moments) and `video` (one column for each video in the glance; reported for videos). Both give
 all terms; the weights of the preset say which count. The network differs from the paper: one encoder without
 feed-forward part serves both branches, and an attention branch of MS-SL is trained in the video variant although no
-reported score reads it. The released video variant calls a function that does not exist; it fed unused terms only.
+reported score reads it. For `event` the release goes through captions, not videos, and chooses the epoch by event
+recall: `train.batch_of` and `train.select_by` of the presets. The released video variant calls a function that does not
+exist; it fed unused terms only.
 
 The ablations are settings. Table 5: `proposals: sliding` (w/o CBPG), `pooling: mean` (w/o GWP), `glance_input: frames`
 (w/o GD); GLC-sim, GZ-sim and Sum-sim are the two score weights for videos and `rank_moments_by` for moments. Table 6:

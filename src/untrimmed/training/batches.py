@@ -10,25 +10,38 @@ from jaxtyping import Int
 from torch import Tensor
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
-from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.dataset import RetrievalDataset, TrainingRows
 
 T = TypeVar("T")
 
 
-def epoch_batches(num_videos: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
-    """The videos of each batch of an epoch, every video once; the last batch may be smaller, as released.
+def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
+    """The items (videos or captions) of each batch of an epoch, each once; the last batch may be smaller, as released.
 
     The order depends on seed and epoch alone, so that an interrupted epoch can be taken up anywhere.
     """
-    order = np.random.default_rng([seed, epoch]).permutation(num_videos)
-    return [order[start : start + batch_size] for start in range(0, num_videos, batch_size)]
+    order = np.random.default_rng([seed, epoch]).permutation(num_items)
+    return [order[start : start + batch_size] for start in range(0, num_items, batch_size)]
 
 
 def training_batch(
     dataset: RetrievalDataset, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
 ) -> TrainingBatch:
     """Some videos with all their captions, in the released order."""
-    rows = dataset.training_rows(videos, sort_by=sort_by)
+    return _batch_of(dataset, dataset.training_rows(videos, sort_by=sort_by))
+
+
+def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
+    """Some captions, each with a copy of its video, so that captions of one video are negatives of each other.
+
+    Those of the video with most frames come first, ties in the given order, as JSG's event variant was released.
+    """
+    lengths = dataset.features.frames.lengths[dataset.video_index[captions]]
+    captions = captions[np.argsort(-lengths, kind="stable")]
+    return _batch_of(dataset, TrainingRows(dataset.video_index[captions], captions, np.arange(len(captions))))
+
+
+def _batch_of(dataset: RetrievalDataset, rows: TrainingRows) -> TrainingBatch:
     return TrainingBatch(
         queries=query_batch(dataset, rows.captions),
         videos=video_batch(dataset, rows.videos),

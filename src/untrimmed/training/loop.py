@@ -12,13 +12,15 @@ import torch
 
 from untrimmed.batches import TrainingBatch
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.evaluation.events import event_sum
 from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import save_model
-from untrimmed.training.batches import epoch_batches, prefetched, training_batch
+from untrimmed.training.batches import caption_training_batch, epoch_batches, prefetched, training_batch
+from untrimmed.training.events import event_recall_of_split, why_no_events
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.run import LAST, RunConfig, write_config, write_metrics
 from untrimmed.training.schedule import warmup_linear
@@ -42,11 +44,12 @@ class Progress:
     num_steps: int
     loss: float
     terms: dict[str, float]  # unweighted, means over the epoch so far
-    sum_r: float | None  # of the last validation
+    sum_r: float | None  # `selects_by` of the last validation
     best_sum_r: float | None
     best_epoch: int | None
     left_s: float
     stage: str = "training"  # or "validating", "finished"
+    selects_by: str = "SumR"
 
 
 @dataclass
@@ -64,7 +67,9 @@ class TrainingLoop:
 
     def __post_init__(self) -> None:
         train = self.config.train
-        self.num_steps = math.ceil(len(self.train_set.video_ids) / train.batch_size)
+        rows = self.train_set.video_ids if train.batch_of == "videos" else self.train_set.caption_ids
+        self.num_items = len(rows)
+        self.num_steps = math.ceil(self.num_items / train.batch_size)
         self.module = self.fabric.setup_module(self.model)
         self.optimizer = BertAdam(parameter_groups(self.model, train.weight_decay), lr=train.learning_rate)
         self._step_s: list[float] = []
@@ -86,19 +91,25 @@ class TrainingLoop:
         return self.state
 
     def _rehearse(self) -> None:
-        """Compute the losses of two videos once, so that wrong settings show before anything is written."""
+        """Compute the losses of two items once, so that wrong settings show before anything is written."""
+        selects_by = self.config.train.select_by
+        if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
+            raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
         with torch.no_grad():
-            terms = self.model(self._read(np.arange(min(2, len(self.train_set.video_ids)))), draws=Draws())
+            terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws())
         total_loss(terms, self.config.weights)
 
-    def _read(self, videos: np.ndarray) -> TrainingBatch:
-        batch = training_batch(self.train_set, videos, sort_by=self.config.features.sort_by)
+    def _read(self, items: np.ndarray) -> TrainingBatch:
+        if self.config.train.batch_of == "captions":
+            batch = caption_training_batch(self.train_set, items)
+        else:
+            batch = training_batch(self.train_set, items, sort_by=self.config.features.sort_by)
         return batch.to(self.fabric.device)
 
     def _train_epoch(self) -> None:
         state, train = self.state, self.config.train
         self.model.train()
-        batches = epoch_batches(len(self.train_set.video_ids), train.batch_size, seed=train.seed, epoch=state.epoch)
+        batches = epoch_batches(self.num_items, train.batch_size, seed=train.seed, epoch=state.epoch)
         started = time.monotonic()
         for batch in prefetched(self._read, batches[state.step :]):
             self._update(batch)
@@ -150,21 +161,16 @@ class TrainingLoop:
         state, train = self.state, self.config.train
         self._report("validating")
         started = time.monotonic()
-        scores = score_split(
-            self.model,
-            self.val_set,
-            video_batch_size=train.eval_video_batch,
-            query_batch_size=train.eval_query_batch,
-        )
-        figures = retrieval_metrics(scores.fused, self.val_set.video_index)
+        figures = self._figures()
         self._validation_s = time.monotonic() - started
         entry = {"epoch": state.epoch, "updates": state.updates, "learning_rate": self.optimizer.param_groups[0]["lr"]}
         entry |= {name: value / state.step for name, value in state.sums.items()}
         entry |= {"val": figures, "seconds": round(state.seconds + self._validation_s, 3)}
         state.history.append(entry)
-        is_best = state.best_sum_r is None or figures["SumR"] > state.best_sum_r
+        sum_r = figures[train.select_by]
+        is_best = state.best_sum_r is None or sum_r > state.best_sum_r
         if is_best:
-            state.best_epoch, state.best_sum_r = state.epoch, figures["SumR"]
+            state.best_epoch, state.best_sum_r = state.epoch, sum_r
         state.failures = 0 if is_best else state.failures + 1
         state.epoch, state.step, state.seconds, state.sums = state.epoch + 1, 0, 0.0, {}
         state.finished = state.epoch >= train.epochs or state.failures > train.patience
@@ -173,6 +179,19 @@ class TrainingLoop:
                 save_model(self.model, self.folder)
             write_metrics(self.folder, state.history)
         self._save()
+
+    def _figures(self) -> dict[str, float]:
+        """Results on the validation split; those of moments only where they choose the epoch, as they take longer."""
+        train = self.config.train
+        num_videos, num_queries = train.eval_video_batch, train.eval_query_batch
+        scores = score_split(self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries)
+        figures = retrieval_metrics(scores.fused, self.val_set.video_index)
+        if train.select_by == "event SumR":
+            recalls = event_recall_of_split(
+                self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries
+            )
+            figures |= recalls | {"event SumR": event_sum(recalls)}
+        return figures
 
     def _save(self) -> None:
         """Keep where the run stands. All else in the folder is written before, and again if a kill comes between."""
@@ -193,11 +212,12 @@ class TrainingLoop:
                 num_steps=self.num_steps,
                 loss=means.pop("loss", math.nan),
                 terms=means,
-                sum_r=last["val"]["SumR"] if last else None,
+                sum_r=last["val"][self.config.train.select_by] if last else None,
                 best_sum_r=state.best_sum_r,
                 best_epoch=None if state.best_epoch is None else state.best_epoch + 1,
                 left_s=self._left_s(),
                 stage=stage,
+                selects_by=self.config.train.select_by,
             )
         )
 

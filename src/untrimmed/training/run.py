@@ -2,7 +2,7 @@
 
 config.yaml         every setting, defaults included; the same settings give the same run
 metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
-model.safetensors   the best model by SumR on the validation split,
+model.safetensors   the best model by `train.select_by` on the validation split,
 config.json         its method and sizes (together: what `load_model` reads)
 last.safetensors    where to go on after an interruption
 """
@@ -54,8 +54,8 @@ class Run:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The entry of the epoch whose model was kept: the first with the highest SumR."""
-        return max(self.history, key=lambda entry: entry["val"]["SumR"])
+        """The entry of the epoch whose model was kept: the first with the highest `train.select_by`."""
+        return max(self.history, key=lambda entry: entry["val"][self.config.train.select_by])
 
     def load_model(self) -> RetrievalModel:
         """The best model, on the CPU in evaluation mode."""

@@ -10,16 +10,21 @@ from untrimmed.errors import ConfigError
 class TrainSettings:
     """Defaults are the released values that all three methods share.
 
-    Epochs are counted from 0; from `hard_negatives_from_epoch` on, negatives come from the `hard_pool` best-scoring
-    ones. Training stops once more than `patience` epochs in a row bring no new best SumR on the validation split.
+    `batch_of`: an epoch goes through the videos, each with all its captions, or through the captions, each with its
+    video, so that captions of one video are negatives of each other (JSG's event variant). Epochs are counted from 0;
+    from `hard_negatives_from_epoch` on, negatives come from the `hard_pool` best-scoring ones. The epoch kept is the
+    first with the highest `select_by` on the validation split: SumR of videos, or that of moments. Training stops once
+    more than `patience` epochs in a row bring no new best.
     """
 
     learning_rate: float = 2.5e-4
     warmup_share: float = 0.01
     weight_decay: float = 0.01
+    batch_of: Literal["videos", "captions"] = "videos"
     batch_size: int = 128
     epochs: int = 100
     patience: int = 10
+    select_by: Literal["SumR", "event SumR"] = "SumR"
     hard_negatives_from_epoch: int = 20
     hard_pool: int = 20
     eval_video_batch: int = 100

@@ -34,9 +34,9 @@ class TrainingState:
     epoch: int = 0
     step: int = 0
     updates: int = 0
-    failures: int = 0  # epochs in a row without a new best SumR
+    failures: int = 0  # epochs in a row without a new best
     best_epoch: int | None = None
-    best_sum_r: float | None = None
+    best_sum_r: float | None = None  # of what `train.select_by` names
     seconds: float = 0.0  # spent in the present epoch
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)
