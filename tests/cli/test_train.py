@@ -145,12 +145,18 @@ def test_the_validation_split_gives_what_training_reported(trained, capsys):
     assert figures["SumR"] == max(epoch["SumR"] for epoch in epochs)
 
 
-def test_models_lists_methods_with_papers_and_attached_losses():
+def test_models_lists_methods_and_attachments_with_their_papers_and_what_fits():
     listed = run("models").stdout
-    for word in ("gmmformer_v2", "2405.13824", "ACM MM 2022", "optimal_matching"):
+    for word in ("gmmformer_v2", "2405.13824", "ACM MM 2022", "optimal_matching", "2509.01383", "attaches to"):
         assert word in listed
     document = json.loads(run("models", "--json").stdout)
     assert document["methods"]["gmmformer_v2"]["presets"]["tvr"]["SumR"] == 189.1
+    assert document["attachments"]["ral"]["attaches_to"] == ["clip4clip", "gmmformer", "gmmformer_v2", "ms_sl"]
+    assert "2509.01383" in document["attachments"]["ral"]["paper"]
+    assert "ms_sl+optimal_matching" in document["compositions"]
+    assert "no place for it" in document["refused"]["jsg+ral"]
+    pairs = len(document["methods"]) * len(document["attachments"])
+    assert len(document["compositions"]) + len(document["refused"]) == pairs
 
 
 def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys):

@@ -1,7 +1,5 @@
 """Every method with every attachment that fits: one step of training, saving, loading, scoring again; and refusals."""
 
-from itertools import product
-
 import pytest
 import torch
 
@@ -10,23 +8,15 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import parse_name
-from untrimmed.models.registry import create_model, list_attachments, list_models, model_class, paper_of
+from untrimmed.models.registry import create_model, list_attachments, list_compositions, model_class, paper_of
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.training.optim import BertAdam, parameter_groups
 
 LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
 
 
-def fits(name: str) -> bool:
-    try:
-        model_class(name)
-    except ConfigError:
-        return False
-    return True
-
-
-PAIRS = [f"{method}+{attached}" for method, attached in product(list_models(), list_attachments())]
-FITTING = [name for name in PAIRS if fits(name)]
+PAIRS = list_compositions()
+FITTING = [name for name, problem in PAIRS.items() if not problem]
 TRIPLES = ["ms_sl+ral+matching+diversity", "gmmformer_v2+query_diversity_v1+ral", "clip4clip+ral+diversity"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -14,33 +14,47 @@ from untrimmed.cli.console import result_console
 
 
 def models(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the methods with their papers and published settings, and the losses that attach to any of them."""
-    from untrimmed.models.base import list_attachments
-    from untrimmed.models.registry import list_models, paper_of
+    """List the methods with their papers and published settings, and what attaches to which of them."""
+    from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.presets import list_presets, load_preset
 
-    methods = {
+    methods: dict[str, dict[str, Any]] = {
         name: {
             "paper": paper_of(name),
             "presets": {data: load_preset(name, data).reported for method, data in list_presets() if method == name},
         }
         for name in list_models()
     }
-    attachments = list_attachments()
+    compositions = list_compositions()
+    attachments: dict[str, dict[str, Any]] = {
+        name: {
+            "paper": paper_of(name),
+            "attaches_to": [method for method in methods if not compositions[f"{method}+{name}"]],
+        }
+        for name in list_attachments()
+    }
     if json_output:
-        typer.echo(json.dumps({"methods": methods, "attached_losses": attachments}, indent=2, ensure_ascii=False))
+        document = {
+            "methods": methods,
+            "attachments": attachments,
+            "compositions": [name for name, problem in compositions.items() if not problem],
+            "refused": {name: problem for name, problem in compositions.items() if problem},
+        }
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     table = Table("method", "paper", title="methods", title_justify="left", box=box.SIMPLE)
     table.add_column("presets (published SumR)")
     for name, about in methods.items():
-        presets = (f"{data} {_sum_r(reported)}" for data, reported in about["presets"].items())  # type: ignore[attr-defined]
-        table.add_row(name, str(about["paper"]), "\n".join(presets))
+        presets = (f"{data} {_sum_r(reported)}" for data, reported in about["presets"].items())
+        table.add_row(name, about["paper"], "\n".join(presets))
     result_console.print(table)
-    table = Table("name", "loss", title="losses that attach to any method", title_justify="left", box=box.SIMPLE)
-    for name, about_loss in attachments.items():
-        table.add_row(name, about_loss)
+    table = Table("attachment", "paper", "attaches to", title="attachments", title_justify="left", box=box.SIMPLE)
+    for name, about in attachments.items():
+        table.add_row(name, about["paper"], "\n".join(about["attaches_to"]))
     result_console.print(table)
-    result_console.print("attach one: untrimmed train METHOD ... losses.NAME={} weights.NAME=0.1", markup=False)
+    result_console.print(
+        "attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR", markup=False
+    )
 
 
 def _sum_r(reported: dict[str, float]) -> str:

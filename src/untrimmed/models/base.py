@@ -111,11 +111,6 @@ def register_attachment(name: str) -> Callable[[type[Attachment]], type[Attachme
     return add
 
 
-def list_attachments() -> dict[str, str]:
-    """All losses that attach to any method, sorted by name, and what each is."""
-    return {name: (cls.__doc__ or "").partition("\n")[0] for name, cls in sorted(_ATTACHMENTS.items())}
-
-
 def attached_losses() -> dict[str, type[Attachment]]:
     """The losses that can be attached, by name."""
     return dict(sorted(_ATTACHMENTS.items()))

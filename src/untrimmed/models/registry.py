@@ -5,6 +5,7 @@ import pkgutil
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from typing import Any, TypeVar
 
 import untrimmed.models
@@ -101,3 +102,17 @@ def list_attachments() -> list[str]:
     """The names of all that can be attached to a method, sorted: extensions with weights, and losses."""
     _import_methods()
     return sorted({*EXTENSIONS, *attached_losses()})
+
+
+def list_compositions() -> dict[str, str]:
+    """Every METHOD+ATTACHMENT, sorted, and in one line why it is refused; empty for those that exist."""
+    names = [f"{method}+{attachment}" for method, attachment in product(list_models(), list_attachments())]
+    return {name: _why_refused(name) for name in names}
+
+
+def _why_refused(name: str) -> str:
+    try:
+        model_class(name)
+    except ConfigError as error:
+        return str(error)
+    return ""
