@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
@@ -52,11 +51,13 @@ def plot(
 def _list_pictures() -> None:
     from untrimmed.plots.catalogue import MOST_IN_A_SWEEP, PICTURES
 
-    table = Table("name", "shows", "figures", "methods", title="pictures", title_justify="left", box=box.SIMPLE)
-    table.add_column("runs", no_wrap=True)
+    table = Table(title="pictures", title_justify="left", box=None, show_header=False, padding=(0, 1))
+    table.add_column("name", no_wrap=True)
+    table.add_column("about")
     for name, picture in PICTURES.items():
         fewest, most = picture.fewest_runs, picture.most_runs
-        runs = str(most) if fewest == most else f"{fewest}+" if most == MOST_IN_A_SWEEP else f"{fewest} to {most}"
-        table.add_row(name, picture.shows, picture.figures, picture.methods, runs)
+        runs = f"{fewest} to {most} runs" if fewest != most else "1 run"
+        runs = f"{fewest} runs or more" if most == MOST_IN_A_SWEEP else runs
+        table.add_row(name, f"{picture.shows}\n[dim]{picture.figures}; {picture.methods}; {runs}[/dim]")
     result_console.print(table)
     result_console.print("next    untrimmed plot NAME RUN [RUN...] -o FILE.png", markup=False)

@@ -50,7 +50,7 @@ class Picture:
     shows: str
     figures: str
     draw: Callable[[Sequence[TrainedRun], str | None], Figure]
-    methods: str = "all"
+    methods: str = "any method"
     part: type[nn.Module] | None = None
     fewest_runs: int = 1
     most_runs: int = len(COLOURS)
@@ -61,26 +61,25 @@ PROTOTYPES, RAL = "proto, any +prototypes", "any +ral"
 PICTURES: dict[str, Picture] = {
     "heatmap": Picture(
         "similarity of captions and clips over time, true and found moment",
-        "GMMFormer 5, GMMFormer v2 7",
+        "GMMFormer Fig. 5, GMMFormer v2 Fig. 7",
         lambda runs, query: draw_heat_map(heat_map_of(runs, query)),
-        methods="all but clip4clip's video score",
         most_runs=4,
         takes_query=True,
     ),
     "tsne": Picture(
         "captions and clips of two videos that mean alike, in the plane",
-        "GMMFormer 6, GMMFormer v2 6",
+        "GMMFormer Fig. 6, GMMFormer v2 Fig. 6",
         lambda runs, query: draw_embeddings(embeddings_of(runs)),
         most_runs=4,
     ),
     "variance": Picture(
         "how far the captions of a video are spread over it",
-        "GMMFormer v2 8",
+        "GMMFormer v2 Fig. 8",
         lambda runs, query: draw_positioning_variances(positioning_variances_of(runs)),
     ),
     "prototypes": Picture(
         "what the prototypes of a video look at",
-        "ProtoPRVR 4",
+        "ProtoPRVR Fig. 4",
         lambda runs, query: draw_prototype_attention(prototype_attention_of(runs[0], query)),
         methods=PROTOTYPES,
         part=PrototypeBuilder,
@@ -89,7 +88,7 @@ PICTURES: dict[str, Picture] = {
     ),
     "attendance": Picture(
         "attention inside the moment by rank of the prototype",
-        "ProtoPRVR 5",
+        "ProtoPRVR Fig. 5",
         lambda runs, query: draw_attendance(attendance_of(runs[0])),
         methods=PROTOTYPES,
         part=PrototypeBuilder,
@@ -97,7 +96,7 @@ PICTURES: dict[str, Picture] = {
     ),
     "matching": Picture(
         "how often each prototype is the best",
-        "ProtoPRVR 6",
+        "ProtoPRVR Fig. 6",
         lambda runs, query: draw_matching_frequency(matching_frequency_of(runs[0])),
         methods=PROTOTYPES,
         part=PrototypeBuilder,
@@ -105,24 +104,24 @@ PICTURES: dict[str, Picture] = {
     ),
     "moment-ratio": Picture(
         "SumR by moment length / video length",
-        "GMMFormer 4, RAL 4, ProtoPRVR 7",
+        "GMMFormer Fig. 4, RAL Fig. 4, ProtoPRVR Fig. 7",
         lambda runs, query: draw_recall_by_ratio(recall_by_ratio_of(runs)),
     ),
     "noise": Picture(
         "SumR when a segment of noise stands before every video",
-        "RAL 5",
+        "RAL Fig. 5",
         lambda runs, query: draw_robustness(robustness_of(runs)),
     ),
     "uncertainty": Picture(
-        "R@1 by predicted uncertainty of the caption; other runs may follow RAL's",
-        "RAL 3",
+        "R@1 by predicted uncertainty of the caption, the first run's",
+        "RAL Fig. 3",
         lambda runs, query: draw_recall_by_uncertainty(recall_by_uncertainty_of(runs)),
         methods=RAL,
         part=DistributionHead,
     ),
     "words": Picture(
         "confidence of each word, and where it is seen",
-        "RAL 8",
+        "RAL Fig. 8",
         lambda runs, query: draw_word_confidence(word_confidence_of(runs[0], query)),
         methods=RAL,
         part=WordMaxSim,
@@ -131,7 +130,7 @@ PICTURES: dict[str, Picture] = {
     ),
     "sweep": Picture(
         "SumR by the value of a weight or another setting",
-        "GMMFormer v2 5, ProtoPRVR 10",
+        "GMMFormer v2 Fig. 5, ProtoPRVR Fig. 10",
         lambda runs, query: draw_sweep(sweep_of(runs)),
         fewest_runs=2,
         most_runs=MOST_IN_A_SWEEP,

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from untrimmed.data.annotations import Span
 from untrimmed.errors import FeatureError
 from untrimmed.plots.style import BLACK, HEAT, VERMILION, new_figure, short, styled
-from untrimmed.plots.timeline import course_of
+from untrimmed.plots.timeline import best_windows
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -73,11 +72,12 @@ def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
 
 
 def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float) -> list[Strip]:
-    similarity = course_of(run, captions, video).similarity
-    with torch.no_grad():
-        encoded = run.videos(np.array([video]))
-        best = run.model.locate(run.queries(captions), encoded, torch.tensor([duration_s])).span_s[:, 0]
-    return [Strip(run.label, row, (float(s), float(e))) for row, (s, e) in zip(similarity, best, strict=True)]
+    course, windows = best_windows(run, captions, video)
+    found_s = duration_s * windows
+    return [
+        Strip(run.label, row, (float(start), float(end)))
+        for row, (start, end) in zip(course.similarity, found_s, strict=True)
+    ]
 
 
 @styled

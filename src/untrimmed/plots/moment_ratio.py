@@ -68,7 +68,7 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
         axes.grid(axis="y")
         axes.set_title(f"groups of {grouping}")
     panels[0].set_ylabel("SumR (sum of percents)")
-    figure.supxlabel("moment length / video length, captions", fontsize=7.5)
+    figure.supxlabel("moment length / video length; below: number of captions", fontsize=7.5)
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=2, columnspacing=1.2)
     return figure

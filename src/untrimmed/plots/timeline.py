@@ -12,6 +12,10 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.plots.trained_run import TrainedRun
+from untrimmed.scores.gaussian_proposals import centered_proposals
+from untrimmed.scores.localise import window_cosines
+
+WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,15 @@ def courses(
     return found
 
 
-def course_of(run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int) -> Course:
-    """The course of some captions through one video."""
-    encoded = run.videos(np.array([video]))
-    return courses(run.model, run.queries(captions), encoded, np.zeros(len(captions), dtype=np.int64))[0]
+def best_windows(
+    run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int
+) -> tuple[Course, Float[np.ndarray, "Q 2"]]:
+    """The course of some captions through one video, and the window that fits each best: start and end as shares.
+
+    Windows are those that the package finds moments with (JSG's), pooled over the very parts of the course.
+    """
+    encoded, queries = run.videos(np.array([video])), run.queries(captions)
+    units, mask = parts(run.model, encoded)
+    cosines = window_cosines(queries.sentence, units, mask, WINDOWS)(slice(0, 1))[:, 0]
+    course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
+    return course, WINDOWS.spans[cosines.argmax(dim=1).cpu()].numpy()

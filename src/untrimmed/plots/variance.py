@@ -29,7 +29,7 @@ class PositioningVariances:
     """
 
     by_run: dict[str, Float[np.ndarray, " V"]]
-    annotated: Float[np.ndarray, " V"]
+    annotated: Float[np.ndarray, " N"]
 
 
 def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:

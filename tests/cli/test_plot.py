@@ -1,0 +1,69 @@
+"""`untrimmed plot` as a user types it."""
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.plots.conftest import SHORT, SMALL_MODEL
+from tests.training.conftest import SMALL
+from untrimmed.cli import app as app_module
+from untrimmed.cli.plot import plot
+from untrimmed.data.simulate import simulate
+from untrimmed.plots.catalogue import PICTURES
+from untrimmed.training.train import train
+
+app = typer.Typer()
+app.command()(plot)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run of MS-SL."""
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    root = tmp_path_factory.mktemp("plot")
+    simulate("tvr", root, num_videos=10, settings=SMALL)
+    return train("ms_sl", data="tvr", root=root, out=root / "run", **SMALL_MODEL, **SHORT).folder
+
+
+def test_without_a_name_all_pictures_are_listed_with_their_figures():
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(app, [])
+    assert result.exit_code == 0
+    for name, picture in PICTURES.items():
+        assert name in result.stdout
+        assert picture.figures.split(",")[0] in result.stdout
+
+
+def test_a_picture_is_written_and_its_file_named(run, tmp_path):
+    out = tmp_path / "heat map.svg"
+    result = CliRunner().invoke(app, ["heatmap", str(run), "-o", str(out), "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"written to {out}\n"
+    assert out.read_text().rstrip().endswith("</svg>")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["heatmap", "RUN"], "plot heatmap: no file to write to; add -o heatmap.png or -o heatmap.svg"),
+        (["heetmap", "RUN"], "no picture named 'heetmap'. Did you mean 'heatmap'?"),
+        (["heatmap", "RUN", "-o", "x.gif"], "-o x.gif: ends in '.gif', wanted .png or .svg; rename it, e.g. x.png"),
+        (["heatmap", "-o", "x.png"], "plot heatmap: found no runs, wanted at least 1 run"),
+        (["heatmap", "RUN/none", "-o", "x.png"], "no such folder; give the folder of a run"),
+        (["prototypes", "RUN", "-o", "x.png"], "plot prototypes wants proto, any +prototypes; give such a run"),
+        (["words", "RUN", "-o", "x.png"], "plot words wants any +ral; give such a run"),
+        (["noise", "RUN", "-o", "x.png", "--split", "tset"], "'tset'"),
+        (["noise", "RUN", "-o", "x.png", "--device", "tpu"], "choose auto, cpu or cuda"),
+        (["noise", "RUN", "-o", "x.png", "--root", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_exit_code_2(words, message, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["untrimmed", *(word.replace("RUN", str(run)) for word in words)])
+    monkeypatch.setattr(app_module, "app", app)
+    with pytest.raises(SystemExit) as exit_info:
+        app_module.main()
+    error = capsys.readouterr().err.strip()
+    assert exit_info.value.code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

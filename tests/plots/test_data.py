@@ -1,0 +1,332 @@
+"""The data of each picture against small cases worked out by hand, and against other parts of the package."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.evaluation.recall import ranks, recall
+from untrimmed.plots.heatmap import MOST_CAPTIONS, heat_map_of
+from untrimmed.plots.moment_ratio import recall_by_ratio_of
+from untrimmed.plots.noise import noisy_dataset, robustness_of, with_noise
+from untrimmed.plots.prototypes import (
+    attendance_of,
+    covered,
+    inside_by_rank,
+    matching_frequency_of,
+    prototype_attention_of,
+)
+from untrimmed.plots.sweep import flat, sweep_of, swept_settings
+from untrimmed.plots.timeline import courses, parts
+from untrimmed.plots.trained_run import require_same_split
+from untrimmed.plots.tsne import closest_videos, embeddings_of, in_the_plane
+from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
+from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
+from untrimmed.plots.words import word_confidence_of, word_names
+from untrimmed.training.evaluate import evaluate
+
+
+def without_moments(run):
+    bare = tuple(dataclasses.replace(a, moments=(), duration_s=None) for a in run.dataset.annotations)
+    return dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, annotations=bare))
+
+
+# -- timeline, heat map, variance
+
+
+def test_a_course_holds_the_cosines_of_a_caption_with_every_clip_of_its_video(trained):
+    run = trained["v2"]
+    encoded, queries = run.videos(np.arange(2)), run.queries(run.dataset.captions_of(1)[:1])
+    found = courses(run.model, queries, encoded, np.array([1]))
+    assert [len(course.similarity) for course in found] == [0, 1]
+    for clip in (0, 31):
+        wanted = torch.cosine_similarity(queries.sentence[0], encoded.clips[1, clip], dim=0)
+        assert found[1].similarity[0, clip] == pytest.approx(float(wanted), abs=1e-6)
+
+
+def test_parts_are_clips_in_order_or_the_methods_timeline(trained):
+    run = trained["v2"]
+    encoded = run.videos(np.arange(2))
+    assert parts(run.model, encoded)[0] is encoded.clips
+    proto = trained["proto"].videos(np.arange(2))
+    assert parts(trained["proto"].model, proto)[0].shape == (2, 32, 8)
+
+
+def test_a_heat_map_shows_the_captions_of_the_video_with_most_moments(trained):
+    run = trained["v2"]
+    data = heat_map_of([run, trained["proto"]], None)
+    counts = np.bincount(run.dataset.video_index)
+    video = run.dataset.video_ids.index(data.video_id)
+    assert counts[video] == counts.max()
+    assert len(data.captions) == min(MOST_CAPTIONS, counts.max())
+    captions = run.dataset.captions_of(video)
+    assert [caption.text for caption in data.captions] == [run.dataset.texts[c] for c in captions[:MOST_CAPTIONS]]
+    assert data.captions[0].truth_s == run.dataset.moments[captions[0]]
+    assert [strip.label for strip in data.captions[0].strips] == ["v2", "proto"]
+    for strip in data.captions[0].strips:
+        assert 0 <= strip.found_s[0] < strip.found_s[1] <= data.duration_s + 1e-3
+        assert strip.similarity.shape == (32,)
+
+
+def test_the_moment_found_lies_where_the_clips_are_like_the_caption(trained, monkeypatch):
+    run = trained["v2"]
+    caption = run.dataset.captions_of(0)[0]
+    sentence = run.queries(np.array([caption])).sentence[0]
+    clips = -sentence.repeat(32, 1)
+    clips[16:20] = sentence  # the middle is at 18/32 of the video
+    monkeypatch.setattr("untrimmed.plots.timeline.parts", lambda model, videos: (clips[None], None))
+    strip = heat_map_of([run], run.dataset.caption_ids[caption]).captions[0].strips[0]
+    start, end = np.array(strip.found_s) / run.dataset.durations_s[0]
+    assert abs((start + end) / 2 - 18 / 32) < 1 / 32
+    assert end - start < 0.5  # JSG's windows weigh their middle: a ninth of the width is the deviation
+    assert strip.similarity.argmax() == 16
+
+
+def test_the_variance_of_a_video_is_that_of_the_places_of_its_captions():
+    # Video 7: mean 0.5, deviations 0.3, 0, 0.3 -> 0.18 / 3; video 9: 0.25 and 0.75 -> 0.0625; video 8 has one caption.
+    position = np.array([0.2, 0.25, 0.9, 0.5, 0.75, 0.8])
+    assert variance_by_video(position, np.array([7, 9, 8, 7, 9, 7])) == pytest.approx([0.06, 0.0625])
+
+
+def test_positions_do_not_depend_on_batches(trained):
+    run = trained["v2"]
+    small = dataclasses.replace(run.config.train, eval_video_batch=2)
+    in_parts = dataclasses.replace(run, config=dataclasses.replace(run.config, train=small))
+    assert np.array_equal(positions(run), positions(in_parts))
+    assert len(set(positions(run))) > 2
+
+
+def test_variances_know_the_annotated_moments_and_do_without_them(trained):
+    run = trained["v2"]
+    with_them, bare = positioning_variances_of([run]), positioning_variances_of([without_moments(run)])
+    middles = [sum(a.main_moment) / 2 / a.duration_s for a in run.dataset.annotations]
+    assert with_them.annotated == pytest.approx(variance_by_video(np.array(middles), run.dataset.video_index))
+    assert len(bare.annotated) == 0
+    assert np.array_equal(with_them.by_run["v2"], bare.by_run["v2"])
+    assert 0 <= with_them.by_run["v2"].min() <= with_them.by_run["v2"].max() <= 0.25
+
+
+# -- t-SNE
+
+
+def test_the_closest_videos_are_those_whose_captions_point_the_same_way():
+    # Means: video 0 along x, 1 along y, 2 near x, 3 has one caption only, though along x too.
+    sentence = np.array([[1.0, 0.0], [1, 0], [0, 1], [0, 1], [0.9, 0.1], [1, 0.1], [1, 0]])
+    index = np.array([0, 0, 1, 1, 2, 2, 3])
+    assert closest_videos(sentence, index, 2).tolist() == [0, 2]
+    assert closest_videos(sentence, index, 3).tolist() == [0, 1, 2]
+
+
+def test_groups_that_are_apart_stay_apart_in_the_plane():
+    rng = np.random.default_rng(0)
+    vectors = np.concatenate([rng.normal(0, 0.05, (20, 6)) + 1, rng.normal(0, 0.05, (20, 6)) - 1])
+    plane = in_the_plane(vectors)
+    first, second = plane[:20], plane[20:]
+    apart = np.linalg.norm(first.mean(axis=0) - second.mean(axis=0))
+    assert apart > 2 * max(first.std(), second.std())
+    assert np.array_equal(plane, in_the_plane(vectors))
+
+
+def test_embeddings_hold_both_videos_and_mark_the_clips_that_captions_meet(trained):
+    data = embeddings_of([trained["v2"], trained["proto"]])
+    assert len(data.video_ids) == 2
+    for own in data.by_run:
+        assert np.bincount(own.clip_video).tolist() == [32, 32]
+        assert len(own.queries) == len(own.query_video) >= 4
+        for video in (0, 1):
+            captions = (own.query_video == video).sum()
+            assert 1 <= own.matched[own.clip_video == video].sum() <= captions
+
+
+# -- prototypes
+
+
+def test_a_part_is_covered_as_far_as_the_widened_moment_reaches():
+    # 10 s to 20 s, half a second wider on each side, of 40 s in parts of 8 s: 9.5-16 of 8-16, then 16-20.5 of 16-24.
+    assert covered((10.0, 20.0), 40.0, 5) == pytest.approx([0, 6.5 / 8, 4.5 / 8, 0, 0])
+
+
+def test_attention_inside_comes_in_the_order_of_similarity():
+    attention = np.array([[0.5, 0.25, 0.25], [0.0, 0.0, 1.0], [0.1, 0.9, 0.0]])
+    inside = np.array([0.0, 1.0, 0.5])
+    # 0.25 + 0.125, 0.5 and 0.9; the similarities put the last one first, then the first.
+    assert inside_by_rank(attention, np.array([0.2, 0.1, 0.3]), inside) == pytest.approx([0.9, 0.375, 0.5])
+
+
+def test_attendance_of_even_attention_is_what_chance_gives(trained, monkeypatch):
+    run = trained["proto"]
+    monkeypatch.setattr(
+        "untrimmed.plots.prototypes._attention", lambda run, encoded: np.full((len(encoded), 6, 32), 1 / 32)
+    )
+    data = attendance_of(run)
+    assert data.inside == pytest.approx(np.full(6, data.by_chance))
+    assert data.num_captions == len(run.dataset.caption_ids)
+    widened = 1.1 * run.dataset.moment_ratios  # those at the edge of a video lose what lies outside
+    assert 0.9 * widened.mean() < data.by_chance <= widened.mean()
+
+
+def test_the_attention_shown_is_that_of_one_video_with_the_best_prototype_first(trained):
+    run = trained["proto"]
+    data = prototype_attention_of(run, run.dataset.caption_ids[3])
+    assert data.caption == run.dataset.texts[3]
+    assert data.attention.sum(axis=1) == pytest.approx(np.ones(6), abs=1e-5)
+    assert sorted(data.prototype.tolist()) == list(range(6))
+    assert (np.diff(data.similarity) <= 0).all()
+    scores = run.model.score(run.queries(np.array([3])), run.videos(run.dataset.video_index[[3]]))
+    assert data.prototype[0] == int(scores["clip"].best[0, 0])
+    assert data.similarity[0] == pytest.approx(float(scores["clip"].value[0, 0].detach()), abs=1e-6)
+
+
+def test_a_model_that_keeps_no_attention_is_refused(trained):
+    run = trained["proto"]
+    config = dataclasses.replace(run.model.config, keep_attention=False)
+    run.model.config, before = config, run.model.config
+    with pytest.raises(ConfigError, match="proto: the model keeps no attention"):
+        attendance_of(run)
+    run.model.config = before
+
+
+def test_every_caption_is_won_by_one_prototype_of_each_branch(trained):
+    run = trained["proto"]
+    counts = matching_frequency_of(run).by_branch
+    assert {branch: len(own) for branch, own in counts.items()} == {"clip": 6, "frame": 6}
+    assert [own.sum() for own in counts.values()] == [len(run.dataset.caption_ids)] * 2
+    by_hand = np.zeros(6, dtype=int)
+    for row, video in enumerate(run.dataset.video_index):
+        scores = run.model.score(run.queries(np.array([row])), run.videos(np.array([video])))
+        by_hand[int(scores["clip"].best[0, 0])] += 1
+    assert counts["clip"].tolist() == by_hand.tolist()
+
+
+# -- recall by ratio, noise, uncertainty
+
+
+def test_recall_by_ratio_is_that_of_the_evaluation(trained, runs_folder):
+    data = recall_by_ratio_of([trained["v2"], trained["ral"]])
+    report = evaluate(runs_folder / "v2", device="cpu")
+    for grouping in data.sum_r.values():
+        for group, by_run in grouping.items():
+            assert by_run["v2"] == pytest.approx(report.rows[f"M/V {group}"]["SumR"], nan_ok=True)
+            assert set(by_run) == {"v2", "ral"}
+    assert all(sum(counts.values()) == len(report.rank) for counts in data.num_captions.values())
+    with pytest.raises(FeatureError, match="no caption has a moment"):
+        recall_by_ratio_of([without_moments(trained["v2"])])
+
+
+def test_noise_stands_in_front_as_long_as_frames_are_and_differs_by_video():
+    frames = np.full((10, 4), 1.5, dtype=np.float32)  # each of length 3
+    noisy = with_noise(frames, 0.3, "a")
+    assert noisy.shape == (13, 4)
+    assert np.array_equal(noisy[3:], frames)
+    assert np.linalg.norm(noisy[:3], axis=1) == pytest.approx([3, 3, 3])
+    assert np.array_equal(noisy, with_noise(frames, 0.3, "a"))
+    assert not np.allclose(noisy[:3], with_noise(frames, 0.3, "b")[:3])
+    assert np.array_equal(with_noise(frames, 0.0, "a"), frames)
+
+
+def test_a_noisy_split_is_resampled_like_the_real_one(trained, tmp_path):
+    run = trained["v2"]
+    same = noisy_dataset(run, 0.0, tmp_path / "none").features
+    assert np.array_equal(same.clips, run.dataset.features.clips)
+    noisy = noisy_dataset(run, 0.5, tmp_path / "half").features
+    before, after = run.dataset.features.frames.lengths, noisy.frames.lengths
+    assert np.array_equal(after, np.minimum(20, before + np.round(0.5 * before)))
+    # Of 48 rows and their means the first third is noise, in which neighbours are unlike each other.
+    neighbours = (noisy.clips[:, 1:] * noisy.clips[:, :-1]).sum(axis=2)
+    assert neighbours[:, :9].mean() < neighbours[:, 12:].mean() - 0.1
+    assert not list(run.dataset.features.folder.parent.glob("*noise*"))
+
+
+def test_robustness_begins_with_the_result_without_noise(trained):
+    run = trained["v2"]
+    data = robustness_of([run], levels=(0.0, 0.5))
+    assert data.sum_r["v2"][0] == pytest.approx(recall(run.rank)["SumR"])
+    assert len(data.sum_r["v2"]) == 2
+
+
+def test_groups_are_equal_and_rise():
+    groups = equal_groups(np.arange(103)[::-1].astype(float))
+    assert [len(group) for group in groups] == [11, 11, 11, *[10] * 7]
+    assert groups[0].tolist() == list(range(102, 91, -1))
+    assert len(equal_groups(np.arange(14.0))) == 2
+
+
+def test_recall_by_uncertainty_follows_the_groups_of_the_first_run(trained):
+    ral, other = trained["ral"], trained["v2"]
+    data = recall_by_uncertainty_of([ral, other])
+    uncertainty = ral.all_queries.uncertainty.numpy()
+    assert (np.diff(data.level) > 0).all()
+    lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
+    share = (other.rank[lowest] == 1).mean()
+    assert data.recall["v2"][0] == pytest.approx(100 * share)
+    assert data.error["v2"][0] == pytest.approx(100 * np.sqrt(share * (1 - share) / data.group_size))
+
+
+# -- words, sweep
+
+
+def test_words_are_named_where_features_have_a_row_for_each():
+    assert word_names("He opens 'it', then waits ...", 5) == ("He", "opens", "it", "then", "waits")
+    assert word_names("unbelievable", 3) == ("1", "2", "3")
+
+
+def test_word_confidences_sum_to_one_and_each_word_meets_every_frame(trained):
+    run = trained["ral"]
+    data = word_confidence_of(run, run.dataset.caption_ids[5])
+    words = run.dataset.texts[5].strip(".").split()
+    assert list(data.words) == words
+    assert data.confidence.sum() == pytest.approx(1, abs=1e-6)
+    frames = run.dataset.features.frames.lengths[run.dataset.video_index[5]]
+    assert data.similarity.shape == (len(words), frames)
+    csa = run.model.score(run.queries(np.array([5])), run.videos(run.dataset.video_index[[5]]))["frame"].value
+    # The released score: no word counts below 0 in a video with padding.
+    best = data.similarity.max(axis=1)
+    best = np.maximum(best, 0) if frames < 20 else best
+    assert float(csa.detach()) == pytest.approx(float(data.confidence @ best), abs=1e-5)
+
+
+def test_a_sweep_over_several_settings_shares_its_base_run():
+    base = {"w.a": 1.0, "w.b": 1.0, "m": "x"}
+    runs = {"a2": base | {"w.a": 2.0}, "base": base, "a3": base | {"w.a": 3.0}, "b5": base | {"w.b": 5.0}}
+    assert swept_settings(runs) == {"w.a": ["a2", "base", "a3"], "w.b": ["base", "b5"]}
+    with pytest.raises(ConfigError, match=r"differ in m, w\.a; a sweep wants"):
+        swept_settings({"base": base, "far": base | {"w.a": 2.0, "m": "y"}})
+    with pytest.raises(ConfigError, match="the settings are all alike"):
+        swept_settings({"one": base, "two": base})
+
+
+def test_seeds_and_places_are_no_settings_of_a_sweep():
+    settings = {"train": {"seed": 3, "epochs": 2}, "data": {"root": "a"}, "weights": {"nce": 0.1}, "losses": {}}
+    assert flat(settings) == {"train.epochs": 2, "weights.nce": 0.1, "losses": {}}
+
+
+def test_a_sweep_reads_results_by_value_and_rings_the_published_one(trained):
+    first, second = trained["v2_weight"], trained["v2"]
+    (curve,) = sweep_of([first, second]).curves
+    assert curve.setting == "weights.clip_nce"
+    assert curve.values == (0.05, 0.5)
+    assert curve.published == 0.05
+    assert curve.sum_r == ((recall(second.rank)["SumR"],), (recall(first.rank)["SumR"],))
+
+
+def test_a_swept_word_is_refused(trained):
+    run = trained["v2"]
+    model = run.config.model | {"window": "paper"}
+    other = dataclasses.replace(run, label="other", config=dataclasses.replace(run.config, model=model))
+    with pytest.raises(ConfigError, match=r"model\.window is 'released', and a sweep wants a number"):
+        sweep_of([run, other])
+
+
+def test_runs_on_different_captions_are_not_compared(trained):
+    run = trained["v2"]
+    fewer = dataclasses.replace(run.dataset, annotations=run.dataset.annotations[1:])
+    with pytest.raises(ConfigError, match="compare runs of one data set"):
+        require_same_split([run, dataclasses.replace(run, dataset=fewer)])
+
+
+def test_ranks_are_those_of_the_scores(trained):
+    run = trained["ral"]
+    fused = run.score(run.dataset).fused
+    assert np.array_equal(run.rank, ranks(fused, run.dataset.video_index))
