@@ -9,10 +9,11 @@ from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.batches import TrainingBatch
 from untrimmed.losses.draws import Draws
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.registry import create_model
+from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 
-METHODS = ("gmmformer", "gmmformer_v2", "ms_sl")
+METHODS = list_models()
+NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
 ATTACHED = {"query_diversity_v1": {}, "query_diversity": {}, "optimal_matching": {}}
 
 
@@ -30,7 +31,9 @@ def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
 def test_scores_are_queries_by_videos(model, batch):
     scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
     assert scores.fused.shape == (4, 3)
-    assert scores["clip"].best.shape == (4, 3)
+    for score in scores.branches.values():
+        assert score.value.shape == (4, 3)
+        assert score.best is None or score.best.shape == (4, 3)
 
 
 def test_a_batch_of_one_of_everything_works(model, batch):
@@ -103,22 +106,30 @@ def test_every_parameter_learns(model, batch):
 
 
 def test_any_method_carries_any_attached_loss(model, batch):
-    attached = type(model)(dataclasses.replace(model.config, losses=ATTACHED))
+    bare, attached = (type(model)(dataclasses.replace(model.config, losses=losses)) for losses in ({}, ATTACHED))
     terms = attached(batch, draws=Draws(hard_pool=2))
-    assert terms.keys() == {"clip_nce", "clip_triplet", "frame_nce", "frame_triplet", *ATTACHED}
-    sum(terms[name] for name in ATTACHED).backward()
-    assert attached.query_tower.pooling.score.weight.grad.abs().sum() > 0
+    assert terms.keys() == bare(batch, draws=Draws(hard_pool=2)).keys() | ATTACHED
+    for name in ATTACHED:
+        attached.zero_grad()
+        terms[name].backward(retain_graph=True)
+        assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in attached.parameters()), name
 
 
-def test_attached_losses_read_a_second_pass_of_the_query_tower_in_training(model, batch):
+def test_attached_losses_read_a_second_pass_of_the_query_tower_in_training(model, batch, monkeypatch):
     config = dataclasses.replace(model.config, losses={"query_diversity": {}}, dropout=0.5, input_dropout=0.5)
     for separate, passes in ((True, 2), (False, 1)):
         attached = type(model)(dataclasses.replace(config, separate_pass=separate)).train()
         seen = []
-        attached.query_tower.register_forward_hook(lambda module, inputs, output, seen=seen: seen.append(output))
+
+        def encode(queries, encode=attached.encode_queries, seen=seen):
+            seen.append(encode(queries))
+            return seen[-1]
+
+        monkeypatch.setattr(attached, "encode_queries", encode)
         attached(batch, draws=Draws(hard_pool=2))
         assert len(seen) == passes
-        assert passes == 1 or not torch.allclose(seen[0], seen[1])
+        if passes == 2:
+            assert torch.allclose(seen[0].sentence, seen[1].sentence) == (model.name in NOTHING_RANDOM)
         attached.eval()(batch, draws=Draws(hard_pool=2))
         assert len(seen) == passes + 1
 
@@ -129,7 +140,7 @@ def test_negatives_differ_between_seeds_and_repeat_with_one(model):
         model(batch, draws=Draws(generator=torch.Generator().manual_seed(seed))).values()
     ).item()
     assert total(3) == total(3)
-    assert len({total(seed) for seed in range(6)}) > 1
+    assert (len({total(seed) for seed in range(6)}) == 1) == (model.name in NOTHING_RANDOM)
 
 
 def test_a_saved_model_scores_the_same_when_loaded(model, batch, tmp_path):

@@ -1,5 +1,9 @@
-"""Every method with every attachment that fits: one step of training, saving, loading, scoring again; and refusals."""
+"""Every method, alone and with every attachment that fits: one step of training, saving, loading, indexing, searching.
 
+What does not fit is refused with the reason.
+"""
+
+import numpy as np
 import pytest
 import torch
 
@@ -8,13 +12,21 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import parse_name
-from untrimmed.models.registry import create_model, list_attachments, list_compositions, model_class, paper_of
+from untrimmed.models.registry import (
+    create_model,
+    list_attachments,
+    list_compositions,
+    list_models,
+    model_class,
+    paper_of,
+)
 from untrimmed.models.storage import load_model, save_model
+from untrimmed.search.trained import TrainedModel
 from untrimmed.training.optim import BertAdam, parameter_groups
+from untrimmed.types import FrameFeatures, TextFeatures
 
+DURATIONS_S = (5.0, 3.0, 2.5)
 LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
-
-
 PAIRS = list_compositions()
 FITTING = [name for name, problem in PAIRS.items() if not problem]
 TRIPLES = ["ms_sl+ral+matching+diversity", "gmmformer_v2+query_diversity_v1+ral", "clip4clip+ral+diversity"]
@@ -37,8 +49,34 @@ def test_most_pairs_fit():
     assert set(PAIRS) - set(FITTING) >= {"jsg+ral", "gmmformer_v2+optimal_matching", "gmmformer+query_diversity_v1"}
 
 
-@pytest.mark.parametrize("name", FITTING + TRIPLES)
-def test_a_composition_takes_a_step_and_scores_the_same_when_loaded(name, tmp_path):
+def features_of(seed, duration_s):
+    """A video as a library keeps it, at two frames a second; `SIZES` say how wide."""
+    vectors = np.random.default_rng(seed).standard_normal((int(2 * duration_s), SIZES["video_dim"]), np.float32)
+    return FrameFeatures(vectors, np.arange(len(vectors)) / 2, duration_s)
+
+
+def sentence_of(seed):
+    words = np.random.default_rng(seed).standard_normal((3, SIZES["query_dim"]), np.float32)
+    return TextFeatures("a dog jumps", np.zeros(SIZES["video_dim"], np.float32), words, ("a", "dog", "jumps"))
+
+
+@torch.inference_mode()
+def require_search_of(folder):
+    """Index three videos with a saved model, rank them for a sentence as the model scores them, find moments."""
+    model = TrainedModel(folder)
+    model.check_widths(frame_dim=SIZES["video_dim"], word_dim=SIZES["query_dim"])
+    encoded = [model.encode_video(features_of(seed, duration_s)) for seed, duration_s in enumerate(DURATIONS_S)]
+    corpus, query = model.corpus(encoded, DURATIONS_S), sentence_of(7)
+    scores = model.model.score(model.encode_query(query), model.restore(encoded)).fused[0]
+    assert [found.row for found in corpus.rank(query, limit=3)] == scores.argsort(descending=True).tolist()
+    for row, duration_s in enumerate(DURATIONS_S):
+        moments = corpus.moments(query, row, limit=5)
+        assert 1 <= len(moments) <= 5
+        assert all(0 <= moment.start_s < moment.end_s <= duration_s + 1e-5 for moment in moments)
+
+
+@pytest.mark.parametrize("name", list_models() + FITTING + TRIPLES)
+def test_a_composition_takes_a_step_scores_the_same_when_loaded_indexes_and_searches(name, tmp_path):
     model, batch = build(name), make_batch()
     untrained = fused(model, batch)
     optimizer = BertAdam(parameter_groups(model), lr=0.01)
@@ -54,6 +92,7 @@ def test_a_composition_takes_a_step_and_scores_the_same_when_loaded(name, tmp_pa
     assert loaded.name == model.name
     assert loaded.config == model.config
     assert torch.equal(fused(loaded, batch), trained)
+    require_search_of(tmp_path)
 
 
 @pytest.mark.parametrize("name", FITTING)
