@@ -26,6 +26,7 @@ ALLOWED = {
     "plots": VALUES | {"nn", "scores", "models", "data", "evaluation", "presets", "training"},
     "search": VALUES | {"models", "features", "scores", "evaluation", "data"},
     "parity": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "features", "training", "presets"},
+    "reproduction": VALUES | {"nn", "models", "data", "evaluation", "presets", "training"},
     "demo": VALUES | {"search", "features", "evaluation"},
 }
 

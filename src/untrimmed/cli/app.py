@@ -19,6 +19,7 @@ from untrimmed.cli.index import index
 from untrimmed.cli.inspect import ls, rm, status
 from untrimmed.cli.models import import_checkpoint, models
 from untrimmed.cli.plot import plot
+from untrimmed.cli.reproduce import reproduce
 from untrimmed.cli.search import search, similar
 from untrimmed.cli.train import train
 from untrimmed.errors import UntrimmedError
@@ -38,7 +39,7 @@ app = typer.Typer(
 VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
 _PANELS = {
     VIDEOS: (index, search, similar, cut, ls, status, rm),
-    RESEARCH: (models, features, train, evaluate, plot, import_checkpoint),
+    RESEARCH: (models, features, train, evaluate, plot, reproduce, import_checkpoint),
     MORE: (demo, encoders, doctor),
 }
 for panel, commands in _PANELS.items():

@@ -1,0 +1,147 @@
+"""`untrimmed reproduce`: the papers' tables and figures, and what comes out here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from untrimmed.cli.console import progress_console, result_console
+from untrimmed.data.atomic import whole_file
+from untrimmed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from untrimmed.reproduction.render import Grid
+    from untrimmed.reproduction.runner import Place, Step
+    from untrimmed.reproduction.tables import Entry, Paper
+
+
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(metavar="[PAPER]", help="Without it, the papers are listed.")] = None,
+    entry: Annotated[
+        str | None, typer.Argument(metavar="[TABLE|FIGURE]", help="table1, figure5 ... Without it, all are listed.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The folder with the data sets.  [default: simulated features, small scale]",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.md",
+            help="Run the table, or all tables of the paper or of all, and write them.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="[default: the presets', 0 if simulated]", show_default=False),
+    ] = None,
+    runs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where runs are kept; finished rows are read there.")
+    ] = Path("runs/reproduction"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+) -> None:
+    """List or run the tables and figures of the five papers.
+
+    A stopped command goes on where it was.
+    """
+    from untrimmed.reproduction.papers import PAPERS, paper_named
+
+    if out is not None and out.suffix.lower() != ".md":
+        raise ConfigError(f"--out {out}: the document is Markdown; name a file that ends in .md")
+    if root is not None and not root.is_dir():
+        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
+    chosen = None if paper is None else paper_named(paper)
+    papers = list(PAPERS.values()) if chosen is None else [chosen]
+    only = None if chosen is None or entry is None else chosen.entry(entry)
+    if out is None and only is None:
+        _print_papers(papers)
+        return
+    from untrimmed.reproduction.runner import Place
+
+    place = Place(runs, root=root, seed=seed, device=device)
+    if out is not None:
+        wanted = [each for one in papers for each in one.entries] if only is None else [only]
+        _write(papers, wanted, place, out, _command(paper, entry, place, out))
+    elif chosen is not None and only is not None:
+        _run(chosen, only, place)
+
+
+def _run(paper: Paper, entry: Entry, place: Place) -> None:
+    """Measure one table or figure and print it; of one that other commands draw, print these."""
+    from untrimmed.reproduction.document import grids_of
+    from untrimmed.reproduction.render import listing
+
+    with progress_console.status("starting") as status:
+        grids = list(grids_of(entry, place, _Display(status)))
+    for grid in grids or [listing(paper, only=entry)]:
+        _print(grid)
+
+
+def _write(papers: list[Paper], wanted: list[Entry], place: Place, out: Path, command: str) -> None:
+    """Measure all that is wanted and write the document."""
+    from untrimmed.reproduction.document import document
+
+    with progress_console.status("starting") as status:
+        text = "".join(document(papers, wanted, place, command, _Display(status)))
+    with whole_file(out) as path:
+        path.write_text(text, encoding="utf-8")
+    result_console.print(f"written to {out}", markup=False)
+
+
+def _command(paper: str | None, entry: str | None, place: Place, out: Path) -> str:
+    words = ["untrimmed reproduce", paper, entry]
+    words += [f"--root {place.root}" if place.root else None, None if place.seed is None else f"--seed {place.seed}"]
+    return " ".join(word for word in [*words, f"--out {out}"] if word)
+
+
+def _print_papers(papers: list[Paper]) -> None:
+    """All papers in short, or one with its tables and figures."""
+    from untrimmed.reproduction.render import listing
+
+    if len(papers) == 1:
+        _print(listing(papers[0]))
+        return
+    table = Table("paper", "", title="papers", title_justify="left", box=box.SIMPLE)
+    table.add_column("tables and figures", justify="right")
+    for paper in papers:
+        table.add_row(paper.name, paper.title, f"{len(paper.entries)}")
+    result_console.print(table)
+    result_console.print("next    untrimmed reproduce PAPER, or: untrimmed reproduce --out FILE.md", markup=False)
+
+
+def _print(grid: Grid) -> None:
+    table = Table(title=grid.title, title_justify="left", box=box.SIMPLE)
+    for place, name in enumerate(grid.header):
+        table.add_column(name, justify="left" if place < grid.num_labels else "right", overflow="fold")
+    for line in grid.lines:
+        table.add_row(*(escape(cell) for cell in line))
+    result_console.print(table)
+    for note in grid.notes:
+        result_console.print(note, markup=False)
+
+
+class _Display:
+    """What is under way on one line of a terminal; each finished row on a line of its own."""
+
+    def __init__(self, status: Status):
+        self._status = status
+
+    def __call__(self, step: Step) -> None:
+        """Show one step."""
+        line = f"{step.number}/{step.total} {step.name}: {step.doing}"
+        self._status.update(escape(line))
+        if step.finished:
+            progress_console.print(line, markup=False)

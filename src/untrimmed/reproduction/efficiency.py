@@ -1,0 +1,178 @@
+"""What a method costs at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
+
+FLOPs are those of one full-length video and one full-length query, two for each multiplication and addition, of maps
+with learned weights only: what a counter of linear layers sees. That is the convention which the figures of GMMFormer,
+its successor and RAL fit; products of activations (attention) come on top and are given apart. Where our layers save
+work without changing the result, the count is that of the layers as published.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from untrimmed.batches import EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.config import build
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.registry import model_class
+from untrimmed.nn.attention import TokenAttention
+from untrimmed.presets import load_preset
+
+UNITS = {
+    "params_m": "parameters (M)",
+    "flops_g": "FLOPs (G)",
+    "attention_g": "FLOPs of attention (G)",
+    "runtime_ms": "ms a query",
+    "memory_mb": "MB of the corpus",
+    "matching_g": "GFLOPs of matching",
+}
+LEAST_S, FEWEST = 0.5, 5  # how long and how often a query is timed at least
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Of maps with learned weights, and of products of activations."""
+
+    weights: int
+    activations: int
+
+
+class _Counter(TorchDispatchMode):
+    """Counts matrix products by whether one side is a parameter or a view of one."""
+
+    def __init__(self, model: RetrievalModel):
+        super().__init__()
+        self._storages = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        self.weights = self.activations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            flops = formula(*args, **kwargs, out_val=out)
+            tensors = [value for value in args if isinstance(value, Tensor)]
+            if any(tensor.untyped_storage().data_ptr() in self._storages for tensor in tensors):
+                self.weights += flops
+            else:
+                self.activations += flops
+        return out
+
+
+def published_model(method: str, overrides: Mapping[str, Any] | None = None, preset: str = "tvr") -> RetrievalModel:
+    """A method with random weights at the sizes of a preset."""
+    chosen = load_preset(method, preset, overrides)
+    cls = model_class(method)
+    config: ModelConfig = build(cls.Config, chosen.settings, where=f"{method}/{preset}")
+    return cls(config).eval()
+
+
+def parameters(model: RetrievalModel) -> int:
+    """How many numbers are learned."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@torch.no_grad()
+def flops(model: RetrievalModel) -> Flops:
+    """Of encoding one video of `max_frames` frames and one query of `max_words` words."""
+    saved = _SavedMaps(model)
+    with _Counter(model) as counter:
+        model.encode_videos(_videos(model.config))
+        model.encode_queries(_queries(model.config))
+    return Flops(counter.weights + saved.finish(), counter.activations)
+
+
+class _SavedMaps:
+    """The key and value maps of token attention, which ours folds into the token: two for each row read."""
+
+    def __init__(self, model: RetrievalModel):
+        self.flops = 0
+        modules = [module for module in model.modules() if isinstance(module, TokenAttention)]
+        self._hooks = [module.register_forward_hook(self._count) for module in modules]
+
+    def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
+        rows = args[1].numel() // args[1].shape[-1]
+        self.flops += 2 * rows * (module.key.weight.numel() + module.value.weight.numel())
+
+    def finish(self) -> int:
+        for hook in self._hooks:
+            hook.remove()
+        return self.flops
+
+
+@torch.no_grad()
+def stored_numbers(model: RetrievalModel) -> int:
+    """Numbers that the score reads of one video of `max_frames` frames: vectors times their width."""
+    encoded = model.encode_videos(_videos(model.config))
+    # What shares of units a prototype reads serves to find moments, not to score.
+    fields = {name: tensor for name, tensor in encoded.tensors().items() if name != "unit_attention"}
+    return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
+
+
+def megabytes_per_video(model: RetrievalModel) -> float:
+    """What a video takes in float32, in 10^6 bytes."""
+    return stored_numbers(model) * 4 / 1e6
+
+
+def matching_gflops(model: RetrievalModel, num_videos: int) -> float:
+    """Of comparing one query vector with every stored vector of a corpus."""
+    return 2 * stored_numbers(model) * num_videos / 1e9
+
+
+@torch.no_grad()
+def query_ms(model: RetrievalModel, num_videos: int) -> float:
+    """Time from a query's word features to its scores against a corpus that lies in memory encoded: the median."""
+    corpus = _corpus(model, num_videos)
+    queries = _queries(model.config)
+    times: list[float] = []
+    while len(times) < FEWEST + 1 or sum(times[1:]) < LEAST_S:
+        start = time.perf_counter()
+        model.score(model.encode_queries(queries), corpus).fused.topk(min(100, num_videos))
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times[1:])  # the first warms up
+
+
+def measure(method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]) -> dict[str, tuple[float, ...]]:
+    """The asked quantities of `UNITS`, one figure for each corpus size where they depend on it."""
+    torch.manual_seed(0)
+    model = published_model(method)
+    counted = flops(model)
+    figures: dict[str, tuple[float, ...]] = {
+        "params_m": (parameters(model) / 1e6,),
+        "flops_g": (counted.weights / 1e9,),
+        "attention_g": (counted.activations / 1e9,),
+        "memory_mb": tuple(size * megabytes_per_video(model) for size in corpus_sizes),
+        "matching_g": tuple(matching_gflops(model, size) for size in corpus_sizes),
+    }
+    if "runtime_ms" in quantities:
+        figures["runtime_ms"] = tuple(query_ms(model, size) for size in corpus_sizes)
+    return {name: figures[name] for name in quantities}
+
+
+def _videos(config: ModelConfig) -> VideoBatch:
+    return VideoBatch(
+        frames=torch.randn(1, config.max_frames, config.video_dim),
+        frame_mask=torch.ones(1, config.max_frames, dtype=torch.bool),
+        clips=torch.randn(1, config.num_clips, config.video_dim),
+    )
+
+
+def _queries(config: ModelConfig) -> QueryBatch:
+    mask = torch.ones(1, config.max_words, dtype=torch.bool)
+    return QueryBatch(words=torch.randn(1, config.max_words, config.query_dim), mask=mask)
+
+
+def _corpus(model: RetrievalModel, num_videos: int) -> EncodedVideos:
+    """One encoded video as often as asked for, each in memory of its own."""
+    encoded = model.encode_videos(_videos(model.config))
+    copies = {name: tensor.repeat(num_videos, *[1] * (tensor.ndim - 1)) for name, tensor in encoded.tensors().items()}
+    return dataclasses.replace(encoded, **copies)

@@ -1,0 +1,47 @@
+"""Tables as rows of text: what a paper holds with the command behind each part, and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, TrainedTable
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as it is printed; the first `num_labels` columns are text, the others figures."""
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    num_labels: int = 2
+
+
+def listing(paper: Paper, *, only: Entry | None = None) -> Grid:
+    """Every table and figure of a paper, or only one, with what it shows and the command behind it, or why none is."""
+    entries = paper.entries if only is None else (only,)
+    lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in entries)
+    return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
+
+
+def command_of(paper: Paper, entry: Entry) -> str:
+    """The command behind a table or figure, or why there is none."""
+    if isinstance(entry, NotCovered):
+        return f"not covered: {entry.reason}"
+    if isinstance(entry, Shown):
+        return "\n".join(entry.commands)
+    root = " [--root DIR]" if isinstance(entry, TrainedTable) else ""
+    return f"untrimmed reproduce {paper.name} {entry.name}{root}"
+
+
+def markdown(grid: Grid) -> str:
+    """The grid as a Markdown table with its notes below."""
+    rules = ["---"] * grid.num_labels + ["---:"] * (len(grid.header) - grid.num_labels)
+    table = [grid.header, tuple(rules), *grid.lines]
+    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table)
+    return "\n\n".join([f"**{grid.title}**", text, *grid.notes]) + "\n"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", r"\|").replace("\n", "<br>")

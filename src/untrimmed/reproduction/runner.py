@@ -1,0 +1,275 @@
+"""Train and evaluate the rows of a table, on real data or on simulated features, and keep what is finished.
+
+A row's folder is named by a hash of everything that decides its figures, so that a stopped command goes on where it
+was, tables share rows, and changed settings never meet old figures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from untrimmed import __version__
+from untrimmed.config import build, to_plain
+from untrimmed.data.atomic import whole_file
+from untrimmed.data.simulate import simulate
+from untrimmed.data.world import SimulationSettings
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.report import make_report
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import model_class
+from untrimmed.models.storage import load_model
+from untrimmed.presets import Preset, has_preset, load_preset
+from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
+from untrimmed.reproduction.tables import Column, Row, TrainedTable
+from untrimmed.training.events import event_recall_of_split
+from untrimmed.training.loop import Progress
+from untrimmed.training.run import Run
+from untrimmed.training.train import OWN_DATA_PRESET, load_split, train
+from untrimmed.training.validation import score_split
+
+STORED = "MB a video"
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How small a simulated reproduction is: a data set and what all rows change in their presets."""
+
+    num_videos: int = 300
+    query_dim: int = 128
+    video_dim: int = 128
+    overrides: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: {
+            "model.dim": 64,
+            "model.max_frames": 32,
+            "model.num_clips": 16,
+            "train.batch_size": 32,
+            "train.epochs": 10,
+            "train.learning_rate": 2.0e-3,
+            "train.hard_negatives_from_epoch": 4,
+        }
+    )
+
+    @property
+    def all_overrides(self) -> dict[str, Any]:
+        """With the widths of the features."""
+        return {"model.query_dim": self.query_dim, "model.video_dim": self.video_dim, **self.overrides}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a table stands: row `number` of `total`; `doing` is for people."""
+
+    number: int
+    total: int
+    name: str
+    doing: str
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a table by row and column, and the columns that were run."""
+
+    columns: tuple[Column, ...]
+    figures: Mapping[tuple[str, str], Figures]
+    commands: Mapping[tuple[str, str], str]
+    missing: tuple[str, ...] = ()  # columns whose data set is not there
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows learn (`scale` is None on real data) and where what they leave is kept."""
+
+    runs: Path
+    root: Path | None = None
+    seed: int | None = None
+    device: str = "auto"
+    scale: Scale = Scale()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether features are simulated."""
+        return self.root is None
+
+    @property
+    def data_seed(self) -> int:
+        """The seed of simulated features, and of training on them."""
+        return 0 if self.seed is None else self.seed
+
+
+def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None] = lambda step: None) -> Measured:
+    """The figures of every row that can be run, from the kept ones where there are any.
+
+    Raises: ConfigError when the root has none of the table's data sets; whatever training raises.
+    """
+    columns, missing = _columns(table, place)
+    pairs = [(row, column) for column in columns for row in table.rows if _is_run(row, column)]
+    figures, commands = {}, {}
+    for number, (row, column) in enumerate(pairs, start=1):
+        name = f"{row.name}, {column.name}" if len(columns) > 1 else row.name
+
+        def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
+            progress(Step(number, len(pairs), name, doing, finished))
+
+        plan = Plan.of(row, column, place)
+        figures[row.name, column.name] = plan.figures(tell)
+        commands[row.name, column.name] = plan.command
+    return Measured(columns, figures, commands, missing)
+
+
+def _is_run(row: Row, column: Column) -> bool:
+    """A row has figures in the column, or the paper prints it without any."""
+    return not row.without and (not row.paper or column.name in row.paper)
+
+
+def _columns(table: TrainedTable, place: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    if place.root is None:
+        return table.columns[: table.simulated_columns], ()
+    root = place.root
+    if not root.is_dir():
+        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
+    there = tuple(column for column in table.columns if (root / column.data_name).is_dir())
+    if not there:
+        found = ", ".join(sorted(path.name for path in root.iterdir() if path.is_dir())) or "nothing"
+        wanted = ", ".join(dict.fromkeys(column.data_name for column in table.columns))
+        raise ConfigError(
+            f"{root}: {table.name} needs one of {wanted}, found {found}; correct --root, or leave it out for simulated "
+            "features"
+        )
+    return there, tuple(dict.fromkeys(c.data_name for c in table.columns if c not in there))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One row on one data set, settled in full."""
+
+    row: Row
+    column: Column
+    place: Place
+    preset: str | None  # None: the method has none for this data
+    overrides: Mapping[str, Any]
+    settled: Preset
+
+    @classmethod
+    def of(cls, row: Row, column: Column, place: Place) -> Plan:
+        """The plan of a row; its settings are checked here."""
+        candidates = (column.preset_name, column.data_name)
+        preset = next((name for name in candidates if has_preset(row.method, name)), None)
+        if place.simulated:
+            preset = preset or OWN_DATA_PRESET
+            overrides = {**place.scale.all_overrides, **row.overrides, "train.seed": place.data_seed}
+        else:
+            seeded = {} if place.seed is None else {"train.seed": place.seed}
+            overrides = {**column.overrides, **row.overrides, **seeded}
+        settled = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
+        build(model_class(row.method).Config, settled.settings, where=f"{row.method}/{settled.dataset}")
+        return cls(row=row, column=column, place=place, preset=preset, overrides=overrides, settled=settled)
+
+    @property
+    def folder(self) -> Path:
+        """Where the row's run and figures are kept."""
+        data = self.place.root and str(self.place.root.resolve() / self.column.data_name)
+        identity = [__version__, to_plain(self.settled), data, self.preset]
+        if self.place.simulated:
+            scale = self.place.scale
+            identity += [self.place.data_seed, scale.num_videos, scale.query_dim, scale.video_dim]
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+        return self.place.runs / f"{self.row.method}-{self.column.data_name}-{digest}"
+
+    @property
+    def command(self) -> str:
+        """What trains this row by itself."""
+        words = [f"untrimmed train {self.row.method} --data {self.column.data_name} --root DIR"]
+        if self.preset not in (None, self.column.data_name):
+            words.append(f"--preset {self.preset}")
+        return " ".join([*words, *(f"{key}={_yaml(value)}" for key, value in self.row.overrides.items())])
+
+    def figures(self, tell: Callable[..., None]) -> Figures:
+        """The row's figures in percent, kept ones if there are any."""
+        evaluation = json.dumps([dict(self.row.evaluated_with), self.column.events], sort_keys=True)
+        kept = self.folder / f"figures-{hashlib.sha256(evaluation.encode()).hexdigest()[:8]}.json"
+        if kept.is_file():
+            figures = json.loads(kept.read_text(encoding="utf-8"))
+            tell("kept from before", finished=True)
+        else:
+            run = self._train(tell)
+            tell("evaluating")
+            figures = self._evaluate(run)
+            with whole_file(kept) as path:
+                path.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+            tell("done", finished=True)
+        if STORED in self.column.metrics:
+            sizes = {key: value for key, value in self.row.overrides.items() if key.startswith("model.")}
+            figures = {**figures, STORED: megabytes_per_video(published_model(self.row.method, sizes))}
+        return {metric: figures[metric] for metric in self.column.metrics}
+
+    def _train(self, tell: Callable[..., None]) -> Run:
+        def step(at: Progress) -> None:
+            tell(f"epoch {at.epoch}/{at.num_epochs} {at.stage}, step {at.step}/{at.num_steps}")
+
+        root, data = self.place.root, self.column.data_name
+        if root is None:
+            root, data = simulated_data(self.place, tell)
+        return train(
+            self.row.method,
+            data=data,
+            root=root,
+            out=self.folder / "run",
+            device=self.place.device,
+            preset=self.preset,
+            progress=step,
+            **self.overrides,
+        )
+
+    def _evaluate(self, run: Run) -> dict[str, float]:
+        model: RetrievalModel = load_model(run.folder)
+        model.config = dataclasses.replace(model.config, **self.row.evaluated_with)
+        dataset = load_split(run.config.data, model.config, run.config.features, "test")
+        settings = run.config.train
+        videos, queries = settings.eval_video_batch, settings.eval_query_batch
+        if self.column.events:
+            return event_recall_of_split(model, dataset, video_batch_size=videos, query_batch_size=queries)
+        scores = score_split(model, dataset, video_batch_size=videos, query_batch_size=queries)
+        report = make_report(
+            run.folder.name,
+            scores.fused,
+            {},
+            dataset.video_index,
+            caption_ids=dataset.caption_ids,
+            moment_ratios=dataset.moment_ratios,
+        )
+        groups = {f"SumR {name}": row["SumR"] for name, row in report.rows.items() if name.startswith("M/V")}
+        return {**report.figures, **groups}
+
+
+def simulated_data(place: Place, tell: Callable[..., None] = lambda doing: None) -> tuple[Path, str]:
+    """The root and name of the simulated data set, which is written if it is not there."""
+    scale, seed = place.scale, place.data_seed
+    settings = SimulationSettings(seed=seed, query_dim=scale.query_dim, video_dim=scale.video_dim)
+    root = place.runs / "data"
+    name = f"simulated-{scale.num_videos}-{scale.query_dim}x{scale.video_dim}-seed{seed}"
+    if not (root / name).is_dir():
+        tell("simulating features")
+        simulate(name, root, num_videos=scale.num_videos, teacher=True, settings=settings)
+    return root, name
+
+
+def row_commands(table: TrainedTable) -> Iterator[tuple[Row, str]]:
+    """What trains each row by itself on the table's first data set that has it."""
+    for row in table.rows:
+        column = next((column for column in table.columns if _is_run(row, column)), None)
+        if column is not None:
+            yield row, Plan.of(row, column, Place(Path(), root=Path())).command
+
+
+def _yaml(value: Any) -> str:
+    """A setting as it is typed on a command line."""
+    text = json.dumps(value).replace('"inf"', ".inf").replace(" ", "")
+    return f"'{text}'" if any(character in text for character in "[{") else text

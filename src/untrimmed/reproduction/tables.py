@@ -1,0 +1,146 @@
+"""What a paper prints, as data: tables that can be run, and what stands for everything else in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from untrimmed.config import nearest
+from untrimmed.errors import UnknownNameError
+
+RECALL = ("R@1", "R@5", "R@10", "R@100", "SumR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A data set of a table: which preset trains on it and what is reported.
+
+    `events` asks for moments among all videos (R@K IoU=m) instead of videos. `name` is what rows say their figures of.
+    """
+
+    name: str
+    metrics: tuple[str, ...] = RECALL
+    data: str = ""  # the folder below the root; empty: as `name`
+    preset: str = ""  # empty: as `name`
+    events: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # of all rows on it
+
+    @property
+    def data_name(self) -> str:
+        """The data set's folder."""
+        return self.data or self.name
+
+    @property
+    def preset_name(self) -> str:
+        """The data set whose preset is used."""
+        return self.preset or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A trained system: a method with attachments (`gmmformer_v2+ral`), what differs from its preset, what is printed.
+
+    `paper` has, for each column that prints any, as many figures as the column has metrics, None where one is missing.
+    `evaluated_with` are settings of the model that change after training (ranking strategies). `without` says why a row
+    cannot be run; it is listed all the same.
+    """
+
+    name: str
+    method: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    evaluated_with: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    without: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One table or figure: `name` as the command takes it (`table1`), `title` of what it shows."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTable(Entry):
+    """A table whose rows are trained and evaluated, or a figure that shows such figures as curves.
+
+    On simulated features the first `simulated_columns` are run: they all are the same data there. `left_out` names the
+    rows of systems that have no program here.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    simulated_columns: int = 1
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfficiencyTable(Entry):
+    """A table of costs, computed at the published sizes on random features.
+
+    `quantities` by method: published figures in the units of `efficiency.UNITS`; `runtime_ms` and the like have one
+    figure for each corpus size.
+    """
+
+    methods: Mapping[str, str]  # as printed -> composition
+    corpus_sizes: tuple[int, ...]
+    paper: Mapping[str, Mapping[str, tuple[float, ...]]]  # quantity -> printed name -> figures
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsTable(Entry):
+    """A table of hyper-parameters, compared with the presets; keys are dotted keys of a preset."""
+
+    method: str
+    datasets: tuple[str, ...]
+    paper: Mapping[str, tuple[float, ...]]  # key -> a figure for each data set
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown(Entry):
+    """A figure that other commands draw."""
+
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotCovered(Entry):
+    """A table or figure without a program here, and the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """A paper with all its tables and figures, in their order."""
+
+    name: str
+    title: str
+    entries: tuple[Entry, ...]
+
+    def entry(self, wanted: str) -> Entry:
+        """The table or figure of that name; `table 1`, `T1`, `tab.1` and `fig5` are understood.
+
+        Raises: UnknownNameError when the paper has none.
+        """
+        name = entry_name(wanted)
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        known = [entry.name for entry in self.entries]
+        raise UnknownNameError(f"{self.name} has no {wanted!r}{nearest(name, known) or '.'} It has {', '.join(known)}")
+
+
+def entry_name(text: str) -> str:
+    """The name of a table or figure as people write it.
+
+    >>> entry_name("Table 4"), entry_name("T4"), entry_name("fig. 5")
+    ('table4', 'table4', 'figure5')
+    """
+    match = re.fullmatch(r"\s*(t|tab|table|f|fig|figure)[\s.]*(\d+)\s*", text.lower())
+    return f"{'table' if match[1].startswith('t') else 'figure'}{match[2]}" if match else text
