@@ -116,5 +116,5 @@ def draw_robustness(data: Robustness) -> Figure:
         axes.annotate(lost, (percent[-1], values[-1]), (5, 0), textcoords="offset points", va="center", fontsize=7)
     axes.set(xlabel="noise at the start (% of the video's length)", ylabel="SumR (sum of percents)", xticks=percent)
     axes.grid(axis="y")
-    legend_above(axes, columns=2)
+    legend_above(axes)
     return figure

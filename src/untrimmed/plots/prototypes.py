@@ -176,8 +176,8 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
         axes.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
     axes.set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     axes.set_ylabel("prototype, by similarity to the caption")
-    ticks = np.unique(np.linspace(1, num, min(num, 6)).round().astype(int))
-    axes.set_yticks(ticks)
+    step = next(step for step in (10, 5, 1) if num >= 2 * step or step == 1)
+    axes.set_yticks([1, *range(max(step, 2), num + 1, step)])
     figure.suptitle(f"{short(data.caption, 66)}\ndotted: annotated moment", x=0.02, ha="left", fontsize=7.5)
     figure.colorbar(picture, ax=axes, pad=0.02, label="attention of the prototype (%)").outline.set_visible(False)
     return figure
@@ -204,7 +204,7 @@ def draw_matching_frequency(data: MatchingFrequency) -> Figure:
     all_axes = figure.subplots(len(data.by_branch), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.by_branch.items(), (BLUE, ORANGE), strict=False):
         axes.bar(np.arange(1, len(counts) + 1), counts, color=colour, width=0.8)
-        axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="if all were used evenly")
+        axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="even use")
         axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions won")
         used = f"{branch} prototypes: {np.count_nonzero(counts)} of {len(counts)} used"
         axes.text(1, 1.04, used, ha="right", transform=axes.transAxes, color=GREY)

@@ -7,7 +7,7 @@ stay apart in grey. No text is smaller than 7 points at the width of a column.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=Callable[..., Any])
 
 COLUMN_IN = 3.5
+CHARACTERS = 60  # of 7.5 points in a column
 DPI = 300
 SUFFIXES = (".png", ".svg")
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
@@ -107,9 +108,19 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
 
 
-def legend_above(axes: Axes, *, columns: int = 3) -> None:
+def legend_above(axes: Axes) -> None:
     """A legend in lines above the axes, where it hides no data."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.3, columnspacing=1.2)
+    names = axes.get_legend_handles_labels()[1]
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns_for(names), borderaxespad=0.3, columnspacing=1.2)
+
+
+def columns_for(names: Sequence[str], *, at_most: int = 3) -> int:
+    """How many columns a legend may have so that it is not wider than the picture.
+
+    >>> columns_for(["proto", "ral"]), columns_for(["gmmformer_v2+ral, two thirds of the data"])
+    (3, 1)
+    """
+    return max(1, min(at_most, CHARACTERS // (max(map(len, names)) + 6)))
 
 
 def short(text: str, width: int) -> str:

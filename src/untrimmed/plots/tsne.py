@@ -152,7 +152,7 @@ def _draw_points(axes: Axes, own: Embedded) -> None:
             x, y = own.clips[of_video & (own.matched == matched)].T
             axes.plot(x, y, MARKERS[video], color=colour, fillstyle="full" if matched else "none", markeredgewidth=0.8)
         x, y = own.queries[own.query_video == video].T
-        axes.plot(x, y, "*", color=colour, markersize=9, markeredgecolor=BLACK, markeredgewidth=0.6)
+        axes.plot(x, y, "*", color=colour, markersize=7, markeredgecolor=BLACK, markeredgewidth=0.6)
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
     for spine in axes.spines.values():
         spine.set_visible(True)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from untrimmed.batches import required
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.report import per_query
-from untrimmed.plots.style import COLOURS, GREY, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -69,14 +69,17 @@ def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
     figure = new_figure(2.3)
     axes = figure.subplots()
     for place, (label, values) in enumerate(data.recall.items()):
+        inside = np.minimum(data.error[label], [values, 100 - values])  # no bar leaves 0 to 100 %
         axes.errorbar(
-            data.level, values, data.error[label], color=COLOURS[place], marker=MARKERS[place], label=label,
+            data.level, values, inside, color=COLOURS[place], marker=MARKERS[place], label=label, clip_on=False,
             elinewidth=0.7, capsize=1.5,
         )  # fmt: skip
-    axes.set(xlabel="predicted uncertainty of the caption (standard deviation)", ylabel="R@1 (%)")
+    axes.set(
+        xlabel="predicted uncertainty of the caption (standard deviation)",
+        ylabel=f"R@1 of {data.group_size} captions (%)",
+    )
     axes.set_ylim(bottom=0)
     axes.grid(axis="y")
-    note = f"{data.group_size} captions a point"
-    axes.text(1, 1.03, note, ha="right", transform=axes.transAxes, color=GREY)
-    legend_above(axes, columns=2)
+    axes.locator_params(axis="x", nbins=6)
+    legend_above(axes)
     return figure

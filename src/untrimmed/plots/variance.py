@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 
 from untrimmed.errors import FeatureError
-from untrimmed.plots.style import COLOURS, GREY, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, legend_above, new_figure, styled
 from untrimmed.plots.timeline import courses
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -76,7 +76,7 @@ def _middle(moment: tuple[float, float] | None, duration_s: float | None) -> flo
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
     """Histograms as lines over one axis, the annotated moments as a grey area behind them."""
-    figure = new_figure(2.2)
+    figure = new_figure(2.3)
     axes = figure.subplots()
     widest = max(values.max(initial=0) for values in (*data.by_run.values(), data.annotated))
     edges = np.linspace(0, max(widest, 0.01), NUM_BINS + 1).tolist()
@@ -90,9 +90,8 @@ def draw_positioning_variances(data: PositioningVariances) -> Figure:
         )  # fmt: skip
         axes.axvline(values.mean(), ymax=0.05, color=colour, linewidth=2)
     axes.set(xlim=(0, edges[-1]), ylabel="videos (%)")
-    axes.set_xlabel("variance of positions (share of the video, squared)")
-    axes.text(1, 0.98, "marks on the axis: means", ha="right", va="top", transform=axes.transAxes, color=GREY)
-    legend_above(axes, columns=2)
+    axes.set_xlabel("variance of positions (share of the video, squared)\nmarks on the axis: means")
+    legend_above(axes)
     return figure
 
 

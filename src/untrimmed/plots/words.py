@@ -73,7 +73,7 @@ def draw_word_confidence(data: WordConfidence) -> Figure:
 
     num = len(data.words)
     figure = new_figure(0.85 + 0.16 * num)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1])
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])
     picture = left.imshow(
         data.similarity, cmap=HEAT, aspect="auto", extent=(0, data.duration_s, num, 0), interpolation="nearest"
     )
