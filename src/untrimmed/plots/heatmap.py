@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from untrimmed.data.annotations import Span
 from untrimmed.errors import FeatureError
-from untrimmed.plots.style import BLACK, CHARACTERS, COLUMN_IN, HEAT, VERMILION, new_figure, short, styled
+from untrimmed.plots.style import BLACK, CHARACTERS, COLUMN_IN, DPI, HEAT, VERMILION, new_figure, short, styled
 from untrimmed.plots.timeline import best_windows
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CAPTIONS = 5
-CHARACTER_IN = 0.054  # on average, of a run's name
+TICK_IN = 0.1  # from a tick's label to the axes, and all margins
 STRIP_IN, TEXT_IN, REST_IN = 0.17, 0.19, 1.1
 
 
@@ -96,8 +96,9 @@ def draw_heat_map(data: HeatMap) -> Figure:
     all_axes[-1].tick_params(bottom=True, labelbottom=True)
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
-    for label, side in zip(bar.ax.set_xticklabels(["lowest", "highest"]), ("left", "right"), strict=True):
-        label.set_horizontalalignment(side)  # neither juts out, which would narrow the strips
+    low, high = bar.ax.set_xticklabels(["lowest", "highest"])
+    low.set_horizontalalignment("left")  # neither juts out, which would narrow the strips
+    high.set_horizontalalignment("right")
     bar.set_label("similarity, scaled for each strip", labelpad=-8)
     bar.outline.set_visible(False)
     marks = [
@@ -130,7 +131,9 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
     axes.tick_params(left=False, bottom=False, labelbottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    # The caption begins where the names of the runs do, so that it has the width of the picture.
-    names_in = 0.15 + CHARACTER_IN * max(len(strip.label) for strip in caption.strips) if named else 0.0
-    start = -names_in / (COLUMN_IN - 0.1 - names_in)
+    names_in = 0.0
+    if named:  # the caption begins where the names of the runs do, so that it has the width of the picture
+        widest = max(label.get_window_extent().width for label in axes.get_yticklabels())
+        names_in = widest / DPI + TICK_IN
+    start = -names_in / (COLUMN_IN - TICK_IN - names_in)
     axes.set_title(short(caption.text, CHARACTERS), loc="left", x=start, pad=3)

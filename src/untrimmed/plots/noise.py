@@ -112,7 +112,7 @@ def draw_robustness(data: Robustness) -> Figure:
     percent = [100 * level for level in data.levels]
     for place, (label, values) in enumerate(data.sum_r.items()):
         axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=label)
-        lost = f"{values[-1] - values[0]:+.1f}"
+        lost = f"{values[-1] - values[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
         axes.annotate(lost, (percent[-1], values[-1]), (5, 0), textcoords="offset points", va="center", fontsize=7)
     axes.set(xlabel="noise at the start (% of the video's length)", ylabel="SumR (sum of percents)", xticks=percent)
     axes.grid(axis="y")
