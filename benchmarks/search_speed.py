@@ -96,7 +96,7 @@ def main() -> None:
         text_ms = median_ms(lambda: encoder.encode_texts([QUERIES[0]]))
         print(f"  of that, the sentence's vector         {text_ms:8.1f} ms")
         corpus = library.engine.windows()
-        frames, query = corpus.frames, encoder.encode_texts([QUERIES[0]])[0].sentence
+        block, query = corpus.frames, encoder.encode_texts([QUERIES[0]])[0].sentence
         product_ms = median_ms(lambda: frames @ torch.from_numpy(query).half())
         gigabytes = frames.numel() * frames.element_size() / 1e9
         speed = f"{gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s"

@@ -20,12 +20,14 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Complex, Float, Int
 
 from untrimmed.scores.suppression import suppress
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
+_LANES = 16  # rows of a block are as wide as a multiple of this: half-precision products are a tenth faster
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
@@ -85,11 +87,12 @@ class WindowCorpus:
         self._groups: list[_Group] = []
         self._lay_out()
         dim = videos[0].vectors.shape[1] if videos else 0
-        block = np.zeros((self._groups[-1].stop if videos else 0, dim), dtype=np.float16)
+        self._dim = -(-dim // _LANES) * _LANES
+        block = np.zeros((self._groups[-1].stop if videos else 0, self._dim), dtype=np.float16)
         total = np.zeros(dim, dtype=np.float64)
         for video, grid, start in zip(videos, grids, self._start, strict=True):
             vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
-            block[start : start + len(grid)] = vectors
+            block[start : start + len(grid), :dim] = vectors
             total += vectors.sum(axis=0, dtype=np.float64)
         self.frames = torch.from_numpy(block)
         self._mean = (total / max(1, self._length.sum())).astype(np.float32)
@@ -127,13 +130,12 @@ class WindowCorpus:
         )
         widths_s = [width for width in config.widths_s if width < duration_s]
         deviations = tuple(width / config.sharpness / self._step_s[row] for width in widths_s)
-        spans, relevance = [np.array([[0.0, duration_s]])], [curve.mean(keepdims=True)]
-        for width_s, filtered in zip(widths_s, _gaussian_filter(curve, deviations), strict=True):
-            peaks = _peaks(filtered)
-            ends = times_s[peaks, None] + np.array([-width_s / 2, width_s / 2])
-            spans.append(np.clip(ends, 0.0, duration_s))
-            relevance.append(filtered[peaks])
-        all_spans, all_relevance = np.concatenate(spans), np.concatenate(relevance)
+        filtered = _gaussian_filter(curve, deviations)
+        width_index, peaks = np.nonzero(_peaks(filtered))
+        half_s = np.array(widths_s)[width_index] / 2
+        spans = np.clip(np.stack([times_s[peaks] - half_s, times_s[peaks] + half_s], axis=1), 0.0, duration_s)
+        all_spans = np.concatenate([[[0.0, duration_s]], spans])
+        all_relevance = np.concatenate([curve.mean(keepdims=True), filtered[width_index, peaks]])
         standing_out = (all_relevance - background) * (all_spans[:, 1] - all_spans[:, 0]) ** config.width_exponent
         kept = suppress(all_spans, standing_out, limit=limit, max_iou=config.max_iou)
         return [Moment(float(all_spans[i, 0]), float(all_spans[i, 1]), float(all_relevance[i])) for i in kept]
@@ -146,9 +148,13 @@ class WindowCorpus:
     def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
         """The cosine at every time of the video's grid."""
         start, length = self._start[row], self._length[row]
-        frames = self.frames[start : start + length].float().numpy()
+        # One chain of small products: of two libraries' threads each would wait for the other's.
+        cosines = torch.mv(self.frames[start : start + length].float(), self._padded(query))
         times_s = self._first_s[row] + self._spacing_s[row] * np.arange(length)
-        return times_s, (frames @ query.astype(np.float32)).astype(np.float64)
+        return times_s, cosines.double().numpy()
+
+    def _padded(self, query: Float[np.ndarray, " D"]) -> Float[torch.Tensor, " E"]:
+        return torch.from_numpy(np.pad(query.astype(np.float32), (0, self._dim - len(query))))
 
     # -- all videos at once
 
@@ -169,13 +175,10 @@ class WindowCorpus:
             self._groups.append(_Group(rows, first, position, bounds.ravel(), deviation, inside))
 
     def _rough_scores(self, query: Float[np.ndarray, " D"]) -> Float[np.ndarray, " V"]:
-        products = (self.frames @ torch.from_numpy(query).half()).float().numpy()
+        products = torch.mv(self.frames, self._padded(query).half()).float()
         scores = np.empty(len(self), dtype=np.float32)
         for group in self._groups:
-            weights = _gaussian(group.deviation).astype(np.float32)
-            filtered = np.convolve(products[group.start : group.stop], weights)
-            reach = len(weights) // 2  # at least one, so that the last video is followed by a gap too
-            filtered = filtered[reach : reach + group.stop - group.start] / group.inside
+            filtered = _filter_long(products[group.start : group.stop], _gaussian(group.deviation)) / group.inside
             scores[group.rows] = np.maximum.reduceat(filtered, group.bounds)[::2]  # between two videos lies a gap
         return scores
 
@@ -226,7 +229,7 @@ def _at(grid: Float[np.ndarray, " G"], video: FrameFeatures) -> Float[np.ndarray
 
 def _gaussian(deviation: float) -> Float[np.ndarray, " K"]:
     """Weights at whole steps up to the reach."""
-    reach = max(1, math.ceil(_REACH * deviation))
+    reach = max(1, math.ceil(_REACH * deviation))  # at least one, so that a gap follows every video of the block
     return np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
 
 
@@ -248,6 +251,21 @@ def _gaussian_filter(curve: Curve, deviations: tuple[float, ...]) -> Float[np.nd
     return np.array(rows).reshape(len(deviations), len(curve)) / inside
 
 
+def _filter_long(
+    values: Float[torch.Tensor, " T"], weights: Float[np.ndarray, " K"], piece: int = 32
+) -> Float[np.ndarray, " T"]:
+    """A sequence of millions under a short symmetric filter: each piece of it, with its surroundings, times a band.
+
+    As a matrix product it takes a tenth of the time that a convolution of one channel does.
+    """
+    reach, num_pieces = len(weights) // 2, -(-len(values) // piece)
+    band = torch.zeros(piece + 2 * reach, piece)
+    for position in range(piece):
+        band[position : position + len(weights), position] = torch.from_numpy(weights)
+    surrounded = F.pad(values, (reach, reach + num_pieces * piece - len(values)))
+    return (surrounded.unfold(0, len(band), piece) @ band).flatten()[: len(values)].numpy()
+
+
 @lru_cache(maxsize=64)  # videos of one length share them
 def _filters(
     length: int, deviations: tuple[float, ...]
@@ -260,7 +278,7 @@ def _filters(
     return spectra, inside, [len(weight) // 2 for weight in weights]
 
 
-def _peaks(curve: Curve) -> Int[np.ndarray, " N"]:
-    """Where the curve is not below its neighbours: every maximum, and at least one position."""
-    padded = np.concatenate([[-np.inf], curve, [-np.inf]])
-    return np.flatnonzero((curve >= padded[:-2]) & (curve > padded[2:]))
+def _peaks(curves: Float[np.ndarray, "S T"]) -> Bool[np.ndarray, "S T"]:
+    """Where a curve is not below its neighbours: every maximum, and at least one position of each."""
+    padded = np.pad(curves, ((0, 0), (1, 1)), constant_values=-np.inf)
+    return (curves >= padded[:, :-2]) & (curves > padded[:, 2:])
