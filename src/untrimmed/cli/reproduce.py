@@ -58,6 +58,7 @@ def reproduce(
     A stopped command goes on where it was.
     """
     from untrimmed.reproduction.papers import PAPERS, paper_named
+    from untrimmed.reproduction.tables import TrainedTable
 
     if out is not None and out.suffix.lower() != ".md":
         raise ConfigError(f"--out {out}: the document is Markdown; name a file that ends in .md")
@@ -73,7 +74,9 @@ def reproduce(
 
     place = Place(runs, root=root, seed=seed, device=device)
     if out is not None:
-        wanted = [each for one in papers for each in one.entries] if only is None else [only]
+        every = [each for one in papers for each in one.entries]
+        wanted = [each for each in every if not (isinstance(each, TrainedTable) and each.sweep)]
+        wanted = wanted if only is None else [only]
         _write(papers, wanted, place, out, _command(paper, entry, place, out))
     elif chosen is not None and only is not None:
         _run(chosen, only, place)

@@ -65,11 +65,11 @@ def _preface(command: str, place: Place) -> str:
         settings = ", ".join(f"{key}={value}" for key, value in scale.overrides.items())
         lines.append(
             f"**Trained tables are simulated**: the same programs, options and protocol on {scale.num_videos} videos "
-            "of simulated features, a fifth of them in the test split, with models far smaller and training far "
-            f"shorter than published ({settings}). They show that every row runs and learns (chance is SumR "
-            f"{_chance(scale.num_videos // 5):.0f}); they say little about which row is better, and nothing about the "
-            "papers' data. With extracted features: add `--root DIR`. Efficiency tables and hyper-parameters are at "
-            "the published sizes."
+            "of simulated features, clearer than those of `untrimmed data simulate`, a fifth of them in the test "
+            f"split, with models far smaller and training far shorter than published ({settings}). They show that "
+            f"every row runs and learns (chance is SumR {_chance(scale.num_videos // 5):.0f}); they say little about "
+            "which row is better, and nothing about the papers' data. With extracted features: add `--root DIR`. Efficiency tables "
+            "and hyper-parameters are at the published sizes. Sweeps are run by name, not in this document."
         )
     return "\n\n".join(lines) + "\n"
 

@@ -35,7 +35,7 @@ UNITS = {
     "memory_mb": "MB of the corpus",
     "matching_g": "GFLOPs of matching",
 }
-LEAST_S, FEWEST = 0.5, 5  # how long and how often a query is timed at least
+LEAST_S, FEWEST = 0.5, 3  # how long and how often a query is timed at least
 
 
 @dataclass(frozen=True)

@@ -34,32 +34,36 @@ from untrimmed.training.train import OWN_DATA_PRESET, load_split, train
 from untrimmed.training.validation import score_split
 
 STORED = "MB a video"
+CLEAR = SimulationSettings(background=0.5, noise=0.5, distraction=0.3, visibility=0.9)
 Figures = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How small a simulated reproduction is: a data set and what all rows change in their presets."""
+    """How small a simulated reproduction is: a data set and what all rows change in their presets.
+
+    The features are clearer than those of `untrimmed data simulate`, so that minutes of training show something.
+    """
 
     num_videos: int = 300
-    query_dim: int = 128
-    video_dim: int = 128
+    features: SimulationSettings = CLEAR
     overrides: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: {
             "model.dim": 64,
             "model.max_frames": 32,
             "model.num_clips": 16,
-            "train.batch_size": 32,
-            "train.epochs": 10,
-            "train.learning_rate": 2.0e-3,
-            "train.hard_negatives_from_epoch": 4,
+            "train.batch_size": 24,
+            "train.epochs": 6,
+            "train.learning_rate": 1.0e-3,
+            "train.hard_negatives_from_epoch": 2,
         }
     )
 
     @property
     def all_overrides(self) -> dict[str, Any]:
         """With the widths of the features."""
-        return {"model.query_dim": self.query_dim, "model.video_dim": self.video_dim, **self.overrides}
+        widths = {"model.query_dim": self.features.query_dim, "model.video_dim": self.features.video_dim}
+        return {**widths, **self.overrides}
 
 
 @dataclass(frozen=True)
@@ -178,10 +182,9 @@ class Plan:
         data = self.place.root and str(self.place.root.resolve() / self.column.data_name)
         identity = [__version__, to_plain(self.settled), data, self.preset]
         if self.place.simulated:
-            scale = self.place.scale
-            identity += [self.place.data_seed, scale.num_videos, scale.query_dim, scale.video_dim]
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-        return self.place.runs / f"{self.row.method}-{self.column.data_name}-{digest}"
+            identity += [self.place.data_seed, self.place.scale.num_videos, to_plain(self.place.scale.features)]
+        name = "simulated" if self.place.simulated else self.column.data_name
+        return self.place.runs / f"{self.row.method}-{name}-{_digest(identity)}"
 
     @property
     def command(self) -> str:
@@ -193,8 +196,7 @@ class Plan:
 
     def figures(self, tell: Callable[..., None]) -> Figures:
         """The row's figures in percent, kept ones if there are any."""
-        evaluation = json.dumps([dict(self.row.evaluated_with), self.column.events], sort_keys=True)
-        kept = self.folder / f"figures-{hashlib.sha256(evaluation.encode()).hexdigest()[:8]}.json"
+        kept = self.folder / f"figures-{_digest([dict(self.row.evaluated_with), self.column.events])}.json"
         if kept.is_file():
             figures = json.loads(kept.read_text(encoding="utf-8"))
             tell("kept from before", finished=True)
@@ -252,9 +254,9 @@ class Plan:
 def simulated_data(place: Place, tell: Callable[..., None] = lambda doing: None) -> tuple[Path, str]:
     """The root and name of the simulated data set, which is written if it is not there."""
     scale, seed = place.scale, place.data_seed
-    settings = SimulationSettings(seed=seed, query_dim=scale.query_dim, video_dim=scale.video_dim)
+    settings = dataclasses.replace(scale.features, seed=seed)
     root = place.runs / "data"
-    name = f"simulated-{scale.num_videos}-{scale.query_dim}x{scale.video_dim}-seed{seed}"
+    name = f"simulated-{scale.num_videos}-{_digest(to_plain(settings))[:6]}"
     if not (root / name).is_dir():
         tell("simulating features")
         simulate(name, root, num_videos=scale.num_videos, teacher=True, settings=settings)
@@ -267,6 +269,11 @@ def row_commands(table: TrainedTable) -> Iterator[tuple[Row, str]]:
         column = next((column for column in table.columns if _is_run(row, column)), None)
         if column is not None:
             yield row, Plan.of(row, column, Place(Path(), root=Path())).command
+
+
+def _digest(values: Any) -> str:
+    """A short name for plain values, the same for the same values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _yaml(value: Any) -> str:

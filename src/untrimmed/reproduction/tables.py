@@ -68,13 +68,14 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that shows such figures as curves.
 
-    On simulated features the first `simulated_columns` are run: they all are the same data there. `left_out` names the
-    rows of systems that have no program here.
+    On simulated features the first `simulated_columns` are run: they all are the same data there. A `sweep` is run when
+    it is asked for by name, not with everything else. `left_out` names the rows of systems that have no program here.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     simulated_columns: int = 1
+    sweep: bool = False
     left_out: str = ""
 
 
