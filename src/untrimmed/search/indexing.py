@@ -31,7 +31,7 @@ from untrimmed.types import FrameFeatures
 if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel
 
-_QUEUED_BATCHES = 3
+_QUEUED_BATCHES = 8
 
 
 @dataclass(frozen=True)
