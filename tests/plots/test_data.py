@@ -1,6 +1,8 @@
 """The data of each picture against small cases worked out by hand, and against other parts of the package."""
 
 import dataclasses
+import doctest
+import importlib
 
 import numpy as np
 import pytest
@@ -330,3 +332,12 @@ def test_ranks_are_those_of_the_scores(trained):
     run = trained["ral"]
     fused = run.score(run.dataset).fused
     assert np.array_equal(run.rank, ranks(fused, run.dataset.video_index))
+
+
+@pytest.mark.parametrize(
+    "name", ["style", "sweep", "timeline", "trained_run", "tsne", "uncertainty", "variance", "words", "prototypes"]
+)
+def test_examples_in_docstrings_hold(name):
+    module = importlib.import_module(f"untrimmed.plots.{name}")
+    tried = doctest.testmod(module, extraglobs={"np": np})
+    assert (tried.failed, tried.attempted > 0) == (0, True)

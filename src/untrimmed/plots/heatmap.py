@@ -99,7 +99,7 @@ def draw_heat_map(data: HeatMap) -> Figure:
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
     low.set_horizontalalignment("left")  # neither juts out, which would narrow the strips
     high.set_horizontalalignment("right")
-    bar.set_label("similarity, scaled for each strip", labelpad=-8)
+    bar.set_label("similarity, per strip", labelpad=-8)
     bar.outline.set_visible(False)
     marks = [
         Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),

@@ -106,15 +106,15 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
 
 @styled
 def draw_robustness(data: Robustness) -> Figure:
-    """A line for each run; what it loses over the whole range stands at its end."""
-    figure = new_figure(2.3)
+    """A line for each run; what it loses over the whole range stands beside its name."""
+    figure = new_figure(2.4)
     axes = figure.subplots()
     percent = [100 * level for level in data.levels]
     for place, (label, values) in enumerate(data.sum_r.items()):
-        axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=label)
-        lost = f"{values[-1] - values[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
-        axes.annotate(lost, (percent[-1], values[-1]), (5, 0), textcoords="offset points", va="center", fontsize=7)
-    axes.set(xlabel="noise at the start (% of the video's length)", ylabel="SumR (sum of percents)", xticks=percent)
+        change = f"{values[-1] - values[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
+        axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=f"{label} ({change})")
+    axes.set(ylabel="SumR (sum of percents)", xticks=percent)
+    axes.set_xlabel("noise at the start (% of the video's length)\nin brackets: change from least to most noise")
     axes.grid(axis="y")
     legend_above(axes)
     return figure

@@ -108,10 +108,12 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
 
 
-def legend_above(axes: Axes) -> None:
-    """A legend in lines above the axes, where it hides no data."""
+def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
+    """A legend in lines above the axes, where it hides no data; it begins at `gap` of their height."""
     names = axes.get_legend_handles_labels()[1]
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns_for(names), borderaxespad=0.3, columnspacing=1.2)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, gap), ncols=columns_for(names), borderaxespad=0.3, columnspacing=1.2
+    )
 
 
 def columns_for(names: Sequence[str], *, at_most: int = 3) -> int:

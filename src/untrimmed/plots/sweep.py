@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from untrimmed.config import to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
-from untrimmed.plots.style import BLUE, VERMILION, new_figure, styled
+from untrimmed.plots.style import BLUE, VERMILION, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
@@ -151,8 +151,9 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
     if curve.published in curve.values:
         place = curve.values.index(curve.published)
         axes.plot(place, means[place], "o", color=VERMILION, fillstyle="none", markersize=10, label="published value")
-        axes.legend(loc="best")
+        legend_above(axes)
     axes.set_xticks(places, [f"{value:g}" for value in curve.values])
     axes.set_xlabel(curve.setting)
     axes.margins(x=0.08, y=0.2)
+    axes.locator_params(axis="y", nbins=6)
     axes.grid(axis="y")

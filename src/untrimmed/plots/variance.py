@@ -88,10 +88,11 @@ def draw_positioning_variances(data: PositioningVariances) -> Figure:
             values, edges, weights=_percent(values), histtype="step", color=colour, linestyle=style,
             linewidth=1.3, label=label,
         )  # fmt: skip
-        axes.axvline(values.mean(), ymax=0.05, color=colour, linewidth=2)
+        axes.plot(values.mean(), 1.03, "v", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
     axes.set(xlim=(0, edges[-1]), ylabel="videos (%)")
-    axes.set_xlabel("variance of positions (share of the video, squared)\nmarks on the axis: means")
-    legend_above(axes)
+    axes.set_xlabel("variance of positions (share of the video, squared)\ntriangles above: means")
+    axes.locator_params(axis="x", nbins=6)
+    legend_above(axes, gap=1.06)
     return figure
 
 
