@@ -9,7 +9,9 @@ import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.parity.__main__ import main
-from untrimmed.parity.compare import Tolerance, compare
+from untrimmed.parity.case import Case
+from untrimmed.parity.compare import Tolerance, compare, tolerance_of
+from untrimmed.parity.ms_sl import MSSLParity
 from untrimmed.parity.registry import run_case
 
 CASES = Path(__file__).parent / "cases"
@@ -88,3 +90,31 @@ def test_whole_numbers_are_compared_exactly():
     result = compare("x", np.array([1, 2, 4]), np.array([1, 2, 3]), Tolerance(10.0))
     assert not result.passed
     assert result.difference == 1
+
+
+def test_no_limit_is_below_the_rounding_of_what_was_recorded():
+    third = np.array([1 / 3])
+    assert compare("x", third, third.astype(np.float32), Tolerance(1e-12)).passed
+    assert not compare("x", third, third + 1e-8, Tolerance(1e-12)).passed
+    assert not compare("x", third + 1e-6, third.astype(np.float32), Tolerance(1e-12)).passed
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "scores", "raw", "weights"),
+    [
+        ("loss", {"hidden_size": 16}, 1e-6, 2e-5, 1e-5),
+        ("loss", {"hidden_size": 8}, 1e-6, 2e-5, 1e-5),
+        ("loss", {"hidden_size": 40}, 1e-6, 5e-5, 1e-5),
+        ("optim", {"hidden_size": 16, "lr": 0.001}, 5e-6, 5e-5, 1e-5),
+        ("optim", {"hidden_size": 16, "lr": 0.01}, 2.5e-5, 2.5e-4, 5e-5),
+    ],
+)
+def test_limits_grow_with_width_and_rates_beyond_the_golden_data_only(kind, settings, scores, raw, weights, tmp_path):
+    # eight updates at rates 0, 0.1, ... 0.7 of lr: 2.8 * 0.01 = 0.028 is five times 0.0056, the golden data's 0.0055
+    config = {"t_total": 100, "lr_warmup_proportion": 0.1, "n_steps": 8} | settings | {"case": kind}
+    np.savez(tmp_path / "expected.npz", nothing=np.zeros(1))
+    rules = MSSLParity().rules(Case(tmp_path, "ms-sl", config))
+    limits = [tolerance_of(name, rules).absolute for name in ("expected/clip_scores", "expected/clip_scores_raw")]
+    assert limits == pytest.approx([scores, raw])
+    assert tolerance_of("weights_final/query.weight", rules).absolute == pytest.approx(weights)
+    assert tolerance_of("expected/lr_multiplier_per_step", rules).absolute == 1e-12

@@ -55,6 +55,17 @@ class Case:
             raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
         return self.config[name]
 
+    def require_constant(self, name: str, value: float) -> None:
+        """Check that a setting, where the case has it, is what the release and this project have as a constant.
+
+        Raises: FeatureError when the case was made with another value.
+        """
+        if self.config.get(name, value) != value:
+            raise FeatureError(
+                f"{self.folder / 'config.json'}: {name} is {self.config[name]}, a constant of the release that is "
+                f"{value} here; only cases with that value can be run"
+            )
+
     def training_batch(self) -> TrainingBatch:
         """The inputs of a network case; without labels query i belongs to video i.
 

@@ -19,10 +19,11 @@ from untrimmed.models import released
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.jsg import JSG
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.compare import Rules, Tolerance, stretched
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import RetrievalParity, Tap
+from untrimmed.parity.retrieval import RetrievalParity, Tap, stretch, sum_of_rates
 from untrimmed.scores.gaussian_proposals import (
+    WIDTHS_PER_DEVIATION,
     centered_proposals,
     gaussian_windows,
     pooling_weights,
@@ -37,6 +38,7 @@ from untrimmed.scores.score import required_best
 
 BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
+RECALL = "video_recall_at_"
 TIE = 1e-5  # cosine by which the golden data call a best proposal unique
 
 
@@ -82,13 +84,14 @@ class JSGParity(RetrievalParity):
         the rounding of a sum over every position and dimension, hence 1e-3; BertAdam's first update of such noise is
         0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
         """
-        rates = case.config.get("lr", 0.0) * float(np.sum(case.expected.get("lr_multiplier_per_step", 0.0)))
+        rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
         events = r"expected/(topk_scores|ranked_score|nms_score)"
-        own = [
+        noise = [
             (rf"grads/{re.escape(CONV_BIAS)}", Tolerance(1e-3)),
             (rf"weights_final/{re.escape(CONV_BIAS)}", Tolerance(6.4 * rates)),
-            (r"expected/lr_multiplier_per_step", Tolerance(1e-7)),  # recorded in float32
+        ]
+        own = [
             (cosines, Tolerance(5e-6 if case.kind.endswith("optim") else 1e-6)),
             (events, Tolerance(1e-6)),
             (r"expected/(ranked|nms)_span_seconds", Tolerance(1e-4)),
@@ -96,10 +99,11 @@ class JSGParity(RetrievalParity):
             (r"expected/intra_.*", Tolerance(1e-7, 1e-5)),
             (r"expected/.*recall.*", Tolerance(1e-4)),
         ]
-        return [*own, *super().rules(case)]
+        return [*noise, *stretched(own, stretch(case)), *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The case's options by our names."""
+        case.require_constant("sigma", WIDTHS_PER_DEVIATION)
         names = {
             "variant": "variant",
             "num_centers": "num_gauss_center",
@@ -287,8 +291,9 @@ def proposals(case: Case) -> Arrays:
         made |= {f"{name}/center": list_of.center, f"{name}/width": list_of.width}
     center, width = (torch.from_numpy(case.batch[f"negative_{part}"]) for part in ("center", "width"))
     windows = side_windows(center, width, "released")
+    side_scale = scale * windows.scale / WIDTHS_PER_DEVIATION
     for length in {int(key.rpartition("_")[2]) for key in case.expected if key.startswith("negative_")}:
-        side = gaussian_windows(windows.center, windows.width, time_grid(length), scale=windows.scale)
+        side = gaussian_windows(windows.center, windows.width, time_grid(length), scale=side_scale)
         made |= {f"negative_left_weight_{length}": side[:, 0], f"negative_right_weight_{length}": side[:, 1]}
     return {name: tensor.numpy() for name, tensor in made.items()}
 
@@ -322,7 +327,8 @@ def metrics(case: Case) -> Arrays:
             min_iou=case.setting("iou_thresholds"),
         )
         made[name] = np.array(list(recalls.values())).round(2).reshape(-1, len(case.setting("recall_at")))
-    videos = retrieval_metrics(case.batch["video_scores"], case.batch["video_ground_truth"])
-    names = {f"R@{k}": f"video_recall_at_{k}" for k in (1, 5, 10, 100)}
+    video_cutoffs = [int(name.removeprefix(RECALL)) for name in case.expected if name.startswith(RECALL)]
+    videos = retrieval_metrics(case.batch["video_scores"], case.batch["video_ground_truth"], at=video_cutoffs)
+    names = {f"R@{k}": f"{RECALL}{k}" for k in video_cutoffs}
     names |= {"median_rank": "video_median_rank", "mean_rank": "video_mean_rank", "mAP": "video_mean_average_precision"}
     return made | {theirs: np.array(videos[ours], dtype=np.float32) for ours, theirs in names.items()}

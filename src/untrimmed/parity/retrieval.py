@@ -28,13 +28,14 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import as_tensors, export_released, import_released
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.compare import RULES, Rules, Tolerance
+from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance, stretched
 from untrimmed.parity.corpus import Corpus, in_batches, read_corpus, video_of
 from untrimmed.parity.data_cases import DATA_CASES, metric_values
 from untrimmed.parity.registry import MethodParity
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
+GOLDEN_WIDTH = 16  # of the vectors in the golden data
 SHARED_SETTINGS = {
     "video_dim": "visual_dim",
     "query_dim": "text_dim",
@@ -118,20 +119,27 @@ class RetrievalParity(MethodParity):
     def rules(self, case: Case) -> Rules:
         """Scores after eight optimizer steps may differ five times as much: rounding is divided by sqrt(v) each step.
 
+        All limits grow with the way that weights go, beyond that of the golden data: in float32 and in float64, ours
+        end up to 1.5e-3 of the sum of the rates apart at 1 to 5 times those rates (at 20 times, another maximum wins).
+        So do those of dot products and gradients, sums over the width, with a width beyond that of the golden data.
         Tensors whose true gradient is zero (the golden data name them) hold rounding noise, which the optimizer
         divides by its own size: each update may move them by its rate, so they get the sum of the rates.
         """
-        rates = case.config.get("lr", 0.0) * float(np.sum(case.expected.get("lr_multiplier_per_step", 0.0)))
+        rates = sum_of_rates(case)
         noise = [
             (f"{file}/{re.escape(name)}", Tolerance(limit))
             for name in case.config.get("null_gradient_tensors", [])
             for file, limit in (("weights_final", rates), ("grads", 1e-5))
         ]
-        after_updates = [
-            (r"expected/(clip|frame|fused|train_frame)_scores", Tolerance(5e-6)),
-            (r"expected/.*_scores_raw", Tolerance(5e-5)),
+        is_updated = "optim" in case.kind.split("-")
+        after_updates = [(r"expected/(clip|frame|fused|train_frame)_scores", Tolerance(5e-6))]
+        wider = max(1.0, width_of(case) / GOLDEN_WIDTH)
+        sums = [
+            (RAW_SCORES, Tolerance((5e-5 if is_updated else 2e-5) * wider)),
+            (r"grads/", Tolerance(1e-6 * wider, 1e-5)),
         ]
-        return [*noise, *(after_updates if case.kind.startswith("optim") else []), *RULES]
+        usual = [*(after_updates if is_updated else []), *sums, *RULES]
+        return [*noise, *stretched(usual, stretch(case))]
 
     @abstractmethod
     def settings(self, case: Case) -> dict[str, Any]:
@@ -198,10 +206,10 @@ class RetrievalParity(MethodParity):
         model, batch = self.model(case).train(), case.training_batch()
         weights, draws = self.loss_weights(case), self.draws(case)
         total_steps, warmup = case.setting("t_total"), case.setting("lr_warmup_proportion")
-        optimizer = BertAdam(parameter_groups(model), lr=case.setting("lr"))
+        optimizer = BertAdam(parameter_groups(model, case.config.get("wd", 0.01)), lr=case.setting("lr"))
         schedule = warmup_linear_schedule(optimizer, total_steps=total_steps, warmup_share=warmup)
         losses, term_values, norms = [], [], []
-        num_steps = len(case.expected["loss_per_step"])
+        num_steps = number_of_steps(case)
         for _ in range(num_steps):
             optimizer.zero_grad()
             terms = model(batch, draws=draws)
@@ -284,6 +292,31 @@ class RetrievalParity(MethodParity):
         if name.startswith(("expected/mid.query", "expected/mid.modular_vector_mapping")):
             return case.batch["text_mask"] > 0
         return None
+
+
+def number_of_steps(case: Case) -> int:
+    """How many updates an optimizer case takes: as many as it recorded losses, else what its settings say."""
+    recorded = case.expected.get("loss_per_step")
+    return case.setting("n_steps") if recorded is None else len(recorded)
+
+
+def sum_of_rates(case: Case) -> float:
+    """The learning rates of all updates of an optimizer case, added up; 0 for another kind."""
+    if not {"lr", "t_total", "lr_warmup_proportion"} <= case.config.keys():
+        return 0.0
+    schedule = {"total_steps": case.config["t_total"], "warmup_share": case.config["lr_warmup_proportion"]}
+    return case.config["lr"] * sum(warmup_linear(step, **schedule) for step in range(number_of_steps(case)))
+
+
+def width_of(case: Case) -> int:
+    """How wide the vectors are that a case compares; the golden data's width for a case without a network."""
+    widths = [case.config.get(name, GOLDEN_WIDTH) for name in ("hidden_size", "inheritance_hidden")]
+    return max(widths)
+
+
+def stretch(case: Case) -> float:
+    """How much farther weights go in an optimizer case than in the golden data, whose rates add up to 0.0055."""
+    return max(1.0, sum_of_rates(case) / 0.0056)
 
 
 def branch_losses(

@@ -1,0 +1,193 @@
+"""Cases that nobody recorded: recorded ones changed so that what must come out follows from what was recorded."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from untrimmed.errors import FeatureError
+from untrimmed.parity.registry import run_case
+
+CASES = Path(__file__).parent / "cases"
+# One loss case of each method, DL-DKD's and JSG's in one of their two versions.
+LOSSES = ["ms-sl/loss", "gmmformer/loss", "gmmformer-v2/loss-random-negatives", "jsg/video-loss", "dl-dkd/pp-loss-soft"]
+FORWARD = ["ms-sl/forward-masked", "gmmformer-v2/forward-masked", "gmmformer/forward-masked", "ral/forward-masked"]
+SCORES = ("clip_scores", "clip_scores_raw", "frame_scores", "frame_scores_raw", "fused_scores")
+
+
+def failures(folder):
+    results = run_case(folder)
+    assert results
+    return [str(result) for result in results if not result.passed]
+
+
+def arrays_of(path):
+    with np.load(path) as stored:
+        return dict(stored)
+
+
+def copy_of(name, tmp_path, kind, **settings):
+    """A copy of a case that calls itself another kind and has other settings; its folder and settings."""
+    folder = tmp_path / Path(name).parent / kind
+    shutil.copytree(CASES / name, folder)
+    config = json.loads((folder / "config.json").read_text()) | settings | {"case": kind}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder, config
+
+
+def warmup_linear(step, total_steps, warmup):
+    share = step / total_steps
+    return share / warmup if share < warmup else max((share - 1) / (warmup - 1), 0.0)
+
+
+def bert_adam(weights, gradients, *, rates, decay):
+    """The optimizer as the papers' pages write it, with the same gradients at each step."""
+    moved = {}
+    for name, weight in weights.items():
+        moved[name] = weight.astype(np.float64)
+        if name not in gradients:
+            continue
+        gradient = gradients[name].astype(np.float64)
+        gradient = gradient * min(1.0, 1 / (np.linalg.norm(gradient) + 1e-6))
+        mean, square = np.zeros_like(gradient), np.zeros_like(gradient)
+        own_decay = 0.0 if "bias" in name or "LayerNorm.weight" in name else decay
+        for rate in rates:
+            mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+            moved[name] = moved[name] - rate * (mean / (np.sqrt(square) + 1e-6) + own_decay * moved[name])
+    return {name: weight.astype(np.float32) for name, weight in moved.items()}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("lr", "wd", "t_total", "warmup"), [(0.004, 0.3, 30, 0.2), (0.0005, 0.0, 7, 0.5)])
+def test_two_updates_follow_the_rate_decay_and_schedule_of_the_case(name, lr, wd, t_total, warmup, tmp_path):
+    """The first update has rate 0, so both have the gradients that the loss case recorded."""
+    kind = {"jsg": "video-optim", "dl-dkd": "pp-optim"}.get(name.partition("/")[0], "optim")
+    schedule = {"lr": lr, "wd": wd, "t_total": t_total, "lr_warmup_proportion": warmup, "n_steps": 2}
+    folder, config = copy_of(name, tmp_path, kind, **schedule)
+    factors = [warmup_linear(step, t_total, warmup) for step in range(2)]
+    weights, gradients = arrays_of(folder / "weights.npz"), arrays_of(folder / "grads.npz")
+    final = bert_adam(weights, gradients, rates=[lr * factor for factor in factors], decay=wd)
+    for noise in config.get("null_gradient_tensors", []):
+        del final[noise]  # its gradient is the rounding of zero
+    np.savez(folder / "weights_final.npz", **final)
+    total = arrays_of(folder / "expected.npz")["total"]
+    np.savez(
+        folder / "expected.npz",
+        loss_per_step=np.array([total, total], dtype=np.float64),
+        lr_multiplier_per_step=np.array(factors, dtype=np.float32),
+    )
+    (folder / "grads.npz").unlink()
+    assert failures(folder) == []
+    moved = max(float(np.abs(final[n] - weights[n]).max()) for n in final)
+    assert moved > 1e-4
+    (folder / "config.json").write_text(json.dumps(config | {"wd": wd + 0.5}))
+    assert failures(folder) != []
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_some_videos_and_queries_in_another_order_with_more_padding_and_a_longer_table(name, tmp_path):
+    folder, config = copy_of(name, tmp_path, "forward-masked")
+    batch, weights, expected = (arrays_of(folder / f"{file}.npz") for file in ("batch", "weights", "expected"))
+    videos = np.array([2, 0, 4, 1])  # the longest stays: GMMFormer's window knows it
+    labels = batch["text_labels"]
+    queries = np.concatenate([np.flatnonzero(labels == video)[::-1] for video in videos])
+    for array in ("text_feat", "text_mask"):
+        batch[array] = padded(batch[array][queries], 5)
+    for array in ("frame_video_features", "videos_mask"):
+        longer = 0 if name.startswith("gmmformer/") else min(7, config["max_ctx_l"] - batch["videos_mask"].shape[1])
+        batch[array] = padded(batch[array][videos], longer)
+    batch["clip_video_features"] = batch["clip_video_features"][videos]
+    batch["text_labels"] = np.array([videos.tolist().index(label) for label in labels[queries]])
+    table = "query_pos_embed.position_embeddings.weight"
+    weights[table] = np.pad(weights[table], ((0, 9), (0, 0)), constant_values=3.0)  # rows that only padding reads
+    wanted = {score: expected[score][np.ix_(queries, videos)] for score in SCORES if score in expected}
+    np.savez(folder / "weights.npz", **weights)
+    np.savez(folder / "batch.npz", **batch)
+    np.savez(folder / "expected.npz", query_vectors=expected["query_vectors"][queries], **wanted)
+    (folder / "config.json").write_text(json.dumps(config | {"max_desc_l": config["max_desc_l"] + 9}))
+    assert failures(folder) == []
+
+
+def padded(array, rows):
+    """An array with so many more zeros on its second axis."""
+    return np.pad(array, [(0, 0), (0, rows)] + [(0, 0)] * (array.ndim - 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "terms", "settings"),
+    [
+        (
+            "ms-sl/loss",
+            {"nce_clip": 0.7, "triplet_clip": 0.2, "nce_frame": 1.5, "triplet_frame": 3.0},
+            {"loss_weights": {"nce_clip": 0.7, "triplet_clip": 0.2, "nce_frame": 1.5, "triplet_frame": 3.0}},
+        ),
+        (
+            "gmmformer/loss",
+            {"nce_clip": 0.3, "nce_frame": 0.9, "query_diverse": 0.02, "triplet_clip": 1.0, "triplet_frame": 1.0},
+            {"loss_factor": [0.3, 0.9, 0.02]},
+        ),
+        (
+            "ral/loss",
+            {
+                "nce_clip": 0.3,
+                "nce_frame": 0.9,
+                "query_diverse": 0.02,
+                "optimal_matching": 0.6,
+                "triplet_clip": 1.0,
+                "triplet_frame": 1.0,
+                "proxy_matching": 0.5,
+                "distribution_alignment": 0.125,
+            },
+            {
+                "loss_factor": [0.3, 0.9, 0.02, 0.6],
+                "proxy_matching_weight": 0.5,
+                "distribution_alignment_weight": 0.125,
+            },
+        ),
+        (
+            "jsg/video-loss",
+            {
+                "nce_glance": 0.7,
+                "triplet_glance": 1.0,
+                "nce_attention": 0.3,
+                "triplet_attention": 2.0,
+                "triplet_gaze": 1.0,
+            },
+            {"nce_glance_weight": 0.7, "nce_attention_weight": 0.3, "triplet_attention_weight": 2.0},
+        ),
+        (
+            "dl-dkd/pp-loss-soft",
+            {
+                "nce_inheritance": 0.3,
+                "nce_exploration": 0.6,
+                "kl": 0.05,
+                "triplet_inheritance": 1.0,
+                "triplet_exploration": 1.0,
+            },
+            {
+                "nce_weight_inheritance": 0.3,
+                "nce_weight_exploration": 0.6,
+                "kl_weight": 0.1,
+                "kl_decay_factor": 0.5,
+            },
+        ),
+    ],
+)
+def test_the_total_follows_the_loss_weights_of_the_case(name, terms, settings, tmp_path):
+    folder, _ = copy_of(name, tmp_path, Path(name).name, **settings)
+    expected = arrays_of(folder / "expected.npz")
+    expected["total"] = sum(weight * expected[term].astype(np.float64) for term, weight in terms.items())
+    np.savez(folder / "expected.npz", **expected)
+    (folder / "grads.npz").unlink()
+    assert failures(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"), [("jsg/video-loss", {"sigma": 7.0}), ("dl-dkd/schedules", {"sigmoid_k": 300.0})]
+)
+def test_another_constant_of_the_release_is_refused_by_name(name, constant, tmp_path):
+    folder, _ = copy_of(name, tmp_path, Path(name).name, **constant)
+    with pytest.raises(FeatureError, match=f"{next(iter(constant))} is .* a constant of the release"):
+        run_case(folder)
