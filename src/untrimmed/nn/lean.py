@@ -128,18 +128,22 @@ class _FeedForward(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, p: float
+        ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, p: float, trains: bool
     ) -> Tensor:
         count, num_rows, hidden_dim = len(x), x.shape[1], weight1.shape[1]
-        hidden, out = x.new_empty(count, num_rows, hidden_dim), torch.empty_like(x)
+        pieces = _pieces(num_rows, hidden_dim)
+        kept = x.new_empty(
+            count, num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0), hidden_dim
+        )
+        out = torch.empty_like(x)
         for k in range(count):
-            for piece in _pieces(num_rows, hidden_dim):
-                part = hidden[k, piece]
+            for piece in pieces:
+                part = kept[k, piece] if trains else kept[k, : piece.stop - piece.start]
                 torch.addmm(bias1[k], x[k, piece], weight1[k].T, out=part).relu_()
                 if p:
                     part.mul_(keep_mask(tuple(part.shape), p, x.device))
                 torch.addmm(bias2[k], part, weight2[k].T, alpha=1 / (1 - p), out=out[k, piece])
-        ctx.save_for_backward(x, weight1, weight2, hidden)
+        ctx.save_for_backward(x, weight1, weight2, kept)
         ctx.p = p
         return out
 
@@ -158,7 +162,7 @@ class _FeedForward(Function):
                 d_weight1[k].addmm_(d_hidden.T, x[k, piece])
                 d_bias1[k] += d_hidden.sum(dim=0)
                 torch.mm(d_hidden, weight1[k], out=d_x[k, piece])
-        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1), None
+        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1), None, None
 
 
 def feed_forward(
@@ -170,7 +174,7 @@ def feed_forward(
     probability: float,
 ) -> Float[Tensor, "K M D"]:
     """Two linear maps with ReLU and dropout between them."""
-    return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability)
+    return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability, torch.is_grad_enabled())
 
 
 class _AddNorm(Function):

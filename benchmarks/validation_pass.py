@@ -1,0 +1,123 @@
+"""One validation pass of GMMFormer v2 at TVR sizes: encode, score and rank, ours against a straightforward way.
+
+    python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--threads N]
+
+The straightforward way encodes with one module a block and videos padded to 128 frames, scores batches of 50 queries
+against batches of 100 videos, normalising both each time, and ranks each query by sorting its scores in Python. Frame
+and word counts are spread as TVR's (see training_step.py); features are 3072 and 768 wide. Scores of both are compared.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.straightforward import StraightforwardGMMFormerV2
+
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.packed import PackedFeatures, PackSettings, RaggedRows
+from untrimmed.evaluation.recall import recall, retrieval_metrics
+from untrimmed.models.registry import create_model
+from untrimmed.models.released import export_released
+from untrimmed.presets import load_preset
+from untrimmed.training.batches import query_batch, video_batch
+from untrimmed.training.validation import in_batches, score_split
+
+PRESET = load_preset("gmmformer_v2", "tvr")
+
+
+def make_dataset(num_videos: int, num_queries: int) -> RetrievalDataset:
+    """Random unit features in memory."""
+    rng = np.random.default_rng(0)
+
+    def unit(*shape: int) -> np.ndarray:
+        rows = rng.standard_normal(shape, dtype=np.float32)
+        return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+    def ragged(lengths: np.ndarray, dim: int) -> RaggedRows:
+        return RaggedRows(unit(int(lengths.sum()), dim), np.concatenate([[0], np.cumsum(lengths)]))
+
+    frames = np.clip(rng.normal(51, 12, num_videos).round(), 4, 128).astype(int)
+    words = np.clip(rng.normal(16, 5, num_queries).round(), 4, 30).astype(int)
+    features = PackedFeatures(
+        unit(num_videos, 32, 3072), ragged(frames, 3072), ragged(words, 768), None, PackSettings(), Path()
+    )
+    order = np.sort(np.arange(num_queries) % num_videos)
+    annotations = tuple(Annotation(f"v{video}", f"v{video}#{q}", "a query") for q, video in enumerate(order))
+    return RetrievalDataset("random", "val", annotations, features)
+
+
+@torch.no_grad()
+def straightforward(model: StraightforwardGMMFormerV2, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
+    times, start = {}, time.perf_counter()
+    queries = []
+    for rows in in_batches(np.arange(len(dataset.caption_ids)), 50):
+        batch = query_batch(dataset, rows)
+        queries.append(model.encode_queries(batch.words, batch.mask.float()))
+    videos = []
+    for rows in in_batches(np.arange(len(dataset.video_ids)), 100):
+        batch = video_batch(dataset, rows)
+        videos.append(model.encode_videos(batch.clips, batch.frames, batch.frame_mask.float()))
+    times["encode"], start = time.perf_counter() - start, time.perf_counter()
+    weight = {"clip": model.config.clip_weight, "frame": model.config.frame_weight}
+    rows_of_scores = []
+    for query in queries:
+        fused = [
+            weight["clip"] * model.scores(query, clips, True) + weight["frame"] * model.scores(query, frames, True)
+            for clips, frames in videos
+        ]
+        rows_of_scores.append(torch.cat(fused, dim=1))
+    scores = torch.cat(rows_of_scores).numpy()
+    times["score"], start = time.perf_counter() - start, time.perf_counter()
+    ranks = []
+    for query, own in zip(scores, dataset.video_index.tolist(), strict=True):
+        by_score = sorted(range(len(query)), key=lambda video: -query[video])
+        ranks.append(by_score.index(own) + 1)
+    figures = recall(np.array(ranks))
+    times["rank"] = time.perf_counter() - start
+    return scores, figures, times
+
+
+def ours(model: torch.nn.Module, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
+    start = time.perf_counter()
+    scores = score_split(model, dataset, video_batch_size=100, query_batch_size=50)
+    times = {"encode and score": time.perf_counter() - start}
+    start = time.perf_counter()
+    figures = retrieval_metrics(scores.fused, dataset.video_index)
+    times["rank"] = time.perf_counter() - start
+    return scores.fused, figures, times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--videos", type=int, default=2179)
+    parser.add_argument("--queries", type=int, default=10895)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    dataset = make_dataset(args.videos, args.queries)
+    torch.manual_seed(0)
+    model = create_model("gmmformer_v2", **PRESET.settings).eval()
+    plain = StraightforwardGMMFormerV2(model.config).eval()
+    plain.load_state_dict(export_released(model.released_names(), model.state_dict()))
+    cpu = time.process_time()
+    scores, figures, times = ours(model, dataset)
+    our_cpu, cpu = time.process_time() - cpu, time.process_time()
+    their_scores, their_figures, their_times = straightforward(plain, dataset)
+    their_cpu = time.process_time() - cpu
+    print(f"{args.queries} queries, {args.videos} videos, {args.threads} threads")
+    print("largest difference of scores", float(np.abs(scores - their_scores).max()))
+    print("SumR", round(figures["SumR"], 3), "and", round(their_figures["SumR"], 3))
+    for name, parts, total in (("straightforward", their_times, their_cpu), ("ours", times, our_cpu)):
+        shares = ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items())
+        print(f"{name}: {sum(parts.values()):.1f} s wall ({shares}), {total:.1f} s CPU")
+    print(f"ratio {sum(their_times.values()) / sum(times.values()):.2f} wall, {their_cpu / our_cpu:.2f} CPU")
+
+
+if __name__ == "__main__":
+    main()
