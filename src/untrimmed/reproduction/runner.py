@@ -45,15 +45,15 @@ class Scale:
     The features are clearer than those of `untrimmed data simulate`, so that minutes of training show something.
     """
 
-    num_videos: int = 300
+    num_videos: int = 200
     features: SimulationSettings = CLEAR
     overrides: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: {
             "model.dim": 64,
-            "model.max_frames": 32,
-            "model.num_clips": 16,
+            "model.max_frames": 24,
+            "model.num_clips": 12,
             "train.batch_size": 24,
-            "train.epochs": 6,
+            "train.epochs": 5,
             "train.learning_rate": 1.0e-3,
             "train.hard_negatives_from_epoch": 2,
         }

@@ -1,0 +1,83 @@
+"""`untrimmed reproduce`, as a user types it."""
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.reproduction.conftest import TINY
+from untrimmed.cli import app as app_module
+from untrimmed.cli.reproduce import reproduce
+from untrimmed.errors import UntrimmedError
+from untrimmed.reproduction import runner
+from untrimmed.reproduction.papers import PAPERS
+
+app = typer.Typer()
+app.command()(reproduce)
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    """Rows that take a second each."""
+    monkeypatch.setattr(runner.Place.__init__, "__defaults__", (None, None, "auto", TINY))
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
+        raise result.exception
+    return result
+
+
+def test_without_arguments_the_five_papers_are_listed():
+    listed = run().stdout
+    assert all(name in listed for name in PAPERS)
+
+
+def test_a_paper_is_listed_with_the_command_behind_each_part():
+    listed = run("gmmformer").stdout
+    for word in ("table8", "figure7", "untrimmed plot tsne", "not covered"):
+        assert word in listed
+
+
+def test_a_table_is_run_and_the_second_time_read(tmp_path):
+    words = ["ral", "T5", "--runs", tmp_path / "runs", "--seed", 2]
+    first, second = run(*words), run(*words)
+    assert "simulated, small scale, seed 2" in first.stdout
+    assert "1/2 CLIP4Clip (ViT-B/32): done" in first.stderr
+    assert "2/2 + RAL: kept from before" in second.stderr
+    assert second.stdout == first.stdout
+
+
+def test_a_figure_of_another_command_prints_that_command():
+    assert "untrimmed plot uncertainty RUN BASE" in " ".join(run("ral", "figure3").stdout.split())
+
+
+def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
+    out = tmp_path / "ral.md"
+    result = run("ral", "table5", "--out", out, "--runs", tmp_path / "runs")
+    assert result.exit_code == 0, result.output
+    text = out.read_text(encoding="utf-8")
+    assert f"untrimmed reproduce ral table5 --out {out}" in text
+    assert "| table7 | Runtime of one query by corpus size | untrimmed reproduce ral table7 |" in text
+    assert "| CLIP4Clip (ViT-B/32) | paper | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 |" in text
+    assert "untrimmed train clip4clip+ral --data msrvtt --root DIR --preset tvr" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gmmformr"], "Did you mean 'gmmformer'? Known: gmmformer, gmmformer_v2, ral, proto, jsg"),
+        (["jsg", "table7"], "jsg has no 'table7'"),
+        (["jsg", "table1", "--root", "nowhere"], "nowhere: no such folder"),
+        (["jsg", "--out", "jsg.txt"], "name a file that ends in .md"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_exit_code_2(words, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["untrimmed", *words])
+    monkeypatch.setattr(app_module, "app", app)
+    with pytest.raises(SystemExit) as exit_info:
+        app_module.main()
+    error = capsys.readouterr().err.strip()
+    assert exit_info.value.code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,32 @@
+"""The smallest table: one row, trained in a second."""
+
+import pytest
+
+from untrimmed.data.world import SimulationSettings
+from untrimmed.reproduction.runner import Place, Scale
+from untrimmed.reproduction.tables import Column, Row, TrainedTable
+
+TINY = Scale(
+    num_videos=15,
+    features=SimulationSettings(query_dim=12, video_dim=10, teacher_dim=6),
+    overrides={"model.dim": 8, "model.max_frames": 8, "model.num_clips": 4, "train.epochs": 1, "train.batch_size": 8},
+)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path / "runs", seed=3, device="cpu", scale=TINY)
+
+
+@pytest.fixture
+def table():
+    return TrainedTable(
+        name="table9",
+        title="Two systems",
+        columns=(Column(name="tvr", metrics=("R@1", "SumR")), Column(name="activitynet", metrics=("R@1", "SumR"))),
+        rows=(
+            Row(name="mean", method="clip4clip", paper={"tvr": (9.9, 141.0)}),
+            Row(name="closed", paper={"tvr": (50.0, 300.0)}, without="no program"),
+        ),
+        left_out="XML",
+    )

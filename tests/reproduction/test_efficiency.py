@@ -1,0 +1,72 @@
+import pytest
+import torch
+
+from untrimmed.reproduction.efficiency import (
+    flops,
+    matching_gflops,
+    megabytes_per_video,
+    parameters,
+    published_model,
+    query_ms,
+    stored_numbers,
+)
+from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.results import efficiency_grid
+from untrimmed.reproduction.tables import EfficiencyTable
+
+PRINTED = {  # RAL table 6
+    "gmmformer": (1.95, 12.85),
+    "gmmformer_v2": (5.43, 32.27),
+    "gmmformer_v2+ral": (5.75, 35.53),
+}
+
+
+@pytest.mark.parametrize("method", PRINTED)
+def test_parameters_equal_the_printed_ones_and_flops_come_within_5_percent(method):
+    printed_flops, printed_parameters = PRINTED[method]
+    model = published_model(method)
+    assert round(parameters(model) / 1e6, 2) == printed_parameters
+    assert flops(model).weights / 1e9 == pytest.approx(printed_flops, rel=0.05)
+
+
+def test_the_flops_of_ms_sl_are_those_of_a_query_and_2500_videos():
+    model = published_model("ms_sl")
+    assert round(parameters(model) / 1e6, 2) == 4.85
+    query = 2 * 30 * (768 * 384 + 4 * 384 * 384)  # input layer, then queries, keys, values and output map
+    assert query / 1e9 + matching_gflops(model, 2500) == pytest.approx(1.29, rel=0.05)
+
+
+def test_flops_of_two_linear_maps_are_two_for_each_weight_and_row():
+    # clip4clip on TVR: 128 frames from 3072 to 512, 30 words from 768 to 512, and nothing else
+    counted = flops(published_model("clip4clip"))
+    assert counted.weights == 2 * 512 * (128 * 3072 + 30 * 768)
+    assert counted.activations == 0
+
+
+def test_vectors_kept_of_a_video():
+    # 528 clips and 128 frames; 32 clips and the pooled video; 32 clips and 128 frames; 30 prototypes a branch
+    vectors = {"ms_sl": 656, "gmmformer": 33, "gmmformer_v2": 160, "proto": 60}
+    assert {method: stored_numbers(published_model(method)) // 384 for method in vectors} == vectors
+
+
+def test_matching_and_memory_are_those_of_protoprvr():
+    # table 3 at 4,000 videos, table 1
+    printed = {"ms_sl": (2.02, 1.01), "gmmformer": (0.10, 0.05), "proto": (0.18, 0.09)}
+    for method, (gflops, megabytes) in printed.items():
+        model = published_model(method)
+        assert round(matching_gflops(model, 4000), 2) == gflops
+        assert round(megabytes_per_video(model), 2) == megabytes
+
+
+def test_a_larger_corpus_takes_longer():
+    torch.manual_seed(0)
+    model = published_model("gmmformer", {"model.max_frames": 8, "model.gaussian_widths": [1.0]})
+    assert 0 < query_ms(model, 10) < query_ms(model, 20_000)
+
+
+def test_a_table_shows_paper_ours_and_difference():
+    table = next(e for e in PAPERS["gmmformer"].entries if e.name == "table4")
+    assert isinstance(table, EfficiencyTable)
+    grid = efficiency_grid(table)
+    assert ("GMMFormer", "parameters (M)", "12.85", "12.85", "-0.0 %") in grid.lines
+    assert any("1.31" in note for note in grid.notes)

@@ -1,0 +1,108 @@
+import dataclasses
+import json
+
+import pytest
+
+from tests.reproduction.conftest import TINY
+from untrimmed.data.simulate import simulate
+from untrimmed.errors import ConfigError
+from untrimmed.reproduction.results import trained_grids
+from untrimmed.reproduction.runner import Plan, run_table, simulated_data
+
+
+def test_the_smallest_table_is_trained_and_printed_beside_the_paper(table, place):
+    measured = run_table(table, place)
+    assert list(measured.figures) == [("mean", "tvr")]
+    figures = measured.figures["mean", "tvr"]
+    assert 0 <= figures["R@1"] <= 100 <= figures["SumR"]
+    (grid,) = trained_grids(table, measured, place)
+    assert grid.title == "Two systems (tvr; simulated, small scale, seed 3)"
+    assert grid.header == ("", "", "R@1", "SumR")
+    assert grid.lines[0] == ("mean", "paper", "9.9", "141.0")
+    assert grid.lines[1] == ("", "simulated", f"{figures['R@1']:.1f}", f"{figures['SumR']:.1f}")
+    assert grid.lines[2] == ("closed", "paper", "50.0", "300.0")
+    assert grid.notes == ("Not run: XML.", "closed is not run: no program.")
+
+
+def test_what_is_finished_is_not_trained_again(table, place):
+    first, second = [], []
+    before = run_table(table, place, first.append)
+    after = run_table(table, place, second.append)
+    assert any("epoch" in step.doing for step in first)
+    assert [step.doing for step in second] == ["kept from before"]
+    assert after.figures == before.figures
+
+
+def test_a_row_that_was_stopped_after_training_is_only_evaluated(table, place):
+    before = run_table(table, place)
+    (kept,) = place.runs.glob("*/figures-*.json")
+    kept.unlink()
+    steps = []
+    assert run_table(table, place, steps.append).figures == before.figures
+    assert not any("training" in step.doing for step in steps)
+
+
+@pytest.mark.parametrize("change", ["seed", "scale", "features", "overrides"])
+def test_other_settings_have_a_folder_of_their_own(change, table, place):
+    row, column = table.rows[0], table.columns[0]
+    other, changed = place, row
+    if change == "seed":
+        other = dataclasses.replace(place, seed=4)
+    elif change == "scale":
+        other = dataclasses.replace(place, scale=dataclasses.replace(TINY, num_videos=20))
+    elif change == "features":
+        features = dataclasses.replace(TINY.features, noise=0.1)
+        other = dataclasses.replace(place, scale=dataclasses.replace(TINY, features=features))
+    else:
+        changed = dataclasses.replace(row, overrides={"weights.video_nce": 0.5})
+    assert Plan.of(changed, column, other).folder != Plan.of(row, column, place).folder
+
+
+def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
+    row = dataclasses.replace(table.rows[0], method="jsg")
+    glance = dataclasses.replace(row, name="glance", evaluated_with={"glance_weight": 1.0, "gaze_weight": 0.0})
+    both = dataclasses.replace(table, rows=(row, glance))
+    measured = run_table(both, place)
+    assert len(list(place.runs.glob("jsg-*/run"))) == 1
+    assert len(list(place.runs.glob("jsg-*/figures-*.json"))) == 2
+    assert set(measured.figures) == {("mean", "tvr"), ("glance", "tvr")}
+
+
+def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp_path):
+    root = tmp_path / "data"
+    simulate("tvr", root, num_videos=15, settings=TINY.features)
+    sized = TINY.all_overrides
+    columns = tuple(dataclasses.replace(column, overrides=sized) for column in table.columns)
+    real, there = dataclasses.replace(table, columns=columns), dataclasses.replace(place, root=root)
+    measured = run_table(real, there)
+    ours = measured.figures["mean", "tvr"]["SumR"]
+    assert measured.missing == ("activitynet",)
+    (grid,) = trained_grids(real, measured, there)
+    assert grid.title == "Two systems (tvr; real data, seed 3)"
+    assert [line[1] for line in grid.lines] == ["paper", "ours", "difference", "paper"]
+    assert grid.lines[2][3] == f"{ours - 141.0:+.1f}"
+    assert "No data for: activitynet." in grid.notes
+
+
+def test_a_root_without_the_data_says_what_is_there(table, place, tmp_path):
+    (tmp_path / "msrvtt").mkdir()
+    with pytest.raises(ConfigError, match="table9 needs one of tvr, activitynet, found msrvtt"):
+        run_table(table, dataclasses.replace(place, root=tmp_path))
+    with pytest.raises(ConfigError, match="no such folder"):
+        run_table(table, dataclasses.replace(place, root=tmp_path / "missing"))
+
+
+def test_moments_of_any_method_on_an_event_column(table, place):
+    column = dataclasses.replace(table.columns[0], name="charades_event", data="charades", events=True)
+    column = dataclasses.replace(column, metrics=("R@10 IoU=0.3",))
+    row = dataclasses.replace(table.rows[0], method="ms_sl", paper={"charades_event": (4.46,)})
+    measured = run_table(dataclasses.replace(table, columns=(column,), rows=(row,)), place)
+    assert 0 <= measured.figures["mean", "charades_event"]["R@10 IoU=0.3"] <= 100
+
+
+def test_simulated_features_are_written_once(place):
+    root, name = simulated_data(place)
+    about = (root / name / "simulation.json").stat().st_mtime_ns
+    assert json.loads((root / name / "simulation.json").read_text())["seed"] == 3
+    simulated_data(place)
+    assert (root / name / "simulation.json").stat().st_mtime_ns == about
