@@ -97,6 +97,8 @@ def test_a_run_is_evaluated_as_table_json_csv_and_latex(trained, capsys):
     assert float(rows[0]["SumR"]) == document["rows"]["fused"]["SumR"]
     assert r"\toprule" in printed["latex"]
     assert f"{document['rows']['fused']['SumR']:.1f}" in printed["table"]
+    assert "…" not in printed["table"]  # no figure is cut off on 80 columns
+    assert max(map(len, printed["table"].splitlines())) <= 80
     with pytest.raises(ConfigError, match="--format 'xml'"):
         evaluate_run(root / "run", output="xml")
 

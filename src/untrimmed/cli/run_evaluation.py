@@ -74,7 +74,7 @@ def _report_table(report: Report) -> Table:
     from untrimmed.evaluation.report import COLUMNS, HEADINGS, cells
 
     title = f"{report.title}: {len(report.rank):,} queries, {report.num_videos:,} videos (R@K and SumR in percent)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in COLUMNS:
         table.add_column(HEADINGS.get(column, column), justify="right", no_wrap=True)
