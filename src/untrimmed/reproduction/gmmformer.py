@@ -14,7 +14,7 @@ from untrimmed.reproduction.tables import (
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
 OTHERS = "W2VV, HTM, HGR, RIVRL, DE++, CE, Cap4Video, ReLoCLNet, XML, CONQUER: figures quoted from other papers"
 PLAIN = {"model.gaussian_widths": ["inf"]}  # one layer without a window: a vanilla Transformer block
-NO_DIVERSITY = {"losses.query_diversity_v1": None}
+NO_DIVERSITY = {"weights.query_diversity_v1": 0.0}
 LOW, MEDIUM, HIGH = 0.5, 1.0, 5.0
 GROUPS = ("SumR M/V (0,0.25]", "SumR M/V (0.25,0.5]", "SumR M/V (0.5,1]", "SumR")
 

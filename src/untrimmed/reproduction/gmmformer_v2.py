@@ -13,7 +13,7 @@ from untrimmed.reproduction.tables import (
 
 ACTIVITYNET = Column(name="activitynet")
 SUM = Column(name="activitynet", metrics=("SumR",))
-NEITHER = {"losses.query_diversity": None, "losses.optimal_matching": None}
+NEITHER = {"weights.query_diversity": 0.0, "weights.optimal_matching": 0.0}
 PLAIN = {"model.gaussian_widths": ["inf"], "model.aggregation": "mean"}  # a vanilla Transformer layer
 FULL = (8.9, 27.1, 40.2, 78.7, 154.9)
 WIDTHS = {2: [0.1, "inf"], 4: [0.1, 1.0, 5.0, "inf"], 6: [0.1, 0.5, 1.0, 5.0, 10.0, "inf"]}
@@ -108,7 +108,7 @@ TABLE3 = TrainedTable(
         Row(
             name="4: FB, TC-GMMBlock, QDL",
             method="gmmformer_v2",
-            overrides={"losses.optimal_matching": None},
+            overrides={"weights.optimal_matching": 0.0},
             paper={"activitynet": (8.6, 26.3, 39.5, 78.4, 152.7)},
         ),
         _v2("5: all", FULL),
@@ -247,7 +247,7 @@ PAPER = Paper(
             title="t-SNE of queries and clips of two close videos, with and without the two losses",
             commands=(
                 TRAIN,
-                f"{TRAIN}2 losses.query_diversity=null losses.optimal_matching=null",
+                f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0",
                 "untrimmed plot tsne RUN2 RUN -o figure6.png",
             ),
         ),
@@ -265,8 +265,8 @@ PAPER = Paper(
             title="Positioning variance: untrained, without both losses, with one, with both",
             commands=(
                 TRAIN,
-                f"{TRAIN}2 losses.query_diversity=null losses.optimal_matching=null",
-                f"{TRAIN}3 losses.optimal_matching=null",
+                f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0",
+                f"{TRAIN}3 weights.optimal_matching=0.0",
                 "untrimmed plot variance RUN2 RUN3 RUN -o figure8.png",
             ),
         ),

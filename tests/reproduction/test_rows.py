@@ -1,0 +1,46 @@
+"""The losses of every row, once: settings that contradict the weights show here, not in the middle of a table."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.reproduction.conftest import TINY
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model
+from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.runner import Place, Plan, simulated_data
+from untrimmed.reproduction.tables import TrainedTable
+from untrimmed.training.batches import caption_training_batch, training_batch
+from untrimmed.training.run import DataSettings
+from untrimmed.training.train import load_split
+
+ROWS = [
+    pytest.param(row, column, id=f"{paper.name}-{table.name}-{row.name}-{column.name}")
+    for paper in PAPERS.values()
+    for table in paper.entries
+    if isinstance(table, TrainedTable)
+    for column in table.columns[: table.simulated_columns]
+    for row in table.rows
+    if not row.without
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("rows"), seed=3, device="cpu", scale=TINY)
+    return place, simulated_data(place)
+
+
+@pytest.mark.parametrize(("row", "column"), ROWS)
+def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
+    place, (root, name) = tiny
+    preset = Plan.of(row, column, place).settled
+    torch.manual_seed(0)
+    model = create_model(row.method, **preset.settings)
+    dataset = load_split(DataSettings(name=name, root=str(root)), model.config, preset.features, "train")
+    if preset.train.batch_of == "captions":
+        batch = caption_training_batch(dataset, np.arange(4))
+    else:
+        batch = training_batch(dataset, np.arange(3), sort_by=preset.features.sort_by)
+    assert total_loss(model(batch, draws=Draws()), preset.weights).isfinite()
