@@ -2,7 +2,7 @@
 
     OUT/NAME/captions.jsonl, frames/<video>.npy, words.h5        the plain layout, see `untrimmed.data.plain`
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the field's layout, see `untrimmed.data.bigfile`
-    OUT/NAME/features.json                                       the encoder and the sampling
+    OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
 The vectors are those that `Library.use` hands to a trained model, and words come from the encoder that reads queries.
 """
@@ -36,6 +36,7 @@ from untrimmed.data.atomic import whole_folder
 from untrimmed.data.benchmark import SPLITS
 from untrimmed.data.bigfile import write_bigfile
 from untrimmed.data.layout import Layout
+from untrimmed.data.origin import ORIGIN
 from untrimmed.data.plain import write_plain
 from untrimmed.data.prepare import write_annotations
 from untrimmed.errors import ConfigError, FeatureError
@@ -146,7 +147,7 @@ def export_features(
                 _write_captions(target, layout, splits)
                 words = target.folder / "words.h5" if layout == "plain" else target.words
                 _write_words(words, [caption for captions in splits.values() for caption in captions], encoder)
-            (temporary / "features.json").write_text(_about(settings, len(records)), encoding="utf-8")
+            (temporary / ORIGIN).write_text(_about(settings, len(records)), encoding="utf-8")
     except OSError as error:
         raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
     counts = {split: len(captions) for split, captions in splits.items()}

@@ -124,7 +124,7 @@ class Library:
 
         Raises:
             CheckpointError: There is no model in the folder, or a damaged one.
-            IndexMismatchError: It was trained on features of other widths.
+            IndexMismatchError: It was trained on features of another encoder, or of other widths.
             IndexBusyError: Another process is writing to the library.
         """
         with VideoIndex(self.folder) as index:
@@ -136,6 +136,7 @@ class Library:
                 from untrimmed.search.trained import TrainedModel
 
                 trained = TrainedModel(model)
+                trained.check_encoder(settings.encoder_identity)
                 trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
             identity = trained.identity if trained else GaussianWindows.name
             todo = [record.video_id for record in index.scan() if record.model != identity]

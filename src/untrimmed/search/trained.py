@@ -19,6 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.config import read_yaml
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.features.resampling import prepare_video, prepare_words
 from untrimmed.models.base import RetrievalModel
@@ -28,6 +29,7 @@ from untrimmed.scores.localise import LocateSettings
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _VIDEOS_AT_A_TIME = 512
+_RUN_SETTINGS = "config.yaml"  # where `untrimmed.training.run` keeps them, which search does not depend on
 
 
 class TrainedModel:
@@ -41,6 +43,28 @@ class TrainedModel:
         self.model: RetrievalModel = load_model(self.folder)
         digest = hashlib.blake2b((self.folder / WEIGHTS).read_bytes(), digest_size=6).hexdigest()
         self.identity = f"{self.model.name}:{digest}"
+
+    def check_encoder(self, identity: str) -> None:
+        """Refuse the features of another encoder than the one whose features the run learned on, where it knows that.
+
+        Raises:
+            IndexMismatchError: Naming found and wanted.
+            ConfigError: The run's settings are damaged.
+        """
+        wanted = self._trained_on()
+        if wanted is not None and wanted != identity:
+            raise IndexMismatchError(
+                f"{self.folder}: trained on features of encoder {wanted}, the library's are of {identity}; train on "
+                "features of this library (untrimmed features --library), or index into a new --library with that "
+                "encoder"
+            )
+
+    def _trained_on(self) -> str | None:
+        """The encoder that the settings of the run name; an imported model has none, nor have benchmarks' features."""
+        if not (self.folder / _RUN_SETTINGS).is_file():
+            return None
+        data = read_yaml(self.folder / _RUN_SETTINGS).get("data")
+        return data.get("encoder_identity") if isinstance(data, dict) else None
 
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
         """Refuse features of other widths than the model was trained on.

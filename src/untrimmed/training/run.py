@@ -29,11 +29,15 @@ CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Which data set a run learns on: the one at ROOT/NAME, and which frame features where there are several."""
+    """Which data set a run learns on: the one at ROOT/NAME, and which frame features where there are several.
+
+    `encoder_identity` names the encoder of features that `untrimmed features` wrote; of others nothing is known.
+    """
 
     name: str
     root: str
     video_features: str | None = None
+    encoder_identity: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import torch
 
 from untrimmed.config import build, to_plain
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.data.origin import encoder_identity_of
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
 from untrimmed.models.naming import full_name
@@ -59,9 +60,12 @@ def train(
     if seed is not None:
         overrides = {"train.seed": seed} | overrides
     chosen = _preset(method, data, preset, overrides)
-    settings = DataSettings(name=data, root=str(Path(root).resolve()), video_features=video_features)
-    if not (Path(root) / data).is_dir():
+    place = Path(root).resolve()
+    if not (place / data).is_dir():
         raise FeatureError(f"{Path(root) / data}: no such folder; --root is the folder that holds it")
+    settings = DataSettings(
+        name=data, root=str(place), video_features=video_features, encoder_identity=encoder_identity_of(place / data)
+    )
     sizes = build(model_class(method).Config, chosen.settings, where=f"{method}/{chosen.dataset}")
     train_set, val_set = (
         load_split(settings, sizes, chosen.features, split, progress=packing) for split in ("train", "val")
