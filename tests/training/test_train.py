@@ -24,7 +24,9 @@ def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_p
     assert config["model"]["dim"] == 8
     assert config["model"]["temperature"] == 0.09
     assert config["losses"]["query_diversity"]["margin"] == 0.15
-    assert config["data"] == {"name": "tvr", "root": str(data_root), "video_features": None}
+    assert config["data"] == {
+        "name": "tvr", "root": str(data_root), "video_features": None, "encoder_identity": None,
+    }  # fmt: skip
     assert [entry["epoch"] for entry in run.history] == [0, 1]
     assert run.history == open_run(tmp_path / "run").history
     first = run.history[0]
