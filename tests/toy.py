@@ -31,6 +31,17 @@ class ToyEncoder:
         return TextFeatures(text, _unit(words.sum(axis=0)), words, tokens)
 
 
+class WideWordEncoder(ToyEncoder):
+    """Words are one wider than frames, so that a swapped width shows."""
+
+    word_dim = 5
+
+    def _text(self, text):
+        features = super()._text(text)
+        words = np.pad(features.words, ((0, 0), (0, 1)), constant_values=0.3)
+        return TextFeatures(text, features.sentence, words, features.tokens)
+
+
 def _unit(vectors):
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
 

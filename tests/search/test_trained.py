@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import untrimmed
-from tests.toy import ToyEncoder, write_clip
+from tests.toy import WideWordEncoder, write_clip
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.errors import CheckpointError, IndexMismatchError, UntrimmedError
 from untrimmed.features.encoders import LoadedEncoder
@@ -26,19 +26,8 @@ CLIPS = {
     "wood.mp4": ["green"],
 }
 SENTENCES = ("something green", "a red and yellow sun", "blue")
-WORD_DIM = 5
+WORD_DIM = WideWordEncoder.word_dim
 COMPOSED = ["gmmformer_v2+ral", "ms_sl+matching+ral"]
-
-
-class WideWordEncoder(ToyEncoder):
-    """Words are one wider than frames, so that a swapped width shows."""
-
-    word_dim = WORD_DIM
-
-    def _text(self, text):
-        features = super()._text(text)
-        words = np.pad(features.words, ((0, 0), (0, 1)), constant_values=0.3)
-        return TextFeatures(text, features.sentence, words, features.tokens)
 
 
 @pytest.fixture

@@ -1,0 +1,301 @@
+"""A library as a data set: what training reads is what search stores, in both layouts, and nothing is half-written."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+
+import untrimmed
+from tests.toy import WideWordEncoder, write_clip
+from untrimmed.data.check import check_dataset
+from untrimmed.data.dataset import load_dataset
+from untrimmed.data.layout import Layout
+from untrimmed.data.sources import open_frames, open_words
+from untrimmed.errors import ConfigError, FeatureError, IndexMismatchError, UnknownNameError
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.features.resampling import prepare_video, prepare_words
+from untrimmed.search import library as library_module
+from untrimmed.search.export import deal_videos
+from untrimmed.search.index import VideoIndex
+
+CLIPS = {
+    "flag.mp4": ["red", "white", "green"],
+    "sea # 1.mp4": ["blue", "blue", "white", "blue"],  # neither blanks nor # can stand in the field's ids
+    "sun.mp4": ["yellow", "red"],
+    "wood.mp4": ["green"],
+}
+LABELS = [
+    {"video": "flag", "caption": "it is red", "start_s": 0, "end_s": 2, "split": "train"},
+    {"video": "flag.mp4", "caption": "white and\ngreen", "start_s": 2, "end_s": 9.5, "split": "train"},
+    {"video": "sea # 1", "caption": "blue", "split": "train"},
+    {"video": "sun", "query": "a yellow and red sun", "start_s": 0.5, "end_s": 3.5, "split": "val"},
+    {"video": "wood", "caption": "something green", "split": "test"},
+]
+FIELD_IDS = {"sea # 1": "sea%20%23%201"}
+LAYOUTS = ("plain", "field")
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    for name, colours in CLIPS.items():
+        write_clip(folder / name, colours)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(videos, tmp_path_factory):
+    """A library that every test gets a copy of."""
+    folder = tmp_path_factory.mktemp("indexed") / "library"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(WideWordEncoder(), None))
+        untrimmed.open(folder).index(videos)
+    return folder
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    encoder = WideWordEncoder()
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    return encoder
+
+
+@pytest.fixture
+def lib(encoder, indexed, tmp_path):
+    shutil.copytree(indexed, tmp_path / "library")
+    return untrimmed.open(tmp_path / "library")
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Writes labels to a file and gives its path; a text is written as it stands."""
+
+    def write(labels=LABELS):
+        lines = (label if isinstance(label, str) else json.dumps(label) for label in labels)
+        (tmp_path / "captions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tmp_path / "captions.jsonl"
+
+    return write
+
+
+def stored_frames(lib):
+    """Name without suffix -> vectors as the library keeps them."""
+    index = VideoIndex(lib.folder)
+    return {record.path.rpartition("/")[2][:-4]: index.get(record.video_id).features.vectors for record in index.scan()}
+
+
+def id_in(layout, video):
+    return FIELD_IDS.get(video, video) if layout == "field" else video
+
+
+def without_split(labels):
+    return [{key: value for key, value in label.items() if key != "split"} for label in labels]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_frames_on_disk_are_the_stored_vectors_to_the_bit(layout, lib, encoder, captions, tmp_path):
+    encoded = encoder.num_encoded
+    written = lib.export_features(tmp_path / "out", layout=layout, captions=captions())
+    assert encoder.num_encoded == encoded, "nothing is decoded again"
+    frames, wanted = open_frames(Layout.at(tmp_path / "out", "mine")), stored_frames(lib)
+    assert written.num_videos == len(wanted) == 4
+    for video, vectors in wanted.items():
+        assert vectors.dtype == np.float16
+        np.testing.assert_array_equal(frames.read(id_in(layout, video)), vectors)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_words_on_disk_are_the_encoder_s(layout, lib, encoder, captions, tmp_path):
+    lib.export_features(tmp_path / "out", layout=layout, captions=captions())
+    words = open_words(Layout.at(tmp_path / "out", "mine"))
+    for split in ("train", "val", "test"):
+        dataset = load_dataset("mine", tmp_path / "out", split)
+        for caption_id, text in zip(dataset.caption_ids, dataset.texts, strict=True):
+            np.testing.assert_array_equal(words.read(caption_id), encoder.encode_texts([text])[0].words)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_data_set_loads_as_written_with_its_splits_moments_and_lengths(layout, lib, encoder, captions, tmp_path):
+    written = lib.export_features(tmp_path / "out", layout=layout, captions=captions())
+    assert written.captions == {"train": 3, "val": 1, "test": 1}
+    assert (written.frame_dim, written.word_dim, written.left_out) == (4, 5, ())
+    train, val, test = (load_dataset("mine", tmp_path / "out", split) for split in ("train", "val", "test"))
+    assert train.video_ids == ("flag", id_in(layout, "sea # 1"))
+    assert (val.video_ids, test.video_ids) == (("sun",), ("wood",))
+    assert train.texts == ("it is red", "white and green", "blue")
+    assert train.video_index.tolist() == [0, 0, 1]
+    assert train.moments[0] == ((0.0, 2.0),)
+    np.testing.assert_allclose(train.moments[1], [(2.0, 6.0)], atol=0.11)  # cut where the video ends
+    assert train.moments[2] == ()
+    np.testing.assert_allclose(val.durations_s, [4.0], atol=0.11)
+    assert (train.video_dim, train.query_dim) == (4, 5)
+    wanted = stored_frames(lib)["flag"].astype(np.float32)
+    clips, frames = prepare_video(wanted, num_clips=32, max_frames=128)
+    got = train.features.videos(np.array([0]))
+    np.testing.assert_array_equal(got.clips[0], clips)
+    np.testing.assert_array_equal(got.frames[0][got.frame_mask[0]], frames)
+    words = train.features.words(np.array([2]))
+    np.testing.assert_array_equal(words.rows[0], prepare_words(encoder.encode_texts(["blue"])[0].words, max_words=30))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_was_written_passes_the_check(layout, lib, captions, tmp_path):
+    lib.export_features(tmp_path / "out", layout=layout, captions=captions())
+    assert check_dataset("mine", tmp_path / "out") == []
+
+
+def test_without_splits_every_video_goes_to_one_and_none_is_empty(lib, captions, tmp_path):
+    written = lib.export_features(tmp_path / "out", captions=captions(without_split(LABELS)))
+    assert sum(written.captions.values()) == len(LABELS)
+    assert min(written.captions.values()) >= 1
+    places = {split: load_dataset("mine", tmp_path / "out", split).video_ids for split in written.captions}
+    assert sorted(video for ids in places.values() for video in ids) == sorted(stored_frames(lib))
+
+
+def test_dealing_follows_the_names_alone():
+    names = [f"video {number}" for number in range(40)]
+    dealt = deal_videos(names)
+    assert dealt == deal_videos(reversed(names))
+    assert [list(dealt.values()).count(split) for split in ("train", "val", "test")] == [32, 4, 4]
+    with pytest.raises(FeatureError, match="captions of 2 videos, wanted at least 3"):
+        deal_videos(names[:2])
+
+
+def test_frames_alone_need_no_captions(lib, tmp_path):
+    written = lib.export_features(tmp_path / "out")
+    assert sum(written.captions.values()) == 0
+    assert sorted(path.stem for path in (written.folder / "frames").iterdir()) == sorted(stored_frames(lib))
+    assert not (written.folder / "words.h5").exists()
+
+
+def test_only_videos_within_a_folder_or_file_are_exported(lib, videos, tmp_path):
+    written = lib.export_features(tmp_path / "out", within=[videos / "sun.mp4", videos / "flag.mp4"])
+    assert sorted(path.stem for path in (written.folder / "frames").iterdir()) == ["flag", "sun"]
+    with pytest.raises(FeatureError, match="no videos to export"):
+        lib.export_features(tmp_path / "none", within=[tmp_path])
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(encoder, videos, tmp_path):
+    for folder, source in (("a", "sun.mp4"), ("b", "flag.mp4")):
+        (tmp_path / "videos" / folder).mkdir(parents=True)
+        shutil.copy(videos / source, tmp_path / "videos" / folder / "one.mp4")
+    lib = untrimmed.open(tmp_path / "library")
+    lib.index(tmp_path / "videos")
+    lib.export_features(tmp_path / "out")
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "mine" / "frames" / "a" / "one.mp4.npy"),
+        VideoIndex(lib.folder).get(lib.videos()[0].video_id).features.vectors,
+    )
+    (tmp_path / "c.jsonl").write_text('{"video": "one.mp4", "caption": "red"}\n')
+    with pytest.raises(UnknownNameError, match=r"'one\.mp4' fits 2 files"):
+        lib.export_features(tmp_path / "more", captions=tmp_path / "c.jsonl")
+
+
+def test_captions_of_unknown_videos_are_left_out_and_told(lib, captions, tmp_path):
+    unknown = {"video": "gone", "caption": "red", "split": "train"}
+    written = lib.export_features(tmp_path / "out", captions=captions([*LABELS, unknown]))
+    assert [(label.video, label.place) for label in written.left_out] == [
+        ("gone", f"{tmp_path / 'captions.jsonl'}, line 6")
+    ]
+    assert sum(written.captions.values()) == len(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([{"video": "gone", "caption": "red"}], r"line 1: video 'gone' and all others .* not among the 4 videos"),
+        ([LABELS[0], {**LABELS[2], "caption": " "}], r"line 2: caption is ' ', wanted a sentence"),
+        ([LABELS[0], '{"video": "flag", "cap'], r"line 2: not JSON"),
+        ([LABELS[0], "[1]"], r"line 2: .*wanted"),
+        ([{"caption": "red"}], r"line 1: .*'?video'?"),
+        ([{**LABELS[0], "split": "dev"}], r"line 1: split 'dev', wanted one of train, val, test"),
+        ([LABELS[0], without_split(LABELS)[1]], r"1 of 2 lines have a split; give every line one, or none"),
+        ([{**LABELS[0], "end_s": None}], r"line 1: .*end_s"),
+        ([{**LABELS[0], "start_s": 3, "end_s": 1}], r"line 1: moment from 3 to 1 s"),
+        ([{**LABELS[0], "start_s": 60, "end_s": 70}], r"line 1: moment from 60 to 70 s, the video 'flag' ends at 6"),
+        ([], "holds no captions"),
+        (without_split(LABELS[:3]), "captions of 2 videos, wanted at least 3"),
+    ],
+)
+def test_wrong_captions_are_one_line_and_nothing_is_written(labels, message, lib, captions, tmp_path):
+    with pytest.raises(FeatureError, match=message) as caught:
+        lib.export_features(tmp_path / "out", captions=captions(labels))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_that_is_there_stays_as_it_is(lib, captions, tmp_path):
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    (tmp_path / "out" / "mine" / "precious").write_text("work")
+    with pytest.raises(ConfigError, match="is already there; choose another --name"):
+        lib.export_features(tmp_path / "out", captions=captions())
+    assert [path.name for path in (tmp_path / "out" / "mine").iterdir()] == ["precious"]
+    with pytest.raises(ConfigError, match="is not that of a folder"):
+        lib.export_features(tmp_path / "out", name="a/b")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_error_on_the_way_leaves_nothing(layout, lib, encoder, captions, tmp_path, monkeypatch):
+    def full(self, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.Group, "__setitem__", full)
+    with pytest.raises(FeatureError, match=r"cannot be written .*No space left.*; free space or choose another --out"):
+        lib.export_features(tmp_path / "out", layout=layout, captions=captions())
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+# -- a run remembers whose features it learned on
+
+
+@pytest.fixture
+def train_on(lib, captions, tmp_path):
+    """Exports the library and trains on it for one epoch; gives the run's folder."""
+
+    def train():
+        lib.export_features(tmp_path / "out", captions=captions())
+        settings = {"model.dim": 8, "model.max_frames": 12, "train.epochs": 1, "train.batch_size": 2}
+        return untrimmed.train("ms_sl", data="mine", root=tmp_path / "out", out=tmp_path / "run", **settings)
+
+    return train
+
+
+def test_a_run_serves_the_library_whose_features_it_learned_on(train_on, lib, encoder):
+    run = train_on()
+    assert run.config.data.encoder_identity == encoder.identity
+    lib.use(run.folder)
+    assert lib.settings().model.startswith("ms_sl:")
+
+
+def test_a_run_on_another_encoder_s_features_is_refused_although_widths_fit(
+    train_on, videos, encoder, tmp_path, monkeypatch
+):
+    run = train_on()
+    other = WideWordEncoder("toy:2")
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(other, None))
+    theirs = untrimmed.open(tmp_path / "theirs")
+    theirs.index(videos / "sun.mp4")
+    settings = theirs.settings()
+    with pytest.raises(IndexMismatchError, match=r"features of encoder toy:1, the library's are of toy:2; ") as caught:
+        theirs.use(run.folder)
+    assert "\n" not in str(caught.value)
+    assert theirs.settings() == settings
+
+
+def test_features_without_the_note_are_judged_by_their_widths_alone(train_on, lib, tmp_path, monkeypatch):
+    folder = train_on().folder
+    (tmp_path / "out" / "mine" / "features.json").unlink()
+    settings = {"model.dim": 8, "model.max_frames": 12, "train.epochs": 1, "train.batch_size": 2}
+    run = untrimmed.train("ms_sl", data="mine", root=tmp_path / "out", out=folder.with_name("unknown"), **settings)
+    assert run.config.data.encoder_identity is None
+    lib.use(run.folder)
+    assert lib.settings().model_folder == str(run.folder)
+
+
+def test_a_damaged_note_is_one_line(train_on, tmp_path):
+    train_on()
+    (tmp_path / "out" / "mine" / "features.json").write_text("{")
+    with pytest.raises(FeatureError, match=r"features\.json: cannot be read as JSON .*; export the features again"):
+        untrimmed.train("ms_sl", data="mine", root=tmp_path / "out", out=tmp_path / "again")
