@@ -1,0 +1,164 @@
+"""`untrimmed features` as it is typed, and the way on from there: check, train, index --model, search, evaluate."""
+
+import json
+import sys
+
+import pytest
+
+from tests.toy import WideWordEncoder, write_clip
+from untrimmed.cli import app as app_module
+from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.search import library as library_module
+
+CLIPS = {"flag": ["red", "white"], "sea": ["blue", "white"], "sun": ["yellow", "red"], "wood": ["green"]}
+CAPTIONS = [
+    {"video": video, "caption": f"it is {colour}", "start_s": 2 * number, "end_s": 2 * number + 2}
+    for video, colours in CLIPS.items()
+    for number, colour in enumerate(colours)
+]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Type a command; gives exit code, stdout, stderr."""
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(WideWordEncoder(), None))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            app_module.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    for name, colours in CLIPS.items():
+        write_clip(folder / f"{name}.mp4", colours)
+    return folder
+
+
+@pytest.fixture
+def captions(tmp_path):
+    path = tmp_path / "captions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in CAPTIONS))
+    return path
+
+
+@pytest.mark.parametrize("layout", ["plain", "field"])
+def test_from_videos_to_a_trained_library_command_by_command(layout, run, videos, captions, tmp_path):
+    code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions, "--layout", layout)
+    assert code == 0, err
+    assert "frames  4 videos, width 4" in out
+    assert "words   captions:" in out
+    assert "width 5" in out
+    assert f"next    untrimmed train gmmformer_v2 --data mine --root {tmp_path / 'data'}" in out
+    library = tmp_path / "data" / "mine-library"
+    assert f"then    untrimmed index --model RUN --library {library}" in out
+    code, _, err = run("data", "check", "mine", "--root", tmp_path / "data")
+    assert code == 0, err
+    settings = ("model.dim=8", "model.max_frames=12", "train.epochs=1", "train.batch_size=2")
+    run_folder = tmp_path / "run"
+    code, _, err = run("train", "ms_sl", "--data", "mine", "--root", tmp_path / "data", "--out", run_folder, *settings)
+    assert code == 0, err
+    code, _, err = run("index", "--model", run_folder, "--library", library)
+    assert code == 0
+    assert "searching with ms_sl:" in err
+    code, out, _ = run("search", "it is green", "--library", library, "--json")
+    assert code == 0
+    assert {hit["video"] for hit in json.loads(out)["hits"]} == {str(videos / f"{name}.mp4") for name in CLIPS}
+    code, out, _ = run("evaluate", library, "--queries", captions, "--format", "json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["figures"]["R@5"] == 100
+    assert len(document["queries"]) == len(CAPTIONS)
+
+
+def test_json_says_what_was_written(run, videos, captions, tmp_path):
+    code, out, _ = run("features", videos, "--out", tmp_path, "--name", "own", "--captions", captions, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["folder"] == str(tmp_path / "own")
+    assert (document["num_videos"], document["frame_dim"], document["word_dim"]) == (4, 4, 5)
+    assert sum(document["captions"].values()) == len(CAPTIONS)
+
+
+def test_a_library_is_exported_without_decoding(run, videos, tmp_path, monkeypatch):
+    assert run("index", videos, "--library", tmp_path / "library")[0] == 0
+    monkeypatch.setattr(WideWordEncoder, "encode_frames", lambda *_: pytest.fail("a frame was encoded again"))
+    code, out, _ = run("features", "--library", tmp_path / "library", "--out", tmp_path)
+    assert code == 0
+    assert "words   captions: none" in out
+    assert "next" not in out
+
+
+def test_captions_of_a_video_that_is_not_there_are_named_and_exit_code_3(run, videos, captions, tmp_path):
+    with captions.open("a") as file:
+        file.write('{"video": "gone", "caption": "it is red"}\n')
+    code, out, err = run("features", videos, "--out", tmp_path, "--captions", captions)
+    assert code == 3
+    assert f"left out  {captions}, line {len(CAPTIONS) + 1}: no video 'gone'" in err
+    assert "frames  4 videos" in out
+
+
+def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions, tmp_path):
+    (tmp_path / "broken.mp4").write_bytes(b"no video at all")
+    code, out, err = run("features", videos, tmp_path / "broken.mp4", "--out", tmp_path, "--captions", captions)
+    assert code == 3
+    assert "broken.mp4" in err
+    assert "frames  4 videos" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"video": "flag", "caption": ""}', "caption is '', wanted a sentence; write one or remove the line"),
+        ('{"video": "flag", "capt', "not JSON"),
+        ('{"caption": "it is red"}', "video"),
+        ('{"video": "flag", "caption": "it is red", "split": "dev"}', "split 'dev', wanted one of train, val, test"),
+    ],
+)
+def test_a_wrong_line_is_one_line_before_anything_is_decoded(line, message, run, videos, captions, tmp_path):
+    with captions.open("a") as file:
+        file.write(line + "\n")
+    code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions)
+    assert code == 2
+    assert out == ""
+    assert err.startswith(f"untrimmed: {captions}, line {len(CAPTIONS) + 1}: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_captions_that_fit_no_video_at_all_are_refused(run, videos, tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"video": "gone", "caption": "it is red"}\n')
+    code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "c.jsonl")
+    assert code == 2
+    assert "line 1: video 'gone' and all others with captions are not among the 4 videos" in err.splitlines()[-1]
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine-library"]
+
+
+def test_a_data_set_that_is_there_is_refused_before_anything_is_decoded(run, videos, tmp_path):
+    (tmp_path / "mine").mkdir()
+    code, out, err = run("features", videos, "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert err == f"untrimmed: {tmp_path / 'mine'} is already there; choose another --name, or remove it first\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
+    code, _, err = run("features", "--out", tmp_path)
+    assert code == 2
+    assert "nothing to export: name video files or folders" in err
+    code, _, err = run("features", tmp_path / "nowhere", "--out", tmp_path)
+    assert code == 2
+    assert "nowhere" in err
+    code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "no.jsonl")
+    assert code == 2
+    assert "no.jsonl: cannot be read" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
