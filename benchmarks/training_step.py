@@ -6,8 +6,9 @@
 frame counts as those of TVR are spread (51 +- 12: the durations of its videos at a feature each 1.5 s) and word counts
 around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
 medians of wall time, and of CPU time, which other programs on the machine disturb less; memory is the peak of a
-process that makes two steps, less its peak before the first (Linux). `--check-steps N`
-trains both N steps without dropout on the same batches and prints how far their losses are apart.
+process that makes two steps, less its peak before the first (Linux). `--bf16` adds ours under autocast, for processors
+with bfloat16 products (AMX or AVX512-BF16; others emulate them at less than half the speed of float32).
+`--check-steps N` trains all N steps without dropout on the same batches and prints how far their losses are apart.
 """
 
 import argparse
@@ -31,8 +32,10 @@ from untrimmed.models.registry import create_model, model_class
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
 from untrimmed.training.optim import BertAdam, parameter_groups
+from untrimmed.training.parallel import Encoding
 
 PRESET = load_preset("gmmformer_v2", "tvr")
+STRAIGHTFORWARD, OURS, OURS_BF16 = "straightforward", "ours", "ours, bfloat16"
 
 
 def make_batch(num_videos: int, lengths: str, seed: int) -> TrainingBatch:
@@ -60,24 +63,26 @@ def make_batch(num_videos: int, lengths: str, seed: int) -> TrainingBatch:
 
 
 class Side:
-    """One of the two implementations with its optimizer."""
+    """One of the implementations with its optimizer."""
 
-    def __init__(self, ours: bool, dropout: bool):
+    def __init__(self, name: str, dropout: bool):
         torch.manual_seed(0)
         off = {} if dropout else {"dropout": 0.0, "input_dropout": 0.0}
         settings = PRESET.settings | off
         self.model = create_model("gmmformer_v2", **settings)
-        self.ours = ours
-        if not ours:
+        self.name = name
+        if name == STRAIGHTFORWARD:
             model = StraightforwardGMMFormerV2(build(model_class("gmmformer_v2").Config, settings))
             model.load_state_dict(export_released(self.model.released_names(), self.model.state_dict()))
             self.model = model
+        if name == OURS_BF16:
+            Encoding(torch.device("cpu"), "bf16").install(self.model)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
 
     def loss(self, batch: TrainingBatch) -> torch.Tensor:
-        if not self.ours:
+        if self.name == STRAIGHTFORWARD:
             return self.model(batch, PRESET.weights)
-        # The hardest negative for both, so that no random choice tells them apart.
+        # The hardest negative for all, so that no random choice tells them apart.
         return total_loss(self.model(batch, draws=Draws(hard_pool=1)), PRESET.weights)
 
     def step(self, batch: TrainingBatch) -> float:
@@ -94,18 +99,18 @@ def high_water_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def peak_memory_mb(ours: bool, num_videos: int, lengths: str, queue: multiprocessing.Queue) -> None:
-    side, batch = Side(ours, dropout=True), make_batch(num_videos, lengths, seed=0)
+def peak_memory_mb(name: str, num_videos: int, lengths: str, queue: multiprocessing.Queue) -> None:
+    side, batch = Side(name, dropout=True), make_batch(num_videos, lengths, seed=0)
     before = high_water_mb()
     for _ in range(2):
         side.step(batch)
     queue.put(high_water_mb() - before)
 
 
-def memory_of(ours: bool, num_videos: int, lengths: str) -> float:
+def memory_of(name: str, num_videos: int, lengths: str) -> float:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=peak_memory_mb, args=(ours, num_videos, lengths, queue))
+    process = context.Process(target=peak_memory_mb, args=(name, num_videos, lengths, queue))
     process.start()
     result = queue.get()
     process.join()
@@ -127,14 +132,15 @@ def timed(sides: dict[str, Side], batch: TrainingBatch, rounds: int) -> dict[str
     return {name: (statistics.median(walls[name]), statistics.median(cpus[name])) for name in sides}
 
 
-def check(steps: int, num_videos: int, lengths: str) -> None:
-    sides = {"ours": Side(True, dropout=False), "straightforward": Side(False, dropout=False)}
-    worst = 0.0
+def check(names: list[str], steps: int, num_videos: int, lengths: str) -> None:
+    sides = {name: Side(name, dropout=False) for name in names}
+    worst = dict.fromkeys(names, 0.0)
     for step in range(steps):
         batch = make_batch(num_videos, lengths, seed=step % 8)
         losses = {name: side.step(batch) for name, side in sides.items()}
-        worst = max(worst, abs(losses["ours"] / losses["straightforward"] - 1))
-    print(f"losses after {steps} steps on {num_videos} videos: {losses}, largest difference {100 * worst:.4f} %")
+        worst = {name: max(worst[name], abs(losses[name] / losses[STRAIGHTFORWARD] - 1)) for name in names}
+    for name in names:
+        print(f"{name}: loss {losses[name]:.5f} after {steps} steps, at most {100 * worst[name]:.4f} % off")
 
 
 def main() -> None:
@@ -143,28 +149,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", choices=["tvr", "full"], default="tvr")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--check-steps", type=int, default=0)
     parser.add_argument("--check-videos", type=int, default=16)
-    parser.add_argument("--no-memory", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
     batch = make_batch(args.videos, args.lengths, seed=0)
-    exact = {name: Side(name == "ours", dropout=False) for name in ("ours", "straightforward")}
-    print("first loss", {name: round(side.loss(batch).item(), 5) for name, side in exact.items()})
-    del exact
-    sides = {name: Side(name == "ours", dropout=True) for name in ("ours", "straightforward")}
-    times = timed(sides, batch, args.rounds)
+    print("first loss", {name: round(Side(name, dropout=False).loss(batch).item(), 5) for name in names})
+    times = timed({name: Side(name, dropout=True) for name in names}, batch, args.rounds)
+    memory = {name: memory_of(name, args.videos, args.lengths) for name in names}
     print(f"{torch.get_num_threads()} threads, {args.videos} videos, lengths {args.lengths}")
-    for kind, theirs, ours in zip(("wall", "CPU"), times["straightforward"], times["ours"], strict=True):
-        print(f"step, {kind} time: straightforward {theirs:.2f} s, ours {ours:.2f} s, ratio {theirs / ours:.2f}")
-    del sides
-    if not args.no_memory:
-        memory = {name: memory_of(name == "ours", args.videos, args.lengths) for name in ("ours", "straightforward")}
-        share = memory["ours"] / memory["straightforward"]
-        theirs, ours = memory["straightforward"], memory["ours"]
-        print(f"memory: straightforward {theirs:.0f} MB, ours {ours:.0f} MB, {share:.2f} of it")
+    for name in names:
+        (wall, cpu), (their_wall, their_cpu) = times[name], times[STRAIGHTFORWARD]
+        print(
+            f"{name:15} step {wall:6.2f} s wall ({their_wall / wall:.2f} times as fast), {cpu:6.2f} s CPU "
+            f"({their_cpu / cpu:.2f}), memory {memory[name]:6.0f} MB ({memory[name] / memory[STRAIGHTFORWARD]:.2f})"
+        )
     if args.check_steps:
-        check(args.check_steps, args.check_videos, args.lengths)
+        check(names, args.check_steps, args.check_videos, args.lengths)
 
 
 if __name__ == "__main__":
