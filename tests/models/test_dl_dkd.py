@@ -10,7 +10,8 @@ import torch
 from tests.retrieval_world import SIZES, one_of_each
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.registry import create_model
+from untrimmed.models.dl_dkd import DLDKD
+from untrimmed.models.registry import create_model, model_class
 from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.training.optim import parameter_groups
@@ -154,3 +155,12 @@ def test_sizes_decay_and_initial_values_are_the_released_ones(file, version, dat
         else:
             assert (values == float(recorded["init"].removeprefix("constant "))).all(), name
     assert counted == entry["total"]
+
+
+def test_one_branch_leaves_out_the_losses_of_the_other_and_of_what_is_switched_off():
+    both = DLDKD.Config(query_dim=4, video_dim=4, losses={"query_diversity": None, "optimal_matching": {}})
+    assert both.absent_terms == {"query_diversity"}
+    one = dataclasses.replace(both, two_branches=False)
+    assert one.absent_terms == {"query_diversity", "exploration_nce", "exploration_triplet"}
+    composed = model_class("dl_dkd+query_diversity").Config(query_dim=4, video_dim=4, two_branches=False)
+    assert composed.absent_terms == {"exploration_nce", "exploration_triplet"}

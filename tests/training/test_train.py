@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.presets import load_preset
 from untrimmed.training import loop as loop_module
 from untrimmed.training.run import open_run
 from untrimmed.training.train import train
@@ -57,6 +58,22 @@ def test_the_plain_layout_trains_with_the_widths_of_its_features(data_root, smal
     run = train("ms_sl", data="mine", root=data_root, out=tmp_path / "run", **sizes)
     assert (run.config.model["query_dim"], run.config.model["video_dim"]) == (12, 10)
     assert run.config.dataset == "tvr"
+
+
+@pytest.mark.parametrize(
+    ("method", "off", "dropped"),
+    [
+        ("gmmformer_v2", {"losses.optimal_matching": None}, {"optimal_matching"}),
+        ("gmmformer_v2+ral", {"model.ral.msra": False}, {"proxy_matching", "distribution_alignment"}),
+        ("ms_sl+ral", {"model.ral.csa": False}, set()),
+    ],
+)
+def test_a_loss_that_is_switched_off_takes_its_weight_along(method, off, dropped, data_root, small, tmp_path):
+    weights = load_preset(method, "tvr", small | off).weights
+    run = train(method, data="tvr", root=data_root, out=tmp_path / "run", **(small | off | {"train.epochs": 1}))
+    assert weights.keys() - run.config.weights.keys() == dropped
+    assert not dropped & run.history[0].keys()
+    assert train(method, data="tvr", root=data_root, out=tmp_path / "run", **(small | off | {"train.epochs": 1}))
 
 
 def test_training_learns(data_root, small, tmp_path):

@@ -32,7 +32,7 @@ Adding a loss that any method can carry: a frozen dataclass in `models/attachmen
         def __call__(self, queries: EncodedQueries, videos: EncodedVideos, video_index) -> Tensor: ...
 
 It is switched on by `losses: {my_loss: {margin: 0.2}}` in a preset or by `losses.my_loss.margin=0.2`, off by
-`losses.my_loss=null`, and weighed by `weights: {my_loss: 0.1}`. `forward` adds its term to the method's own. As
+`losses.my_loss=null` (its weight goes with it), and weighed by `weights: {my_loss: 0.1}`. `forward` adds its term to the method's own. As
 released, attachments read a second pass of the query tower with its own dropout (`separate_pass: false`: the first).
 """
 
@@ -84,6 +84,11 @@ class ModelConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted a probability below 1")
         if self.dim % self.num_heads:
             raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
+
+    @property
+    def absent_terms(self) -> frozenset[str]:
+        """Loss terms that these settings leave out, so that training drops the weights which presets give them."""
+        return frozenset(name for name, values in self.losses.items() if values is None)
 
 
 class Attachment(ABC):

@@ -133,7 +133,16 @@ def compose(method: type[RetrievalModel], attached: tuple[str, ...]) -> type[Ret
     fields: list[Any] = [(name, cls.Config, cls.Config()) for name, cls in extensions.items()]
     all_losses = dataclasses.field(default_factory=lambda: {**carried, **{name: {} for name in losses}})
     fields.append(("losses", LossSettings, all_losses))
-    config = dataclasses.make_dataclass("Config", fields, bases=(method.Config,), frozen=True, kw_only=True)
+
+    def absent_terms(config: ModelConfig) -> frozenset[str]:
+        """Those of the method and of what is attached to it."""
+        of_extensions = (cls.absent_terms(getattr(config, name)) for name, cls in extensions.items())
+        return method.Config.absent_terms.fget(config).union(*of_extensions)  # type: ignore[attr-defined]
+
+    namespace = {"absent_terms": property(absent_terms)}
+    config = dataclasses.make_dataclass(
+        "Config", fields, bases=(method.Config,), namespace=namespace, frozen=True, kw_only=True
+    )
     own = {"name": full_name, "method": method.name, "Config": config, "__doc__": method.__doc__}
     own |= {"extension_types": extensions, "loss_names": losses, "__module__": method.__module__}
     return type(f"Composed{method.__name__}", (Composed, method), own)

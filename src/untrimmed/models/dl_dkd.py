@@ -124,6 +124,12 @@ class DLDKD(RetrievalModel):
                     f"temperature is {self.temperature} and share_epochs {self.share_epochs}, wanted both above 0"
                 )
 
+        @property
+        def absent_terms(self) -> frozenset[str]:
+            """With one branch, also those of the other."""
+            other = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
+            return super().absent_terms | other
+
     config: Config
 
     def __init__(self, config: Config):

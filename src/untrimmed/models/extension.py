@@ -55,6 +55,11 @@ class Extension(nn.Module, ABC):
         return cls.branches
 
     @classmethod
+    def absent_terms(cls, config: Any) -> frozenset[str]:
+        """Those of its loss terms that these settings leave out."""
+        return frozenset()
+
+    @classmethod
     def reads_frames(cls, config: Any) -> bool:
         """Whether it needs frames in the encoded videos with these settings."""
         return False

@@ -100,6 +100,11 @@ class RAL(Extension):
         return cls.branches if config.csa else frozenset()
 
     @classmethod
+    def absent_terms(cls, config: RALConfig) -> frozenset[str]:
+        """Both losses on distributions, where MSRA is off."""
+        return frozenset() if config.msra else frozenset({"proxy_matching", "distribution_alignment"})
+
+    @classmethod
     def reads_frames(cls, config: RALConfig) -> bool:
         """Always."""
         return True

@@ -109,7 +109,9 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     model = to_plain(sizes)
     losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
-    return RunConfig(**(plain | {"model": model, "losses": losses}), data=data, precision=precision)
+    weights = {name: weight for name, weight in preset.weights.items() if name not in sizes.absent_terms}
+    changed = {"model": model, "losses": losses, "weights": weights}
+    return RunConfig(**(plain | changed), data=data, precision=precision)
 
 
 def load_split(
