@@ -47,3 +47,13 @@ def test_padded_frames_change_nothing(attention):
 def test_one_frame_is_seen_as_itself_from_every_clip(attention):
     seen = attention(FRAMES[2:, :1], None, CLIPS[2:])
     assert torch.allclose(seen, attention.value(FRAMES[2:, :1]).expand(1, 5, 4), atol=1e-6)
+
+
+def test_mapping_the_guides_equals_mapping_the_frames(attention):
+    guides = torch.cat([CLIPS, CLIPS], dim=1)
+    many = attention(FRAMES, MASK, guides)  # more guides than frames
+    few = torch.cat([attention(FRAMES, MASK, guides[:, i : i + 1]) for i in range(guides.shape[1])], dim=1)
+    logits = guides @ attention.key(FRAMES).transpose(1, 2)
+    expected = logits.masked_fill(~MASK[:, None], -1e9).softmax(dim=-1) @ attention.value(FRAMES)
+    assert torch.allclose(many, expected, atol=1e-6)
+    assert torch.allclose(few, expected, atol=1e-6)

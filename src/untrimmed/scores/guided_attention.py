@@ -27,11 +27,15 @@ class GuidedAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         guides: Float[Tensor, "N G D"],
     ) -> Float[Tensor, "N G D"]:
-        """For each sequence of frames, one vector per guide."""
-        logits = guides @ self.key(frames).transpose(1, 2)
-        if mask is not None:
-            logits = logits.masked_fill(~mask[:, None], MASKED_LOGIT)
-        return logits.softmax(dim=-1) @ self.value(frames)
+        """For each sequence of frames, one vector per guide.
+
+        Both maps are linear, so fewer guides than frames are mapped in the frames' stead: g . (K f) = (g K) . f.
+        """
+        if guides.shape[1] < frames.shape[1]:
+            weights = _attention((guides @ self.key.weight) @ frames.transpose(1, 2), mask)
+            return self.value(weights @ frames)
+        weights = _attention(guides @ self.key(frames).transpose(1, 2), mask)
+        return weights @ self.value(frames)
 
     def of_positives(
         self,
@@ -42,12 +46,8 @@ class GuidedAttention(nn.Module):
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
         """Each query's own video seen from the query's key clip; only the positive pairs are computed."""
-        guides = clips[video_index, key_clip]
-        mapped_keys, mapped_values = self.key(frames), self.value(frames)
-        logits = torch.einsum("qd,qtd->qt", guides, mapped_keys[video_index])
-        if mask is not None:
-            logits = logits.masked_fill(~mask[video_index], MASKED_LOGIT)
-        return torch.einsum("qt,qtd->qd", logits.softmax(dim=-1), mapped_values[video_index])
+        own_mask = None if mask is None else mask[video_index]
+        return self(frames[video_index], own_mask, clips[video_index, key_clip][:, None])[:, 0]
 
     def of_all_pairs(
         self,
@@ -80,6 +80,12 @@ class GuidedAttention(nn.Module):
             return Score(every.gather(2, key_clip[..., None])[..., 0], key_clip)
         vectors = F.normalize(self.of_all_pairs(frames, mask, clips, key_clip), dim=-1)
         return Score(torch.einsum("qd,vqd->qv", F.normalize(query, dim=-1), vectors), key_clip)
+
+
+def _attention(logits: Float[Tensor, "N G T"], mask: Bool[Tensor, "N T"] | None) -> Float[Tensor, "N G T"]:
+    if mask is not None:
+        logits = logits.masked_fill(~mask[:, None], MASKED_LOGIT)
+    return logits.softmax(dim=-1)
 
 
 def _rows(x: Float[Tensor, "V P D"], index: Int[Tensor, "V G"]) -> Float[Tensor, "V G D"]:
