@@ -159,6 +159,9 @@ def test_dealing_follows_the_names_alone():
     dealt = deal_videos(names)
     assert dealt == deal_videos(reversed(names))
     assert [list(dealt.values()).count(split) for split in ("train", "val", "test")] == [32, 4, 4]
+    for count, wanted in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
+        dealt = list(deal_videos(names[:count]).values())
+        assert [dealt.count(split) for split in ("train", "val", "test")] == wanted
     with pytest.raises(FeatureError, match="captions of 2 videos, wanted at least 3"):
         deal_videos(names[:2])
 

@@ -47,6 +47,7 @@ from untrimmed.search.video_names import VideoNames
 ExportLayout = Literal["plain", "field"]
 
 _TEXTS_AT_A_TIME = 64
+_FEWEST = 3  # videos of the validation and the test split, where there are enough
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def export_features(
 ) -> ExportedFeatures:
     """Write the frames of these videos, and the captions with their words, to OUT/NAME, whole or not at all.
 
-    Captions without a split are dealt by video, about 8 : 1 : 1 and at least one video each, by a hash of the names.
+    Captions without a split are dealt by video, see `deal_videos`.
 
     Raises:
         ConfigError: OUT/NAME is already there.
@@ -200,6 +201,7 @@ def _captions(
 
 
 def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
+    duration_s = round(duration_s, 3)
     moments = usable_moment(*label.moment, duration_s) if label.moment is not None else ()
     if label.moment is not None and not moments:
         raise FeatureError(
@@ -210,9 +212,10 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 
 
 def deal_videos(videos: Iterable[str]) -> dict[str, str]:
-    """Video -> split: in the order of a hash, a tenth (at least one) val, as many test, the others train.
+    """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
 
-    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty.
+    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
+    from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
 
     Raises:
         FeatureError: There are fewer than three videos.
@@ -223,7 +226,7 @@ def deal_videos(videos: Iterable[str]) -> dict[str, str]:
             f"captions of {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
             "add some, or give every line a split"
         )
-    share = max(1, round(len(ordered) / 10))
+    share = max(round(len(ordered) / 10), min(_FEWEST, len(ordered) // len(SPLITS)))
     dealt = dict.fromkeys(ordered, "train")
     return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")
 
