@@ -1,10 +1,11 @@
 """One validation pass of GMMFormer v2 at TVR sizes: encode, score and rank, ours against a straightforward way.
 
-    python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--threads N]
+    python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--threads N] [--bf16]
 
 The straightforward way encodes with one module a block and videos padded to 128 frames, scores batches of 50 queries
 against batches of 100 videos, normalising both each time, and ranks each query by sorting its scores in Python. Frame
 and word counts are spread as TVR's (see training_step.py); features are 3072 and 768 wide. Scores of both are compared.
+`--bf16` encodes ours under autocast, for processors with bfloat16 products.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
 from untrimmed.training.batches import query_batch, video_batch
+from untrimmed.training.parallel import Encoding
 from untrimmed.training.validation import in_batches, score_split
 
 PRESET = load_preset("gmmformer_v2", "tvr")
@@ -98,6 +100,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=2179)
     parser.add_argument("--queries", type=int, default=10895)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--bf16", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     dataset = make_dataset(args.videos, args.queries)
@@ -105,6 +108,8 @@ def main() -> None:
     model = create_model("gmmformer_v2", **PRESET.settings).eval()
     plain = StraightforwardGMMFormerV2(model.config).eval()
     plain.load_state_dict(export_released(model.released_names(), model.state_dict()))
+    if args.bf16:
+        Encoding(torch.device("cpu"), "bf16").install(model)
     cpu = time.process_time()
     scores, figures, times = ours(model, dataset)
     our_cpu, cpu = time.process_time() - cpu, time.process_time()
