@@ -63,6 +63,17 @@ def test_projections_keep_cosines_when_frames_are_wider_than_words():
     np.testing.assert_allclose(projection @ projection.T, np.eye(8), atol=1e-12)
 
 
+def test_the_teacher_sees_what_the_frames_show_with_noise_of_its_own():
+    settings = SimulationSettings(query_dim=8, video_dim=20, teacher_dim=8, distraction=1.0, noise=0.5)
+    video = [Annotation("v", "v#0", "the dog jumps", ((5.0, 8.0),), 40.0)]
+    world = World(settings, ["a cat sleeps"])
+    frames, teacher = world.frames(video), world.teacher_frames(video)
+    # Of as many dimensions as words, it knows of a frame all that lies in the space of words.
+    own_noise = teacher @ world.projection(8, "teacher").T - frames @ world.projection(20).T
+    np.testing.assert_allclose(np.linalg.norm(own_noise, axis=1), 0.5, atol=1e-5)
+    assert abs(np.corrcoef(own_noise[:-1].ravel(), own_noise[1:].ravel())[0, 1]) < 0.2  # new in every frame
+
+
 def test_a_sentence_of_function_words_still_shows_something():
     assert content_words("it is on") == ["it", "is", "on"]
     assert World(SMALL).words("...").shape == (1, 16)

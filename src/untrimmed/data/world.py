@@ -96,7 +96,7 @@ class World:
     def frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T D"]:
         """The frames of a video, float32, at least one; a caption without a moment is not shown."""
         settings, rng = self.settings, self._rng("video", captions[0].video)
-        shown = settings.signal * self._events(captions, rng, distract=True) @ self._to_frames
+        shown = settings.signal * self._events(captions, rng) @ self._to_frames
         num_frames = len(shown)
         mixture = rng.standard_normal(NUM_SCENES) * (rng.random(NUM_SCENES) < 0.25)
         drift = _smooth(rng.standard_normal((num_frames, NUM_SCENES)))
@@ -106,11 +106,13 @@ class World:
         return (shown + background + noise).astype(np.float32)
 
     def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """The same video to a better, narrower model: no background, no distraction, half the noise; float32."""
-        rng = self._rng("teacher", captions[0].video)
-        shown = self._events(captions, rng, distract=False) @ self._to_teacher
-        noise = self.settings.noise / 2 * unit(rng.standard_normal(shown.shape))
-        return (self.settings.signal * shown + noise).astype(np.float32)
+        """The frames to a narrower model that understands words, with as much noise of its own again; float32.
+
+        It sees what the frames show and no more, background, distraction and their noise included.
+        """
+        seen = self.frames(captions) @ self._to_frames.T @ self._to_teacher
+        noise = self._rng("teacher", captions[0].video).standard_normal(seen.shape)
+        return (seen + self.settings.noise * unit(noise)).astype(np.float32)
 
     def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
         """A sentence to the teacher: the mean of its content words in the teacher's space, unit length, float32."""
@@ -129,9 +131,7 @@ class World:
         basis, _ = np.linalg.qr(self._rng("projection", kind).standard_normal((max(words, dim), min(words, dim))))
         return basis if words >= dim else basis.T
 
-    def _events(
-        self, captions: Sequence[Annotation], rng: np.random.Generator, *, distract: bool
-    ) -> Float[np.ndarray, "T E"]:
+    def _events(self, captions: Sequence[Annotation], rng: np.random.Generator) -> Float[np.ndarray, "T E"]:
         """What happens in each frame, in the word space; zero where nothing does."""
         duration_s = captions[0].duration_s
         assert duration_s, "only videos of known length are simulated"
@@ -142,7 +142,7 @@ class World:
                 span = _frame_span(moment, duration_s, num_frames)
                 busy[span] = True
                 shown[span] += self._show(caption.text, span, rng)
-        if distract and self._texts:
+        if self._texts:
             rng = self._rng("distraction", captions[0].video)
             for span in _free_stretches(busy, rng):
                 if rng.random() < self.settings.distraction:

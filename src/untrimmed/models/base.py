@@ -32,8 +32,9 @@ Adding a loss that any method can carry: a frozen dataclass in `models/attachmen
         def __call__(self, queries: EncodedQueries, videos: EncodedVideos, video_index) -> Tensor: ...
 
 It is switched on by `losses: {my_loss: {margin: 0.2}}` in a preset or by `losses.my_loss.margin=0.2`, off by
-`losses.my_loss=null` (its weight goes with it), and weighed by `weights: {my_loss: 0.1}`. `forward` adds its term to the method's own. As
-released, attachments read a second pass of the query tower with its own dropout (`separate_pass: false`: the first).
+`losses.my_loss=null`, with its weight, and weighed by `weights: {my_loss: 0.1}`. `forward` adds its term to the
+method's own. As released, attachments read a second pass of the query tower with its own dropout (`separate_pass:
+false`: the first).
 """
 
 from abc import ABC, abstractmethod
