@@ -116,6 +116,16 @@ def test_event_recall_is_printed_in_every_format(trained, capsys):
         assert printed.err == ""
 
 
+def test_moments_can_be_left_out(trained, capsys, monkeypatch):
+    root, _ = trained
+    monkeypatch.setattr("sys.argv", ["untrimmed", "evaluate", str(root / "run"), "--no-moments", "--format", "json"])
+    with pytest.raises(SystemExit, match="0"):
+        app_module.main()
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert "fused" in rows
+    assert not any(name.startswith("event") for name in rows)
+
+
 def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, capsys):
     root, _ = trained
     simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")

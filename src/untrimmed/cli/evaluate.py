@@ -34,17 +34,30 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
     ] = None,
+    moments: Annotated[
+        bool, typer.Option("--moments/--no-moments", help="For a run: find the moments too, the longest part by far.")
+    ] = True,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: Annotated[str, typer.Option(help="For a run: auto, cpu, cuda.")] = "auto",
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 
-    A run gives R@K and SumR by moment-to-video ratio, mAP and median rank; a library R@K, mean IoU, moment recall.
+    A run gives R@K and SumR by moment-to-video ratio, mAP, median rank, and event-level recall (R@K, IoU=m of moments)
+    where the data have moments; a library R@K, mean IoU, moment recall.
     """
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 
     if is_model_folder(target):
-        evaluate_run(target, split=split, data=data, root=root, device=device, output=output, against=against)
+        evaluate_run(
+            target,
+            split=split,
+            data=data,
+            root=root,
+            device=device,
+            output=output,
+            against=against,
+            moments=moments,
+        )
     elif queries is None:
         raise ConfigError(f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE")
     elif output not in ("table", "json"):

@@ -40,8 +40,12 @@ def evaluate_run(
     precision: Precision = "fp32",
     output: str = "table",
     against: Path | None = None,
+    moments: bool = True,
 ) -> None:
-    """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference."""
+    """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference.
+
+    `moments`: with event-level recall, where the data have moments.
+    """
     from untrimmed.evaluation.report import to_csv, to_json, to_latex
     from untrimmed.evaluation.significance import compare
     from untrimmed.training.evaluate import evaluate
@@ -50,7 +54,7 @@ def evaluate_run(
         raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
     settings = {"split": split, "data": data, "root": root, "video_features": video_features}
     with progress_console.status("scoring"):
-        report = evaluate(folder, device=device, precision=precision, **settings)  # type: ignore[arg-type]
+        report = evaluate(folder, device=device, precision=precision, moments=moments, **settings)  # type: ignore[arg-type]
         comparisons = None
         if against is not None:
             other = evaluate(against, device=device, precision=precision, moments=False, **settings)  # type: ignore[arg-type]

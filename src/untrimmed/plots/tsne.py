@@ -112,7 +112,7 @@ def in_the_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise ConfigError(f"t-SNE needs scikit-learn ({error}); run: pip install scikit-learn") from error
+        raise ConfigError(f"t-SNE needs scikit-learn ({error}); run: pip install 'untrimmed[plot]'") from error
     perplexity = min(20.0, (len(vectors) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="random", method="exact", random_state=SEED, learning_rate="auto")
     return tsne.fit_transform(vectors.astype(np.float64))
