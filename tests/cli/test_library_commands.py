@@ -7,7 +7,7 @@ import pytest
 
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.cli import app as app_module
-from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.features.encoders import ENCODERS, LoadedEncoder
 from untrimmed.search import library as library_module
 
 NOTICE = "using the encoder 'toy'; install more for better results"
@@ -45,9 +45,11 @@ def test_index_then_search_finds_the_moment(run, videos):
     assert "2 indexed, 0 already known, 0 failed" in out
     assert "x real time" in out
     assert NOTICE in err
-    code, out, _ = run("search", "something green", "-k", "1")
+    assert "\n\n" not in err
+    code, out, err = run("search", "something green", "-k", "1")
     assert code == 0
     assert "flag.mp4" in out
+    assert err == f"note: {NOTICE}\n"
     code, out, _ = run("search", "blue", "--json")
     document = json.loads(out)
     assert document["text"] == "blue"
@@ -175,6 +177,12 @@ def test_similar_finds_what_looks_like_a_time_of_a_video(run, videos):
     assert json.loads(out)["hits"][0]["video"] == str(videos / "sea [1].mp4")
 
 
+def test_similar_to_a_whole_video_asks_for_a_time(run, videos):
+    code, _, err = run("similar", videos / "flag.mp4")
+    assert code == 2
+    assert f"{videos / 'flag.mp4'}@" in err
+
+
 def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
     run("index", videos)
     queries = tmp_path / "queries.jsonl"
@@ -202,3 +210,13 @@ def test_every_command_explains_itself(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
     assert len(out.splitlines()) > 5
+
+
+def test_encoders_are_listed_whole_on_80_columns(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("encoders")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for name, card in ENCODERS.items():
+        assert name in out
+        assert (card.hub_id or card.note) in out

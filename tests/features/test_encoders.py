@@ -97,7 +97,7 @@ def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
     loaded = load_encoder()
     assert loaded.encoder.name == BUILTIN
     assert "\n" not in loaded.notice
-    for part in ("'builtin'", ENCODERS[DEFAULT].hub_id, "cannot be reached", "hf download", "index again"):
+    for part in ("'builtin'", ENCODERS[DEFAULT].hub_id, "cannot be reached", "hf download", "new --library"):
         assert part in loaded.notice
 
 

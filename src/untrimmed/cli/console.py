@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from untrimmed.errors import ConfigError
 
@@ -24,6 +25,12 @@ LibraryOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def print_notice(notice: str | None) -> None:
+    """One line about the encoder in use, where it is not the best there is."""
+    if notice:
+        progress_console.print(f"[yellow]note:[/] {escape(notice)}")
 
 
 def clock(time_s: float) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from untrimmed.cli.console import result_console
+
+_ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # with what stands under a row, it fits 80 columns
 
 
 def encoders() -> None:
     """List encoders by short name; any hub id or local folder of a dual encoder works too."""
     from untrimmed.features.encoders import ENCODERS
 
-    table = Table("name", "weights", "licence", "width", "image", "parameters", "note", title_justify="left")
+    result_console.print(_ROW.format("name", "licence", "width", "image", "parameters"))
     for card in ENCODERS.values():
-        size = f"{card.parameters_m} M"
-        weights = card.hub_id or "installed packages"
-        table.add_row(card.name, weights, card.licence, str(card.width), f"{card.image_px} px", size, card.note)
-    result_console.print(table)
+        row = _ROW.format(card.name, card.licence, card.width, f"{card.image_px} px", f"{card.parameters_m} M")
+        weights = f"{card.hub_id}: " if card.hub_id else ""
+        result_console.print(row, markup=False)
+        result_console.print(f"{'':16}  {weights}{card.note}", markup=False)

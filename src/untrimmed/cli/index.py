@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
 from untrimmed.features.video_process import shown
 
@@ -98,8 +98,7 @@ def _index(
         report = library.index(
             paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
         )
-    if report.notice:
-        progress_console.print(f"[yellow]note:[/] {escape(report.notice)}")
+    print_notice(report.notice)
     if json_output:
         typer.echo(json.dumps(asdict(report), default=str, indent=2))
     else:
@@ -132,7 +131,8 @@ class IndexDisplay:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._progress.stop()
+        if progress_console.is_terminal:  # elsewhere it would leave an empty line
+            self._progress.stop()
 
     def __call__(self, step: Step) -> None:
         """Show one step."""

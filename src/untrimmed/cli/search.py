@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from untrimmed.cli.console import LibraryOption, clock, parse_time, progress_console, result_console
-from untrimmed.errors import FeatureError
+from untrimmed.cli.console import (
+    LibraryOption,
+    clock,
+    parse_time,
+    print_notice,
+    progress_console,
+    result_console,
+)
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.features.video_process import shown
 
 if TYPE_CHECKING:
@@ -70,15 +77,17 @@ def similar(
 ) -> None:
     """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
     import untrimmed
-    from untrimmed.features.video import frame_at, read_image
+    from untrimmed.features.video import frame_at, is_video_path, read_image
 
     path, at, time = what.rpartition("@")
     if at and not os.path.lexists(what):
         image = frame_at(Path(path), parse_time(time))
-    elif os.path.isfile(what):
-        image = read_image(Path(what))
-    else:
+    elif not os.path.isfile(what):
         raise FeatureError(f"{what}: no such file; give a picture, or a video and a time: clip.mp4@12.5")
+    elif is_video_path(what):
+        raise ConfigError(f"{what}: is a video; name a time of it, too: {what}@12.5")
+    else:
+        image = read_image(Path(what))
     opened = untrimmed.open(library)
     hits = opened.similar(image, limit=limit, moments=moments, min_score=min_score, within=within)
     _show(opened, {"like": what}, hits, json_output, save_frames)
@@ -90,6 +99,7 @@ def _show(
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
     document = {**query, "hits": [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]}
     library.remember_hits(hits)
+    print_notice(library.notice)
     if json_output:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     for rank, hit in enumerate(hits if not json_output else (), start=1):

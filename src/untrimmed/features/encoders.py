@@ -65,7 +65,7 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
-_BETTER = f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index again"
+_BETTER = f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index into a new --library"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _load_default(*, device: str, precision: str, fallback: bool) -> LoadedEncod
             encoder = _load_builtin()
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
-        return LoadedEncoder(encoder, f"using the encoder 'builtin'. {error}; then index again for better results")
+        return LoadedEncoder(encoder, f"using the encoder 'builtin'. {error}; then index into a new --library for better results")
     return LoadedEncoder(_load_hub(folder, name=source, device=device, precision=precision), None)
 
 

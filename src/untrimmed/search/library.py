@@ -60,6 +60,7 @@ class Library:
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(os.path.abspath(Path(folder).expanduser()))
         self._encoder: Encoder | None = None
+        self.notice: str | None = None  # one line once an encoder is loaded that is not the best there is
         self.engine = Engine(self.folder)
 
     # -- filling
@@ -113,7 +114,7 @@ class Library:
                 index.write_settings(settings)
             with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
                 report = Indexer(index, loaded.encoder, reader, settings, trained).run(found, progress)
-        self._encoder = loaded.encoder
+        self._encoder, self.notice = loaded.encoder, loaded.notice
         return replace(report, notice=loaded.notice)
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
@@ -352,7 +353,8 @@ class Library:
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:
-            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
+            loaded = self._choose_encoder(VideoIndex(self.folder).settings)
+            self._encoder, self.notice = loaded.encoder, loaded.notice
         return self._encoder
 
     def _choose_encoder(
