@@ -137,7 +137,9 @@ def _load_default(*, device: str, precision: str, fallback: bool) -> LoadedEncod
             encoder = _load_builtin()
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
-        return LoadedEncoder(encoder, f"using the encoder 'builtin'. {error}; then index into a new --library for better results")
+        return LoadedEncoder(
+            encoder, f"using the encoder 'builtin'. {error}; then index into a new --library for better results"
+        )
     return LoadedEncoder(_load_hub(folder, name=source, device=device, precision=precision), None)
 
 
