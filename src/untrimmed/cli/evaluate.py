@@ -35,7 +35,7 @@ def evaluate(
         Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
     ] = None,
     moments: Annotated[
-        bool, typer.Option("--moments/--no-moments", help="For a run: find the moments too, the longest part by far.")
+        bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
     ] = True,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: Annotated[str, typer.Option(help="For a run: auto, cpu, cuda.")] = "auto",
