@@ -1,14 +1,19 @@
 """The commands of a person with a folder of videos, run as they are typed."""
 
+import importlib
+import io
 import json
 import sys
 
 import pytest
+from rich.console import Console
 
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.cli import app as app_module
 from untrimmed.features.encoders import ENCODERS, LoadedEncoder
 from untrimmed.search import library as library_module
+
+index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command
 
 NOTICE = "using the encoder 'toy'; install more for better results"
 
@@ -58,6 +63,21 @@ def test_index_then_search_finds_the_moment(run, videos):
     assert document["hits"][0].keys() == {
         "rank", "video", "video_id", "score", "duration_s", "start_s", "end_s", "moments",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, width):
+    (videos / "broken.mp4").write_bytes(b"no video at all")
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=width, highlight=False, soft_wrap=True)
+    monkeypatch.setattr(index_module, "progress_console", console)
+    code, out, _ = run("index", videos)
+    assert code == 3
+    assert "2 indexed, 0 already known, 1 failed" in out
+    shown = terminal.getvalue()
+    assert "3/3 files" in shown
+    assert str(videos / "flag.mp4") in shown
+    assert "broken.mp4" in shown
 
 
 def test_nothing_above_the_threshold_is_exit_code_1(run, videos):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
-_PANELS = {
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     VIDEOS: (index, search, similar, cut, ls, status, rm),
     RESEARCH: (models, features, train, evaluate, plot, reproduce, import_checkpoint),
     MORE: (demo, encoders, doctor),

@@ -11,7 +11,7 @@ from untrimmed.cli.console import result_console
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the demo's files go.")] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the demo's files go.")] = Path("demo"),
 ) -> None:
     """Make 12+ untrimmed reels from bundled photographs and clips, index them, run 20 queries, measure the answers."""
     from untrimmed.demo.run import run_demo

@@ -24,9 +24,7 @@ SOME_FAILED = 3
 
 
 def index(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH...", help="Video files, or folders of them.")
-    ] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.")] = None,
     library: LibraryOption = None,
     encoder: Annotated[
         str | None,
@@ -113,7 +111,7 @@ class IndexDisplay:
 
     def __init__(self) -> None:
         self._progress = Progress(
-            TextColumn("{task.completed:.0f}/{task.total:.0f} files"),
+            TextColumn("{task.fields[files]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[speed]}"),
             TimeElapsedColumn(),
@@ -122,7 +120,7 @@ class IndexDisplay:
             TextColumn("{task.description}", markup=False),
             console=progress_console,
         )
-        self._task = self._progress.add_task("", total=None, speed="")
+        self._task = self._progress.add_task("getting ready", total=None, files="", speed="")
         self._video_s = 0.0
 
     def __enter__(self) -> IndexDisplay:
@@ -144,6 +142,7 @@ class IndexDisplay:
         self._progress.update(
             self._task,
             total=step.total,
+            files=f"{step.position}/{step.total} files",
             completed=step.position + within,
             description=shown(Path(step.path.name)) if step.state == "encoding" else "",
             speed=f"{done_s / elapsed_s:.1f}x real time" if elapsed_s > 0.5 else "",
