@@ -3,7 +3,9 @@
 import importlib
 import io
 import json
+import os
 import sys
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -123,6 +125,21 @@ def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
     assert "Traceback" not in out + err
 
 
+def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(run, videos, monkeypatch):
+    run("index", videos)
+    # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.
+    monkeypatch.setattr("os.access", lambda path, mode, **_: mode != os.R_OK)
+    monkeypatch.setattr(
+        "untrimmed.search.indexing.content_hash", Mock(side_effect=PermissionError(13, "Permission denied"))
+    )
+    write_clip(videos / "late.mp4", ["red"])
+    code, out, err = run("index", videos / "late.mp4", videos / "flag.mp4")
+    assert code == 3
+    assert "0 indexed, 1 already known, 1 failed" in out
+    assert "late.mp4: cannot be read (Permission denied)" in err
+    assert run("rm", videos / "flag.mp4")[0] == 0
+
+
 def test_a_folder_without_videos_is_said_to_have_none(run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, err = run("index", tmp_path / "empty")
@@ -210,9 +227,10 @@ def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
         '{"video": "flag", "query": "green", "start_s": 4.0, "end_s": 6.0}\n'
         '{"file": "sea [1].mp4", "queries": [{"query": "blue", "start": 0, "end": 4}]}\n'
     )
-    code, out, _ = run("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
+    code, out, err = run("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
     document = json.loads(out)
     assert code == 0
+    assert NOTICE in err
     assert document["figures"]["R@1"] == 100.0
     assert document["figures"]["mean IoU"] > 70
     assert [query["rank"] for query in document["queries"]] == [1, 1]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
 
 
@@ -71,8 +71,10 @@ def _evaluate_library(library: Path, queries: Path, json_output: bool, details: 
     from untrimmed.search.labelled import evaluate_library, read_queries
 
     labelled = read_queries(queries)
+    opened = untrimmed.open(library)
     with progress_console.status("searching"):
-        quality = evaluate_library(untrimmed.open(library), labelled)
+        quality = evaluate_library(opened, labelled)
+    print_notice(opened.notice)
     if json_output:
         outcomes = [
             {

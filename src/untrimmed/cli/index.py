@@ -24,7 +24,9 @@ SOME_FAILED = 3
 
 
 def index(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.")] = None,
+    paths: Annotated[  # `readable`: one that is not is reported among the others, and costs none of them
+        list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.", readable=False)
+    ] = None,
     library: LibraryOption = None,
     encoder: Annotated[
         str | None,

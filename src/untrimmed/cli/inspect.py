@@ -75,7 +75,9 @@ def _size(path: Path) -> int:
 
 
 def rm(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders of them.")] = None,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders of them.", readable=False)
+    ] = None,
     library: LibraryOption = None,
     gone: Annotated[bool, typer.Option("--gone", help="Forget every video whose file is no longer there.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Forget everything.")] = False,
