@@ -3,8 +3,8 @@
 import importlib
 import io
 import json
-import os
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -128,7 +128,7 @@ def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
 def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(run, videos, monkeypatch):
     run("index", videos)
     # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.
-    monkeypatch.setattr("os.access", lambda path, mode, **_: mode != os.R_OK)
+    monkeypatch.setattr("os.access", lambda path, *_, **__: Path(path).parent != videos)
     monkeypatch.setattr(
         "untrimmed.search.indexing.content_hash", Mock(side_effect=PermissionError(13, "Permission denied"))
     )
