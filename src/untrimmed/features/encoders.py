@@ -65,7 +65,9 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
-_BETTER = f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index into a new --library"
+_BETTER = (
+    f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index into a new --library"
+)
 
 
 @dataclass(frozen=True)
