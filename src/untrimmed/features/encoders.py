@@ -66,7 +66,8 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
 _BETTER = (
-    f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, and index into a new --library"
+    f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, "
+    "and index into a new --library"
 )
 
 
