@@ -8,7 +8,9 @@ around 16; `full` makes every video 128 frames and every caption 30 words. Steps
 medians of wall time, and of CPU time, which other programs on the machine disturb less; memory is the peak of a
 process that makes two steps, less its peak before the first (Linux). `--bf16` adds ours under autocast, for processors
 with bfloat16 products (AMX or AVX512-BF16; others emulate them at less than half the speed of float32).
-`--check-steps N` trains all N steps without dropout on the same batches and prints how far their losses are apart.
+`--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
+far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
+does.
 """
 
 import argparse
@@ -33,9 +35,11 @@ from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.parallel import Encoding
+from untrimmed.training.schedule import warmup_linear_schedule
 
 PRESET = load_preset("gmmformer_v2", "tvr")
-STRAIGHTFORWARD, OURS, OURS_BF16 = "straightforward", "ours", "ours, bfloat16"
+STRAIGHTFORWARD, NUDGED, OURS, OURS_BF16 = "straightforward", "straightforward, nudged", "ours", "ours, bfloat16"
+TOTAL_STEPS = 137 * PRESET.train.epochs  # 17,435 videos in batches of 128
 
 
 def make_batch(num_videos: int, lengths: str, seed: int) -> TrainingBatch:
@@ -71,16 +75,22 @@ class Side:
         settings = PRESET.settings | off
         self.model = create_model("gmmformer_v2", **settings)
         self.name = name
-        if name == STRAIGHTFORWARD:
+        if name in (STRAIGHTFORWARD, NUDGED):
             model = StraightforwardGMMFormerV2(build(model_class("gmmformer_v2").Config, settings))
             model.load_state_dict(export_released(self.model.released_names(), self.model.state_dict()))
             self.model = model
+        if name == NUDGED:
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
         if name == OURS_BF16:
             Encoding(torch.device("cpu"), "bf16").install(self.model)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
+        share = PRESET.train.warmup_share
+        self.schedule = warmup_linear_schedule(self.optimizer, total_steps=TOTAL_STEPS, warmup_share=share)
 
     def loss(self, batch: TrainingBatch) -> torch.Tensor:
-        if self.name == STRAIGHTFORWARD:
+        if self.name in (STRAIGHTFORWARD, NUDGED):
             return self.model(batch, PRESET.weights)
         # The hardest negative for all, so that no random choice tells them apart.
         return total_loss(self.model(batch, draws=Draws(hard_pool=1)), PRESET.weights)
@@ -90,6 +100,7 @@ class Side:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
+        self.schedule.step()
         return loss.item()
 
 
@@ -151,7 +162,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--check-steps", type=int, default=0)
-    parser.add_argument("--check-videos", type=int, default=16)
+    parser.add_argument("--check-videos", type=int, default=8)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
@@ -167,7 +178,7 @@ def main() -> None:
             f"({their_cpu / cpu:.2f}), memory {memory[name]:6.0f} MB ({memory[name] / memory[STRAIGHTFORWARD]:.2f})"
         )
     if args.check_steps:
-        check(names, args.check_steps, args.check_videos, args.lengths)
+        check([*names, NUDGED], args.check_steps, args.check_videos, args.lengths)
 
 
 if __name__ == "__main__":
