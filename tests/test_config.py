@@ -86,3 +86,12 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path, content, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
         read_yaml(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-3", 1e-3), ("+2.5E4", 2.5e4), ("3.e2", 300.0), ("1e", "1e"), ("5", 5)]
+)
+def test_a_short_float_is_a_number(text, value):
+    (parsed,) = parse_overrides([f"train.learning_rate={text}"]).values()
+    assert parsed == value
+    assert type(parsed) is type(value)

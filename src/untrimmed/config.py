@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ import yaml
 from untrimmed.errors import ConfigError
 
 T = TypeVar("T")
+_SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
 def build(cls: type[T], values: Mapping[str, Any], *, where: str = "configuration") -> T:
@@ -131,14 +133,16 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 
     >>> parse_overrides(["model.dim=256", "losses.optimal_matching=null"])
     {'model.dim': 256, 'losses.optimal_matching': None}
+    >>> parse_overrides(["train.learning_rate=1e-3"])  # a text in YAML 1.1, which wants 1.0e-3
+    {'train.learning_rate': 0.001}
     """
-    overrides = {}
+    overrides: dict[str, Any] = {}
     for assignment in assignments:
         key, sign, text = assignment.partition("=")
         if not sign or not key:
             raise ConfigError(f"override {assignment!r} is not of the form key=value")
         try:
-            overrides[key.strip()] = yaml.safe_load(text)
+            overrides[key.strip()] = float(text) if _SHORT_FLOAT.fullmatch(text) else yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ConfigError(f"override {assignment!r}: the value is not YAML") from error
     return overrides
