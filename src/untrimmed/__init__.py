@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.search.index import VideoRecord
-    from untrimmed.search.indexing import Failure, IndexReport, Progress
+    from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Hit, Library
     from untrimmed.search.library import open_library as open
     from untrimmed.training.evaluate import evaluate
@@ -19,12 +19,12 @@ __version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
-    "Failure": "untrimmed.search.indexing:Failure",
+    "Failure": "untrimmed.search.index_report:Failure",
     "Hit": "untrimmed.search.library:Hit",
-    "IndexReport": "untrimmed.search.indexing:IndexReport",
+    "IndexReport": "untrimmed.search.index_report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
-    "Progress": "untrimmed.search.indexing:Progress",
+    "Progress": "untrimmed.search.index_report:Progress",
     "VideoRecord": "untrimmed.search.index:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
     "evaluate": "untrimmed.training.evaluate:evaluate",

@@ -16,8 +16,8 @@ from untrimmed.errors import ConfigError
 from untrimmed.features.video_process import shown
 
 if TYPE_CHECKING:
-    from untrimmed.search.indexing import IndexReport, Timings
-    from untrimmed.search.indexing import Progress as Step
+    from untrimmed.search.index_report import IndexReport, Timings
+    from untrimmed.search.index_report import Progress as Step
     from untrimmed.search.library import Library
 
 SOME_FAILED = 3

@@ -21,7 +21,7 @@ from untrimmed.errors import VideoError
 from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
 from untrimmed.features.video import frame_at
-from untrimmed.search.indexing import IndexReport
+from untrimmed.search.index_report import IndexReport
 from untrimmed.search.library import Hit, Library
 from untrimmed.types import Moment
 

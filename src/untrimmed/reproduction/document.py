@@ -68,9 +68,8 @@ def _preface(command: str, place: Place) -> str:
             "of simulated features, clearer than those of `untrimmed data simulate`, a fifth of them in the test "
             f"split, with models far smaller and training far shorter than published ({settings}). They show that "
             f"every row runs and learns (chance is SumR {_chance(scale.num_videos // 5):.0f}); they say little about "
-            "which row is better, and nothing about the papers' data. DL-DKD stands far above all because its "
-            "simulated teacher, unlike CLIP, knows every word; it leads in training only, on training videos, and "
-            "with weights.distillation=0.0 DL-DKD is among the others. With extracted features: add `--root DIR`. "
+            "which row is better, and nothing about the papers' data. DL-DKD's "
+            "teacher is simulated too (docs/data.md). With extracted features: add `--root DIR`. "
             "Efficiency tables and hyper-parameters are at the published sizes. Sweeps are run by name, not here."
         )
     return "\n\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from untrimmed.features.encoder import Encoder
 from untrimmed.features.video import FrameBatch, VideoReader, VideoStream
 from untrimmed.features.video_process import shown
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
 
@@ -32,64 +33,6 @@ if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel
 
 _QUEUED_BATCHES = 8
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A file that could not be indexed, and the reason in one line."""
-
-    path: Path
-    reason: str
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Where the time of an indexing run went, in seconds; decoding and encoding overlap and may exceed the wall."""
-
-    wall_s: float = 0.0
-    decode_s: float = 0.0
-    encode_s: float = 0.0
-    write_s: float = 0.0
-    video_s: float = 0.0  # seconds of video that were encoded
-
-    @property
-    def speed(self) -> float:
-        """Seconds of video per second of wall time."""
-        return self.video_s / self.wall_s if self.wall_s > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class IndexReport:
-    """What became of every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
-
-    done: tuple[Path, ...] = ()
-    skipped: tuple[Path, ...] = ()
-    failed: tuple[Failure, ...] = ()
-    moved: tuple[Path, ...] = ()  # those of `skipped` that were found at a new place
-    warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
-    timings: Timings = field(default_factory=Timings)
-    notice: str | None = None  # one line: another encoder than the one wished for is in use
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One step of an indexing run, for a progress display."""
-
-    path: Path
-    state: str  # encoding, done, skipped, moved, failed
-    position: int  # files dealt with so far
-    total: int
-    done_s: float = 0.0  # seconds of this video encoded so far
-    duration_s: float = 0.0
-    reason: str = ""
-
-
-@runtime_checkable
-class ProgressCallback(Protocol):
-    """Called with every step, from the thread that called `index`."""
-
-    def __call__(self, progress: Progress, /) -> None:
-        """Take note of one step."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +104,7 @@ class Indexer:
     def run(self, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
         """Index files; one that cannot be used is reported and costs no other."""
         started = time.perf_counter()
-        self._outcome = _Outcome(len(paths), progress)
+        self._outcome = Outcome(len(paths), progress)
         steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
         worker = threading.Thread(target=self._fill, args=(paths, steps), daemon=True)
         worker.start()
@@ -355,51 +298,3 @@ class _Video:
     stream: VideoStream
     vectors: list[np.ndarray] = field(default_factory=list)
     times_s: list[np.ndarray] = field(default_factory=list)
-
-
-class _Outcome:
-    """The report as it grows, told to the progress display step by step."""
-
-    def __init__(self, total: int, progress: ProgressCallback | None):
-        self._total, self._progress = total, progress
-        self._done: list[Path] = []
-        self._skipped: list[Path] = []
-        self._moved: list[Path] = []
-        self._failed: list[Failure] = []
-        self._warnings: list[Failure] = []
-        self._video_s = 0.0
-        self.encode_s = 0.0
-        self.write_s = 0.0
-
-    def finish(self, record: VideoRecord) -> None:
-        self._done.append(Path(record.path))
-        self._video_s += record.duration_s
-        if record.warnings:
-            self._warnings.append(Failure(Path(record.path), record.warnings))
-        self.tell(Path(record.path), "done", done_s=record.duration_s, duration_s=record.duration_s)
-
-    def skip(self, path: Path, *, moved: bool = False) -> None:
-        self._skipped.append(path)
-        if moved:
-            self._moved.append(path)
-        self.tell(path, "moved" if moved else "skipped")
-
-    def fail(self, path: Path, reason: str) -> None:
-        self._failed.append(Failure(path, reason))
-        self.tell(path, "failed", reason=reason)
-
-    def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
-        if self._progress is not None:
-            position = len(self._done) + len(self._skipped) + len(self._failed)
-            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
-
-    def report(self, *, wall_s: float, decode_s: float) -> IndexReport:
-        timings = Timings(wall_s, decode_s, self.encode_s, self.write_s, self._video_s)
-        return IndexReport(
-            tuple(self._done),
-            tuple(self._skipped),
-            tuple(self._failed),
-            moved=tuple(self._moved),
-            warnings=tuple(self._warnings),
-            timings=timings,
-        )

@@ -8,8 +8,6 @@ Hit(video=PosixPath('/home/me/Videos/summer.mp4'), start_s=61.5, end_s=66.0, sco
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -29,7 +27,9 @@ from untrimmed.features.video_process import shown
 from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo
 from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
-from untrimmed.search.indexing import Indexer, IndexReport, ProgressCallback
+from untrimmed.search.index_report import IndexReport, ProgressCallback
+from untrimmed.search.indexing import Indexer
+from untrimmed.search.last_search import recall, remember
 from untrimmed.search.video_files import find_videos
 from untrimmed.types import Moment, TextFeatures
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
     from untrimmed.search.trained import TrainedModel
 
-_LAST_SEARCH = "last_search.json"
 _BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
 
 
@@ -283,13 +282,10 @@ class Library:
 
     def remember_hits(self, hits: Iterable[Hit]) -> None:
         """Keep where these hits are for `recall_hit`; a library that cannot be written to keeps nothing."""
-        spans = [[str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]] for hit in hits]
-        temporary = self.folder / f"last_search.{os.getpid()}.tmp"
-        with contextlib.suppress(OSError):  # the hits themselves are worth more than their numbers
-            temporary.write_text(json.dumps(spans), encoding="utf-8")
-            temporary.replace(self.folder / _LAST_SEARCH)
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        remember(
+            self.folder,
+            [(hit.video, [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits],
+        )
 
     def recall_hit(self, number: str) -> tuple[Path, float, float]:
         """Video, start and end in seconds of hit "3" of the last search remembered, or of its second moment, "3.2".
@@ -298,21 +294,7 @@ class Library:
             UnknownNameError: There was no such hit.
             ConfigError: It is not a number of that form.
         """
-        parts = number.split(".")
-        if not all(part.isdecimal() for part in parts) or len(parts) > 2:
-            raise ConfigError(f"hit {number!r} is not understood; write 3, 3.2 or FILE@START-END")
-        rank, moment = int(parts[0]), int(parts[1]) if len(parts) == 2 else 1
-        file = self.folder / _LAST_SEARCH
-        try:
-            spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-        except (OSError, ValueError):
-            raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
-        if not 1 <= rank <= len(spans) or not 1 <= moment <= len(spans[rank - 1][1]):
-            raise UnknownNameError(
-                f"hit {number}: the last search in {self.folder} gave {len(spans)} hits; search again"
-            )
-        video, moments = spans[rank - 1]
-        return Path(video), *moments[moment - 1]
+        return recall(self.folder, number)
 
     # -- inside
 
