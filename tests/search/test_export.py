@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import untrimmed
-from tests.toy import WideWordEncoder, write_clip
+from tests.toy import WideWordEncoder
 from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.layout import Layout
@@ -20,12 +20,6 @@ from untrimmed.search import library as library_module
 from untrimmed.search.export import deal_videos
 from untrimmed.search.index import VideoIndex
 
-CLIPS = {
-    "flag.mp4": ["red", "white", "green"],
-    "sea # 1.mp4": ["blue", "blue", "white", "blue"],  # neither blanks nor # can stand in the field's ids
-    "sun.mp4": ["yellow", "red"],
-    "wood.mp4": ["green"],
-}
 LABELS = [
     {"video": "flag", "caption": "it is red", "start_s": 0, "end_s": 2, "split": "train"},
     {"video": "flag.mp4", "caption": "white and\ngreen", "start_s": 2, "end_s": 9.5, "split": "train"},
@@ -35,37 +29,6 @@ LABELS = [
 ]
 FIELD_IDS = {"sea # 1": "sea%20%23%201"}
 LAYOUTS = ("plain", "field")
-
-
-@pytest.fixture(scope="module")
-def videos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("videos")
-    for name, colours in CLIPS.items():
-        write_clip(folder / name, colours)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def indexed(videos, tmp_path_factory):
-    """A library that every test gets a copy of."""
-    folder = tmp_path_factory.mktemp("indexed") / "library"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(WideWordEncoder(), None))
-        untrimmed.open(folder).index(videos)
-    return folder
-
-
-@pytest.fixture
-def encoder(monkeypatch):
-    encoder = WideWordEncoder()
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
-    return encoder
-
-
-@pytest.fixture
-def lib(encoder, indexed, tmp_path):
-    shutil.copytree(indexed, tmp_path / "library")
-    return untrimmed.open(tmp_path / "library")
 
 
 @pytest.fixture
