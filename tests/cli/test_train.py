@@ -48,7 +48,10 @@ def test_train_tells_the_best_epoch_and_the_next_command(trained):
     root, result = trained
     assert "best of 2 epochs" in result.stdout
     assert f"untrimmed evaluate {root / 'run'}" in result.stdout
-    assert "epoch 2/2" in result.stderr
+    metrics = [json.loads(line) for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
+    for epoch, line in enumerate(result.stderr.strip().splitlines()[-2:]):
+        assert f"epoch {epoch + 1}/2" in line
+        assert f"SumR {metrics[epoch]['val']['SumR']:.1f}, best" in line  # of this epoch, not of the one before
     assert "clip_triplet" in result.stderr
     assert json.loads((root / "run" / "metrics.jsonl").read_text().splitlines()[0])["epoch"] == 0
 

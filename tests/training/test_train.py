@@ -37,7 +37,10 @@ def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_p
     assert run.best["val"]["SumR"] == max(entry["val"]["SumR"] for entry in run.history)
     assert run.load_model().config.dim == 8
     stages = [(step.stage, step.epoch, step.step) for step in seen]
-    assert stages[:5] == [("training", 1, n) for n in (1, 2, 3, 4)] + [("validating", 1, 4)]
+    assert stages[:6] == [("training", 1, n) for n in (1, 2, 3, 4)] + [("validating", 1, 4), ("validated", 1, 4)]
+    told = [step for step in seen if step.stage == "validated"]
+    assert [step.sum_r for step in told] == [entry["val"]["SumR"] for entry in run.history]
+    assert [step.loss for step in told] == [entry["loss"] for entry in run.history]
     assert stages[-1][0] == "finished"
     assert seen[-2].best_sum_r is not None
     assert all(math.isfinite(step.left_s) for step in seen)

@@ -136,7 +136,7 @@ class _Display:
             figures=figures,
             left=f"at most {clock(step.left_s)} left" if step.left_s else "",
         )
-        if step.stage == "validating" and not self.muted and not progress_console.is_terminal:
+        if step.stage == "validated" and not self.muted and not progress_console.is_terminal:
             progress_console.print(f"epoch {step.epoch}/{step.num_epochs}  {figures}", markup=False, soft_wrap=True)
 
 

@@ -48,7 +48,7 @@ class Progress:
     best_sum_r: float | None
     best_epoch: int | None
     left_s: float
-    stage: str = "training"  # or "validating", "finished"
+    stage: str = "training"  # or "validating", "validated", "finished"
     selects_by: str = "SumR"
 
 
@@ -172,6 +172,7 @@ class TrainingLoop:
         if is_best:
             state.best_epoch, state.best_sum_r = state.epoch, sum_r
         state.failures = 0 if is_best else state.failures + 1
+        self._report("validated")
         state.epoch, state.step, state.seconds, state.sums = state.epoch + 1, 0, 0.0, {}
         state.finished = state.epoch >= train.epochs or state.failures > train.patience
         if self.fabric.is_global_zero:
