@@ -5,8 +5,9 @@
 128 videos of up to 128 frames, 5 captions each, features 3072 and 768 wide, dropout as published. `--lengths tvr` draws
 frame counts as those of TVR are spread (51 +- 12: the durations of its videos at a feature each 1.5 s) and word counts
 around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
-medians of wall time, and of CPU time, which other programs on the machine disturb less; memory is the peak of a
-process that makes two steps, less its peak before the first (Linux). `--bf16` adds ours under autocast, for processors
+medians of wall time, and of CPU time, which other programs on the machine disturb less. Each side has a process of its
+own, which keeps freed memory only for ours, as `untrimmed train` does; memory is its peak less the peak before the
+first step (Linux). `--bf16` adds ours under autocast, for processors
 with bfloat16 products (AMX or AVX512-BF16; others emulate them at less than half the speed of float32).
 `--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
 far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
@@ -18,6 +19,7 @@ import multiprocessing
 import statistics
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,7 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model, model_class
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
+from untrimmed.training.memory import keep_freed_memory
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.parallel import Encoding
 from untrimmed.training.schedule import warmup_linear_schedule
@@ -110,37 +113,38 @@ def high_water_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def peak_memory_mb(name: str, num_videos: int, lengths: str, queue: multiprocessing.Queue) -> None:
+def serve(name: str, num_videos: int, lengths: str, threads: int, orders: Connection) -> None:
+    """Make a step for each order and tell its wall and CPU seconds; at its end, the memory that steps took."""
+    torch.set_num_threads(threads)
+    if name in (OURS, OURS_BF16):
+        keep_freed_memory()
     side, batch = Side(name, dropout=True), make_batch(num_videos, lengths, seed=0)
     before = high_water_mb()
-    for _ in range(2):
+    while orders.recv():
+        wall, cpu = time.perf_counter(), time.process_time()
         side.step(batch)
-    queue.put(high_water_mb() - before)
+        orders.send((time.perf_counter() - wall, time.process_time() - cpu))
+    orders.send(high_water_mb() - before)
 
 
-def memory_of(name: str, num_videos: int, lengths: str) -> float:
+def measure(names: list[str], args: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
+    """Median wall and CPU seconds of a step, and megabytes, each side in a process of its own, by turns."""
     context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=peak_memory_mb, args=(name, num_videos, lengths, queue))
-    process.start()
-    result = queue.get()
-    process.join()
-    return result
-
-
-def timed(sides: dict[str, Side], batch: TrainingBatch, rounds: int) -> dict[str, tuple[float, float]]:
-    """Median wall and CPU seconds of a step."""
-    walls: dict[str, list[float]] = {name: [] for name in sides}
-    cpus: dict[str, list[float]] = {name: [] for name in sides}
-    for side in sides.values():
-        side.step(batch)  # the first step allocates
-    for _ in range(rounds):
-        for name, side in sides.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            side.step(batch)
-            walls[name].append(time.perf_counter() - wall)
-            cpus[name].append(time.process_time() - cpu)
-    return {name: (statistics.median(walls[name]), statistics.median(cpus[name])) for name in sides}
+    orders = {}
+    for name in names:
+        orders[name], theirs = context.Pipe()
+        context.Process(target=serve, args=(name, args.videos, args.lengths, args.threads, theirs), daemon=True).start()
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _ in range(args.rounds + 1):
+        for name, order in orders.items():
+            order.send(True)
+            times[name].append(order.recv())
+    figures = {}
+    for name, order in orders.items():
+        order.send(False)
+        walls, cpus = zip(*times[name][1:], strict=True)  # the first step allocates
+        figures[name] = (statistics.median(walls), statistics.median(cpus), order.recv())
+    return figures
 
 
 def check(names: list[str], steps: int, num_videos: int, lengths: str) -> None:
@@ -166,16 +170,13 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
-    batch = make_batch(args.videos, args.lengths, seed=0)
-    print("first loss", {name: round(Side(name, dropout=False).loss(batch).item(), 5) for name in names})
-    times = timed({name: Side(name, dropout=True) for name in names}, batch, args.rounds)
-    memory = {name: memory_of(name, args.videos, args.lengths) for name in names}
-    print(f"{torch.get_num_threads()} threads, {args.videos} videos, lengths {args.lengths}")
-    for name in names:
-        (wall, cpu), (their_wall, their_cpu) = times[name], times[STRAIGHTFORWARD]
+    figures = measure(names, args)
+    print(f"{args.threads} threads, {args.videos} videos, lengths {args.lengths}")
+    their_wall, their_cpu, their_memory = figures[STRAIGHTFORWARD]
+    for name, (wall, cpu, memory) in figures.items():
         print(
             f"{name:15} step {wall:6.2f} s wall ({their_wall / wall:.2f} times as fast), {cpu:6.2f} s CPU "
-            f"({their_cpu / cpu:.2f}), memory {memory[name]:6.0f} MB ({memory[name] / memory[STRAIGHTFORWARD]:.2f})"
+            f"({their_cpu / cpu:.2f}), memory {memory:6.0f} MB ({memory / their_memory:.2f})"
         )
     if args.check_steps:
         check([*names, NUDGED], args.check_steps, args.check_videos, args.lengths)

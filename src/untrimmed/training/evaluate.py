@@ -9,6 +9,7 @@ from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.storage import load_model
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.training.events import event_recall_of_split, why_no_events
+from untrimmed.training.memory import keep_freed_memory
 from untrimmed.training.parallel import Encoding, Precision, choose_device
 from untrimmed.training.run import DataSettings, Run, is_model, is_run, read_config
 from untrimmed.training.settings import FeatureSettings, TrainSettings
@@ -56,6 +57,7 @@ def evaluate(
     require_widths(model.config, dataset, str(folder))
     encoding = Encoding(choose_device(device), precision)
     encoding.install(model.to(encoding.device))
+    keep_freed_memory()
     num_videos, num_queries = batches.eval_video_batch, batches.eval_query_batch
     scores = score_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries)
     events = None

@@ -19,6 +19,7 @@ from untrimmed.models.naming import full_name
 from untrimmed.models.registry import model_class
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
 from untrimmed.training.loop import Progress, TrainingLoop
+from untrimmed.training.memory import keep_freed_memory
 from untrimmed.training.parallel import Precision, launch
 from untrimmed.training.run import DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
 from untrimmed.training.settings import FeatureSettings
@@ -83,6 +84,7 @@ def train(
     elif is_model(folder):
         raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
     fabric, encoding = launch(device, precision)
+    keep_freed_memory()
     torch.manual_seed(config.train.seed)
     model = model_class(method)(sizes)
     encoding.install(model)
