@@ -1,9 +1,10 @@
 import pytest
 
+from untrimmed.config import build
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
-from untrimmed.models.registry import create_model
+from untrimmed.models.registry import create_model, model_class
 from untrimmed.presets import list_presets, load_preset, read_preset
 
 SMALL = {"model.dim": 8, "model.query_dim": 6, "model.video_dim": 5}
@@ -24,6 +25,23 @@ def test_three_data_sets_have_presets_with_the_papers_sum(method):
         reported = load_preset(method, dataset).reported
         recalls = [value for name, value in reported.items() if name != "SumR"]
         assert reported["SumR"] == pytest.approx(sum(recalls), abs=0.21)  # each of the five is rounded to 0.1
+
+
+SIDES = {  # options of which the paper and the release take one side each
+    "ms_sl": {"norm"},
+    "gmmformer": {"norm", "window", "window_length", "output_map", "ffn_ratio"},
+    "gmmformer_v2": {"norm", "window", "padding_scores"},
+}
+
+
+@pytest.mark.parametrize(("method", "options"), SIDES.items())
+def test_presets_spell_out_which_side_they_take_where_paper_and_release_differ(method, options):
+    for dataset in ("tvr", "activitynet", "charades"):
+        preset = load_preset(method, dataset)
+        assert options <= preset.model.keys()
+        rest = {key: value for key, value in preset.settings.items() if key not in options}
+        config = model_class(method).Config
+        assert build(config, rest) == build(config, preset.settings)  # the defaults take the same sides
 
 
 def test_overrides_attach_and_detach_losses():

@@ -1,4 +1,4 @@
-"""Published settings: one YAML file per method and data set, with the table and page of every number.
+"""Published settings: one YAML file per method and data set, with the table or section of every number.
 
 What an attachment brings stands in `attachments/<name>/<dataset>.yaml` and is laid over the method's preset; what a
 published composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`. All files have the same sections.
