@@ -70,6 +70,7 @@ def test_merged_videos_take_the_frames_of_their_cuts_in_order_of_time(tmp_path):
     assert frames.count("a_b") == 3
     assert frames.read("a_b")[:, 0].tolist() == [1.0, 2.0, 2.0]
     assert "a_c" not in frames
+    assert layout.merged_videos in frames.files(["a_b"])  # a cache of these frames is stale when the table changes
 
 
 def test_jsg_lines_keep_several_spans_kinds_and_number_ids(tmp_path):

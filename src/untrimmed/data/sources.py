@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -195,11 +195,14 @@ class FolderVectors(VectorSource):
 
 
 class JoinedFrames(VectorSource):
-    """Frames of merged videos out of those of their pieces; a video that the source has as a whole is read as such."""
+    """Frames of merged videos out of those of their pieces; a video that the source has as a whole is read as such.
 
-    def __init__(self, source: VectorSource, pieces: Mapping[str, list[str]]):
+    `table` is the file that says of which pieces each video consists.
+    """
+
+    def __init__(self, source: VectorSource, table: Path):
         self.place = source.place
-        self._source, self._pieces = source, pieces
+        self._source, self._table, self._pieces = source, table, _read_pieces(table)
 
     @property
     def dim(self) -> int:
@@ -218,8 +221,8 @@ class JoinedFrames(VectorSource):
         return np.concatenate([self._source.read(piece) for piece in self._of(name)])
 
     def files(self, names: list[str]) -> list[Path]:
-        """The files of all pieces."""
-        return self._source.files([piece for name in names for piece in self._of(name)])
+        """The files of all pieces, and the one that says which they are."""
+        return [self._table, *self._source.files([piece for name in names for piece in self._of(name)])]
 
     def _of(self, name: str) -> list[str]:
         return [name] if name in self._source else self._pieces.get(name, [name])
@@ -235,7 +238,7 @@ def open_frames(layout: Layout, video_features: str | None = None) -> VectorSour
         return _open_plain(layout.folder, "frames")
     path = layout.frames(video_features)
     source: VectorSource = BigFileFrames(path) if path.is_dir() else Hdf5Vectors(path)
-    return JoinedFrames(source, _read_pieces(layout.merged_videos)) if layout.merged_videos.is_file() else source
+    return JoinedFrames(source, layout.merged_videos) if layout.merged_videos.is_file() else source
 
 
 def open_words(layout: Layout) -> VectorSource:
