@@ -79,6 +79,19 @@ def test_a_loss_that_is_switched_off_takes_its_weight_along(method, off, dropped
     assert train(method, data="tvr", root=data_root, out=tmp_path / "run", **(small | off | {"train.epochs": 1}))
 
 
+def test_a_run_may_pack_its_features_in_half_the_space(data_root, small, tmp_path):
+    losses = {}
+    for dtype in ("float32", "float16"):
+        before = set((data_root / "tvr" / "packed").iterdir())
+        run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / dtype, **small, **{"features.dtype": dtype})
+        losses[dtype] = run.history[0]["loss"]
+        made = set((data_root / "tvr" / "packed").iterdir()) - before
+        assert {np.load(folder / "clips.npy", mmap_mode="r").dtype for folder in made} <= {np.dtype(dtype)}
+    assert made  # float16 is packed by this test alone
+    assert losses["float16"] == pytest.approx(losses["float32"], rel=1e-3)
+    assert losses["float16"] != losses["float32"]
+
+
 def test_training_learns(data_root, small, tmp_path):
     settings = small | {
         "train.epochs": 12,

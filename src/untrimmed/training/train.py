@@ -78,11 +78,7 @@ def train(
         require_widths(sizes, dataset, f"{method}/{chosen.dataset}")
     config = _run_config(chosen, sizes, settings, precision)
     folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
-    if is_run(folder):
-        require_same(folder, config)
-        logger.info("%s: going on", folder)
-    elif is_model(folder):
-        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
+    _require_own(folder, config)
     fabric, encoding = launch(device, precision)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -104,6 +100,15 @@ def _preset(method: str, data: str, preset: str | None, overrides: Mapping[str, 
             raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
         return chosen
     return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
+
+
+def _require_own(folder: Path, config: RunConfig) -> None:
+    """Raise a ConfigError if the folder holds anything but a run with these settings."""
+    if is_run(folder):
+        require_same(folder, config)
+        logger.info("%s: going on", folder)
+    elif is_model(folder):
+        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Precision) -> RunConfig:
@@ -134,6 +139,7 @@ def load_split(
         max_words=sizes.max_words,
         video_features=data.video_features,
         fixed_frames=features.fixed_frames,
+        dtype=features.dtype,
         teacher=features.teacher,
         progress=progress,
     )
