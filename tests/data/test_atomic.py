@@ -39,3 +39,20 @@ def test_of_two_writers_of_a_folder_the_first_to_finish_stays(tmp_path):
             (early / "a").write_text("early")
     assert (path / "a").read_text() == "early"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_writer_that_makes_its_file_private_cannot_keep_it_so(tmp_path):
+    with whole_file(tmp_path / "a.txt") as temporary:
+        temporary.write_text("all")
+        temporary.chmod(0o600)
+    (tmp_path / "other").touch()
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("writer", [whole_file, whole_folder])
+def test_an_error_leaves_no_folder_that_was_made_for_it(tmp_path, writer):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with pytest.raises(OSError, match="disk full"), writer(kept / "new" / "newer" / "a"):
+        raise OSError("disk full")
+    assert list(tmp_path.rglob("*")) == [kept]

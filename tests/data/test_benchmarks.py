@@ -2,11 +2,13 @@
 
 import gzip
 import json
+from contextlib import suppress
 
 import pytest
 
 from untrimmed.data import activitynet, charades, didemo, qvhighlights, tvr
 from untrimmed.data.annotations import Annotation, read_normalised
+from untrimmed.data.jsg import read_jsg
 from untrimmed.data.registry import get_benchmark, list_benchmarks
 from untrimmed.errors import FeatureError, UnknownNameError
 
@@ -49,6 +51,40 @@ def test_charades_takes_durations_from_the_csv_and_cuts_moments_to_them(tmp_path
     assert light.moments == ((24.3, 30.96),)
     assert light.duration_s == 30.96
     assert sits.duration_s is None
+
+
+TVR_LINE = {"desc_id": 1, "vid_name": "a", "duration": 60.0, "ts": [1.0, 2.0], "desc": "a dog", "type": "v"}
+ACTIVITYNET_ROW = {"duration": 60.0, "timestamps": [[1.0, 2.0]], "sentences": ["a dog"]}
+DIDEMO_ROW = {"annotation_id": 1, "description": "a dog", "video": "a.mov", "times": [[0, 0]], "num_segments": 6}
+QVH_LINE = {"qid": 1, "query": "a dog", "vid": "a_0.0_150.0", "duration": 150, "relevant_windows": [[0, 2]]}
+COPY_LINE = {"video": "a", "duration": 60.0, "captions": [{"caption": "a dog", "start": 1.0, "end": 2.0}]}
+JUNK = (None, "", "x", -1, float("nan"), True, [], {}, [None], [[]], [[1]], [[1, 2, 3]], [["a", "b"]], [{}])
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "wrap"),
+    [
+        (tvr.read, TVR_LINE, lambda row: row),
+        (activitynet.read, ACTIVITYNET_ROW, lambda row: {"v_a": row}),
+        (didemo.read, DIDEMO_ROW, lambda row: [row]),
+        (qvhighlights.read, QVH_LINE, lambda row: row),
+        (read_jsg, TVR_LINE, lambda row: row),
+        (read_normalised, COPY_LINE, lambda row: row),
+    ],
+    ids=["tvr", "activitynet", "didemo", "qvhighlights", "jsg", "copy"],
+)
+def test_whatever_stands_in_a_field_is_read_or_refused_by_name(tmp_path, read, row, wrap):
+    path = tmp_path / "annotations"
+    path.write_text(json.dumps(wrap(row)))
+    assert read(path)[0].text == "a dog"
+    for field in row:
+        for junk in JUNK:
+            path.write_text(json.dumps(wrap({**row, field: junk})))
+            with suppress(FeatureError):  # anything else fails the test
+                for annotation in read(path):
+                    assert isinstance(annotation.text, str)
+                    assert annotation.text
+                    assert annotation.duration_s is None or annotation.duration_s > 0
 
 
 @pytest.mark.parametrize("line", ["3MSZA 24.3 33.0 no mark", "3MSZA 24.3##text", "3MSZA soon later##text"])

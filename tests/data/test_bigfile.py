@@ -123,3 +123,15 @@ def test_features_that_could_not_be_read_back_are_not_written(tmp_path, videos, 
     with pytest.raises(FeatureError, match=message):
         write_bigfile(tmp_path / "f", videos)
     assert not (tmp_path / "f").exists()
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_caption(tmp_path):
+    path = tmp_path / "captions.txt"
+    path.write_text("\ufeffa#enc#0 a dog\n", encoding="utf-8")
+    assert [caption.video_id for caption in read_captions(path)] == ["a"]
+
+
+def test_a_frame_table_that_is_a_folder_is_told_once(tmp_path):
+    with pytest.raises(FeatureError) as failure:
+        read_video2frames(tmp_path)
+    assert str(failure.value).count(str(tmp_path)) == 1

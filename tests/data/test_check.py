@@ -102,7 +102,7 @@ def drop_half_the_teacher(root):
     ("damage", "found"),
     [
         (remove_words, "no features of caption"),
-        (widen_words, "has width 7, the others 6"),
+        (widen_words, "has width 7, 'video00000#enc#0' has 6"),
         (poison_a_frame, "is not finite in 1 of"),
         (cut_features, "truncated"),
         (forget_a_video, "no features of video 'video00000'"),

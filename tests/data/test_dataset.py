@@ -8,6 +8,7 @@ import pytest
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulate import simulate
 from untrimmed.data.world import SimulationSettings
+from untrimmed.errors import ConfigError, FeatureError
 
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
 
@@ -136,3 +137,17 @@ def write_jsg_store(folder, frames):
         for row, video in enumerate(frames):
             line = {"vid_name": video, "desc_id": row, "desc": "x", "duration": 9, "ts": [0, 12]}
             file.write(json.dumps(line) + "\n")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp"])
+def test_a_name_that_is_no_folders_name_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="is no folder's name"):
+        load_dataset(name, tmp_path, "train")
+
+
+def test_a_repeated_caption_id_is_told_with_its_file(tmp_path):
+    simulate("toy", tmp_path, num_videos=5, settings=SimulationSettings(query_dim=6, video_dim=5))
+    path = tmp_path / "toy" / "TextData" / "toytest.caption.txt"
+    path.write_text(path.read_text() * 2)
+    with pytest.raises(FeatureError, match=r"toytest\.caption\.txt, split test: caption id .* occurs 2 times"):
+        load_dataset("toy", tmp_path, "test")

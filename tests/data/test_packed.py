@@ -105,13 +105,13 @@ def test_an_error_while_packing_leaves_no_cache_behind(root):
     rewrite(words, name, np.full((3, 6), np.nan, np.float32))
     with pytest.raises(FeatureError, match=f"{name}' is not finite in 3 of 3 rows, first in row 0"):
         load_dataset("toy", root, "test")
-    assert list((root / "toy" / "packed").iterdir()) == []
+    assert not (root / "toy" / "packed").exists()
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((3, 7), np.float32), "width 7, the others 6"),
+        (np.zeros((3, 7), np.float32), "width 7, .* has 6"),
         (np.zeros((0, 6), np.float32), "no word vectors"),
         (np.zeros(6, np.float32), r"shape \(6,\), wanted \(rows, 6\)"),
     ],

@@ -77,6 +77,11 @@ def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
         ({"start_s": float("nan")}, "line 2: start_s is nan"),
         ({"video": "../lake"}, "line 2: video '../lake'"),
         ({"caption": 5}, "line 2: caption is 5"),
+        ({"split": ["train"]}, "line 2: split ['train'], wanted one of train, val, test"),
+        ({"id": [1]}, "line 2: id is [1], wanted text"),
+        ({"duration_s": -5}, "line 2: duration_s is -5, wanted more than 0"),
+        ({"start_s": -3}, "line 2: moment from -3 to 9 s is not inside the video of 30 s"),
+        ({"start_s": 40, "end_s": 50}, "line 2: moment from 40 to 50 s is not inside the video of 30 s"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, changed, message):
@@ -87,6 +92,13 @@ def test_a_bad_line_is_named(tmp_path, changed, message):
     with pytest.raises(FeatureError) as failure:
         read_plain(folder / "captions.jsonl")
     assert message in str(failure.value)
+
+
+def test_a_null_id_counts_as_none_a_late_end_is_cut_and_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "captions.jsonl"
+    path.write_text("\ufeff" + json.dumps({**LAKE, "id": None, "end_s": 31}) + "\n", encoding="utf-8")
+    (caption,) = read_plain(path)["train"]
+    assert (caption.caption_id, caption.moments) == ("lake#0", ((3.0, 30.0),))
 
 
 def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from untrimmed.data.annotations import (
     Annotation,
+    entries,
+    length_s,
     number_captions,
-    one_line,
     pair,
     read_json,
     require,
     seconds,
+    sentence,
     usable_moment,
     video_id,
 )
@@ -37,14 +39,15 @@ def read(path: Path) -> list[Annotation]:
     for name, row in table.items():
         place = f"{path}, video {name!r}"
         require(row, ["duration", "timestamps", "sentences"], place)
-        if len(row["timestamps"]) != len(row["sentences"]):
-            found = f"{len(row['timestamps'])} timestamps for {len(row['sentences'])} sentences"
+        spans, sentences = (entries(row[key], place, key) for key in ("timestamps", "sentences"))
+        if len(spans) != len(sentences):
+            found = f"{len(spans)} timestamps for {len(sentences)} sentences"
             raise FeatureError(f"{place}: {found}, wanted one each; download the file again")
-        video, duration_s = video_id(name, place), seconds(row["duration"], place, "duration")
-        for span, sentence in zip(row["timestamps"], row["sentences"], strict=True):
+        video, duration_s = video_id(name, place), length_s(row["duration"], place)
+        for span, caption in zip(spans, sentences, strict=True):
             start, end = pair(span, place, "timestamp")
             moments = usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
-            annotations.append(Annotation(video, "", one_line(sentence), moments, duration_s))
+            annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
     return number_captions(annotations)
 
 

@@ -92,14 +92,14 @@ def videos_of(annotations: Iterable[Annotation]) -> list[str]:
 
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a text file, gzip or not, numbered from 1.
+    """The non-blank lines of a text file, gzip or not, with or without a byte order mark, numbered from 1.
 
     Raises:
         FeatureError: if the file cannot be read, is cut off, or is not UTF-8.
     """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, line
@@ -159,6 +159,52 @@ def seconds(value: Any, place: str, what: str) -> float:
     return number
 
 
+def length_s(value: Any, place: str, what: str = "duration") -> float:
+    """The length of a video: a number of seconds above 0.
+
+    Raises:
+        FeatureError: naming the place, for anything else.
+    """
+    number = seconds(value, place, what)
+    if number <= 0:
+        raise FeatureError(f"{place}: {what} is {number:g}, wanted more than 0 seconds; correct the file")
+    return number
+
+
+def sentence(value: Any, place: str, what: str) -> str:
+    """A caption in one line.
+
+    Raises:
+        FeatureError: naming the place, for anything but text that says something.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise FeatureError(f"{place}: {what} is {value!r}, wanted a sentence; write one or remove the caption")
+    return one_line(value)
+
+
+def kind_of(row: dict[str, Any], place: str) -> str | None:
+    """TVR's `type`, where a row has one.
+
+    Raises:
+        FeatureError: naming the place, if it is no text.
+    """
+    kind = row.get("type")
+    if kind is not None and not isinstance(kind, str):
+        raise FeatureError(f"{place}: type is {kind!r}, wanted v, t or vt; correct the file")
+    return kind
+
+
+def entries(value: Any, place: str, what: str) -> list[Any]:
+    """A list.
+
+    Raises:
+        FeatureError: naming the place, for anything else.
+    """
+    if not isinstance(value, list):
+        raise FeatureError(f"{place}: {what} is {value!r}, wanted a list; correct the file")
+    return value
+
+
 def pair(value: Any, place: str, what: str) -> tuple[Any, Any]:
     """A list of two.
 
@@ -194,27 +240,39 @@ def read_normalised(path: Path) -> list[Annotation]:
     annotations = []
     for place, row in read_json_lines(path, ["video", "duration", "captions"]):
         video = video_id(row["video"], place)
-        duration_s = None if row["duration"] is None else seconds(row["duration"], place, "duration")
-        for caption in row["captions"]:
+        duration_s = None if row["duration"] is None else length_s(row["duration"], place)
+        for caption in entries(row["captions"], place, "captions"):
             require(caption, ["caption", "start", "end"], f"{place}, video {video!r}")
             moments: tuple[Span, ...] = ()
-            for start_s, end_s in _spans_of(caption):
+            for start_s, end_s in _spans_of(caption, place):
                 moments += usable_moment(seconds(start_s, place, "start"), seconds(end_s, place, "end"), duration_s)
-            kind = caption.get("type")
-            annotations.append(Annotation(video, "", one_line(caption["caption"]), moments, duration_s, kind))
+            text = sentence(caption["caption"], place, "caption")
+            annotations.append(Annotation(video, "", text, moments, duration_s, kind_of(caption, place)))
     return number_captions(annotations)
 
 
-def _spans_of(caption: dict[str, Any]) -> list[Sequence[Any]]:
+def _spans_of(caption: dict[str, Any], place: str) -> list[tuple[Any, Any]]:
     if "windows" in caption:
-        return caption["windows"]
+        return [pair(window, place, "window") for window in entries(caption["windows"], place, "windows")]
     if "segments" in caption:
-        return [segment_span(first, last) for first, last in caption["segments"]]
+        pairs = [pair(segment, place, "segment") for segment in entries(caption["segments"], place, "segments")]
+        return [segment_span(segment_number(first, place), segment_number(last, place)) for first, last in pairs]
     return [] if caption["start"] is None else [(caption["start"], caption["end"])]
 
 
 SEGMENT_S = 5.0
 """Length of a DiDeMo segment in seconds."""
+
+
+def segment_number(value: Any, place: str) -> int:
+    """A whole number from 0.
+
+    Raises:
+        FeatureError: naming the place, for anything else.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise FeatureError(f"{place}: {value!r} is no segment number; download the file again")
+    return value
 
 
 def segment_span(first: int, last: int) -> Span:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,18 +14,20 @@ from pathlib import Path
 def whole_file(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; it takes the name `path` when the block ends without an error.
 
-    Missing parent folders are made. After an error nothing is left and an older `path` is untouched.
+    Missing parent folders are made. After an error nothing is left, made folders included, and an older `path` is
+    untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; a data set is shared like any other file
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _new_parents(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            # mkstemp and some writers make private files; a data set or a run is shared like any other file
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -34,18 +36,32 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     If `path` is there by then, made by another process, theirs stays and ours is dropped.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    temporary.chmod(0o777 & ~_umask())
-    try:
-        yield temporary
+    with _new_parents(path):
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        temporary.chmod(0o777 & ~_umask())
         try:
-            os.rename(temporary, path)
-        except OSError:
-            if not path.is_dir():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            yield temporary
+            try:
+                os.rename(temporary, path)
+            except OSError:
+                if not path.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _new_parents(path: Path) -> Iterator[None]:
+    """Make missing parent folders; those that are still empty after an error are removed again."""
+    made = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # not empty: another process uses it
+                folder.rmdir()
+        raise
 
 
 def _umask() -> int:

@@ -97,10 +97,11 @@ def read_video2frames(path: Path) -> dict[str, list[str]]:
 
     Raises: FeatureError when the file is missing or holds anything else.
     """
+    content = _read_bytes(path)
     try:
-        table = ast.literal_eval(_read_bytes(path).decode("utf-8"))
+        table = ast.literal_eval(content.decode("utf-8"))
     except (ValueError, SyntaxError, UnicodeDecodeError, MemoryError, RecursionError) as error:
-        raise FeatureError(f"{path}: not a dictionary literal of lists of names ({error})") from error
+        raise FeatureError(f"{path}: no dictionary literal of lists of names; write or copy the file again") from error
     if not isinstance(table, dict) or not all(
         isinstance(video, str) and isinstance(frames, list) and all(isinstance(name, str) for name in frames)
         for video, frames in table.items()
@@ -184,6 +185,6 @@ def _read_bytes(path: Path) -> bytes:
 
 def _read_text(path: Path) -> str:
     try:
-        return _read_bytes(path).decode("utf-8")
+        return _read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FeatureError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from error

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from untrimmed.data.annotations import (
     Annotation,
+    length_s,
     number_captions,
-    one_line,
     open_lines,
     seconds,
+    sentence,
     usable_moment,
     video_id,
 )
@@ -33,14 +34,14 @@ def read(path: Path) -> list[Annotation]:
     annotations = []
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
-        head, mark, sentence = line.partition("##")
+        head, mark, caption = line.partition("##")
         fields = head.split()
         if not mark or len(fields) != 3:
             raise FeatureError(f"{place}: found {line.strip()[:60]!r}, wanted 'video start end##sentence'; correct it")
         video = video_id(fields[0], place)
         duration_s = durations.get(video)
         moments = usable_moment(seconds(fields[1], place, "start"), seconds(fields[2], place, "end"), duration_s)
-        annotations.append(Annotation(video, "", one_line(sentence), moments, duration_s))
+        annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
     return number_captions(annotations)
 
 
@@ -54,7 +55,7 @@ def _read_durations(path: Path) -> dict[str, float]:
         place = f"{table}, line {number}"
         if not row.get("id") or not row.get("length"):
             raise FeatureError(f"{place}: no 'id' or no 'length'; use the csv of the Charades archive")
-        durations[row["id"]] = seconds(row["length"], place, "length")
+        durations[row["id"]] = length_s(row["length"], place, "length")
     return durations
 
 

@@ -183,7 +183,8 @@ def require_distinct(annotations: Sequence[Annotation], layout: Layout, split: s
     """Raise a FeatureError for the first caption id that repeats or caption that is empty."""
     counts = Counter(annotation.caption_id for annotation in annotations)
     caption_id, count = counts.most_common(1)[0]
-    place = layout.plain_captions if layout.is_plain else layout.folder / "TextData"
+    field = layout.captions(split) if layout.captions(split).is_file() else layout.moments(split)
+    place = layout.plain_captions if layout.is_plain else field
     if count > 1:
         raise FeatureError(
             f"{place}, split {split}: caption id {caption_id!r} occurs {count} times; rename all but one"

@@ -14,12 +14,14 @@ from untrimmed.data.annotations import (
     SEGMENT_S,
     Annotation,
     Span,
+    entries,
     number_captions,
-    one_line,
     pair,
     read_json,
     require,
+    segment_number,
     segment_span,
+    sentence,
     video_id,
 )
 from untrimmed.data.benchmark import Benchmark, PublishedSize
@@ -39,26 +41,20 @@ def read(path: Path) -> list[Annotation]:
     for number, row in enumerate(rows):
         place = f"{path}, annotation {number}"
         require(row, ["annotation_id", "description", "video", "times", "num_segments"], place)
-        video = video_id(Path(row["video"]).stem, place)
-        num_segments = _segment(row["num_segments"], place)
-        moments = tuple(_span(times, num_segments, place) for times in row["times"])
-        text = one_line(row["description"])
+        video = video_id(Path(str(row["video"])).stem, place)
+        num_segments = segment_number(row["num_segments"], place)
+        moments = tuple(_span(times, num_segments, place) for times in entries(row["times"], place, "times"))
+        text = sentence(row["description"], place, "description")
         annotations.append(Annotation(video, "", text, moments, SEGMENT_S * num_segments))
     return number_captions(annotations)
 
 
 def _span(times: Any, num_segments: int, place: str) -> Span:
     first, last = pair(times, place, "times")
-    first, last = _segment(first, place), _segment(last, place)
+    first, last = segment_number(first, place), segment_number(last, place)
     if first > last or last >= num_segments:
         raise FeatureError(f"{place}: segments {first} to {last} of {num_segments}; download the file again")
     return segment_span(first, last)
-
-
-def _segment(value: Any, place: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise FeatureError(f"{place}: {value!r} is no segment number; download the file again")
-    return value
 
 
 BENCHMARK = Benchmark(

@@ -11,7 +11,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from untrimmed.data.annotations import Annotation, Span, one_line, pair, read_json_lines, seconds, video_id
+from untrimmed.data.annotations import (
+    Annotation,
+    Span,
+    kind_of,
+    length_s,
+    pair,
+    read_json_lines,
+    seconds,
+    sentence,
+    video_id,
+)
 from untrimmed.data.atomic import whole_file
 
 
@@ -26,10 +36,10 @@ def read_jsg(path: Path) -> list[Annotation]:
     """
     annotations = []
     for place, row in read_json_lines(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
-        duration_s = None if row["duration"] is None else seconds(row["duration"], place, "duration")
+        duration_s = None if row["duration"] is None else length_s(row["duration"], place)
         moments = _read_spans(row["ts"], place)
-        video, text = video_id(row["vid_name"], place), one_line(row["desc"])
-        annotations.append(Annotation(video, str(row["desc_id"]), text, moments, duration_s, row.get("type")))
+        video, text = video_id(row["vid_name"], place), sentence(row["desc"], place, "desc")
+        annotations.append(Annotation(video, str(row["desc_id"]), text, moments, duration_s, kind_of(row, place)))
     return annotations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,13 @@ class Layout:
 
     @classmethod
     def at(cls, root: Path, name: str) -> Layout:
-        """The data set of that name below a root that holds several."""
+        """The data set of that name below a root that holds several.
+
+        Raises:
+            ConfigError: if the name is no name of a folder; files inside it are called by it.
+        """
+        if not name or name in (".", "..") or "/" in name or os.sep in name:
+            raise ConfigError(f"data set {name!r} is no folder's name; give the folder above it as root")
         return cls(name, root / name)
 
     @property
@@ -95,7 +102,9 @@ class Layout:
         if benchmark is not None and benchmark.video_features in by_name:
             return by_name[benchmark.video_features]
         if len(by_name) > 1:
-            raise ConfigError(f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features")
+            raise ConfigError(
+                f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features (--video-features)"
+            )
         return next(iter(by_name.values()))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from untrimmed.data.annotations import Annotation, Span, one_line, read_json_lines, seconds
+from untrimmed.data.annotations import Annotation, Span, length_s, one_line, read_json_lines, seconds, usable_moment
 from untrimmed.data.atomic import whole_file
 from untrimmed.data.benchmark import SPLITS
 from untrimmed.errors import FeatureError
@@ -42,7 +42,7 @@ def read_plain(path: Path) -> dict[str, list[Annotation]]:
         lines_with_split += split is not None
         if split is None:
             split = dealt_split(annotation.video)
-        elif split not in splits:
+        elif split not in SPLITS:  # a tuple: it can be asked about a list, too
             raise FeatureError(
                 f"{place}: split {split!r}, wanted one of {', '.join(SPLITS)}; correct it or leave it out"
             )
@@ -59,19 +59,26 @@ def _read_row(row: dict[str, Any], place: str, number: Counter[str]) -> Annotati
         raise FeatureError(f"{place}: video {video!r}, wanted a name below frames/; rename it")
     if not isinstance(row["caption"], str):
         raise FeatureError(f"{place}: caption is {row['caption']!r}, wanted a sentence; correct the line")
-    duration_s = None if row.get("duration_s") is None else seconds(row["duration_s"], place, "duration_s")
-    moments: tuple[Span, ...] = ()
-    if row.get("start_s") is not None or row.get("end_s") is not None:
-        start_s = seconds(row.get("start_s"), place, "start_s")
-        end_s = seconds(row.get("end_s"), place, "end_s")
-        if end_s <= start_s:
-            raise FeatureError(
-                f"{place}: moment from {start_s:g} to {end_s:g} s ends before it starts; correct the line"
-            )
-        moments = ((start_s, end_s),)
-    caption_id = str(row.get("id", f"{video}#{number[video]}"))
+    caption_id = f"{video}#{number[video]}" if row.get("id") is None else row["id"]
+    if not isinstance(caption_id, str | int):
+        raise FeatureError(f"{place}: id is {caption_id!r}, wanted text; correct it or leave it out")
     number[video] += 1
-    return Annotation(video, caption_id, one_line(row["caption"]), moments, duration_s)
+    return Annotation(video, str(caption_id), one_line(row["caption"]), *_read_times(row, place))
+
+
+def _read_times(row: dict[str, Any], place: str) -> tuple[tuple[Span, ...], float | None]:
+    """The moment of a line, cut at the end of the video, and the length of the video, where it has them."""
+    duration_s = None if row.get("duration_s") is None else length_s(row["duration_s"], place, "duration_s")
+    if row.get("start_s") is None and row.get("end_s") is None:
+        return (), duration_s
+    start_s = seconds(row.get("start_s"), place, "start_s")
+    end_s = seconds(row.get("end_s"), place, "end_s")
+    if end_s <= start_s:
+        raise FeatureError(f"{place}: moment from {start_s:g} to {end_s:g} s ends before it starts; correct the line")
+    if start_s < 0 or (duration_s is not None and start_s >= duration_s):
+        video = "the video" if duration_s is None else f"the video of {duration_s:g} s"
+        raise FeatureError(f"{place}: moment from {start_s:g} to {end_s:g} s is not inside {video}; correct the line")
+    return usable_moment(start_s, end_s, duration_s), duration_s
 
 
 def dealt_split(video: str) -> str:

@@ -15,11 +15,13 @@ from pathlib import Path
 from untrimmed.data.annotations import (
     Annotation,
     Span,
+    entries,
+    length_s,
     number_captions,
-    one_line,
     pair,
     read_json_lines,
     seconds,
+    sentence,
     usable_moment,
     video_id,
 )
@@ -35,13 +37,13 @@ def read(path: Path) -> list[Annotation]:
     """
     annotations = []
     for place, row in read_json_lines(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
-        duration_s = seconds(row["duration"], place, "duration")
+        duration_s = length_s(row["duration"], place)
         moments: tuple[Span, ...] = ()
-        for window in row["relevant_windows"]:
+        for window in entries(row["relevant_windows"], place, "relevant_windows"):
             start, end = pair(window, place, "relevant window")
             moments += usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
         video = video_id(row["vid"], place)
-        annotations.append(Annotation(video, "", one_line(row["query"]), moments, duration_s))
+        annotations.append(Annotation(video, "", sentence(row["query"], place, "query"), moments, duration_s))
     return number_captions(annotations)
 
 

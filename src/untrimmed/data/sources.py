@@ -101,7 +101,29 @@ class BigFileFrames(VectorSource):
         return self._table[name]
 
 
-class Hdf5Vectors(VectorSource):
+class _Tables(VectorSource):
+    """Entries that each have a shape of their own; the first one says how wide all must be."""
+
+    _dim: int
+    _first: str
+
+    @property
+    def dim(self) -> int:
+        """Width of the first entry."""
+        return self._dim
+
+    def _shape(self, name: str, values: Any) -> tuple[int, int]:
+        shape = tuple(values.shape)
+        table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
+        if len(table) != 2:
+            raise FeatureError(f"{self.place}: {name!r} has shape {shape}, wanted (rows, {self.dim}); write it again")
+        if table[1] != self.dim:
+            what = f"{name!r} has width {table[1]}, {self._first!r} has {self.dim}"
+            raise FeatureError(f"{self.place}: {what}; extract all with one encoder")
+        return int(table[0]), int(table[1])
+
+
+class Hdf5Vectors(_Tables):
     """One HDF5 file with a data set per name, (rows, width) or (1, rows, width)."""
 
     def __init__(self, path: Path):
@@ -116,23 +138,19 @@ class Hdf5Vectors(VectorSource):
         if first is None:
             raise FeatureError(f"{path}: no data set in it; write it again")
         self._dim = int(first.shape[-1]) if first.shape else 0
-
-    @property
-    def dim(self) -> int:
-        """Width of the first data set."""
-        return self._dim
+        self._first = first.name.removeprefix("/")
 
     def __contains__(self, name: str) -> bool:
         return isinstance(self._file.get(name), h5py.Dataset)
 
     def count(self, name: str) -> int:
         """Number of rows of a data set."""
-        return _table_shape(self._dataset(name).shape, self.dim, self.place, name)[0]
+        return self._shape(name, self._dataset(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
         """The rows of a data set, without a leading axis of length one."""
         dataset = self._dataset(name)
-        shape = _table_shape(dataset.shape, self.dim, self.place, name)
+        shape = self._shape(name, dataset)
         try:
             values = dataset[()]
         except (OSError, RuntimeError) as error:
@@ -150,7 +168,7 @@ class Hdf5Vectors(VectorSource):
         return self._file[name]
 
 
-class FolderVectors(VectorSource):
+class FolderVectors(_Tables):
     """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
 
     def __init__(self, folder: Path):
@@ -160,23 +178,19 @@ class FolderVectors(VectorSource):
             raise FeatureError(f"{folder}: no .npy or .npz file in it; write one per entry")
         values = _load_numpy(first)
         self._dim = values.shape[-1] if values.ndim else 0
-
-    @property
-    def dim(self) -> int:
-        """Width of the first file."""
-        return self._dim
+        self._first = first.relative_to(folder).with_suffix("").as_posix()
 
     def __contains__(self, name: str) -> bool:
         return self._path(name) is not None
 
     def count(self, name: str) -> int:
         """Number of rows of a file; an npy is not read for it."""
-        return _table_shape(self._load(name).shape, self.dim, self.place, name)[0]
+        return self._shape(name, self._load(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
         """The rows of a file."""
         values = self._load(name)
-        shape = _table_shape(values.shape, self.dim, self.place, name)
+        shape = self._shape(name, values)
         return _as_float(np.asarray(values), self.place, name).reshape(shape)
 
     def files(self, names: list[str]) -> list[Path]:
@@ -310,15 +324,6 @@ def _load_numpy(path: Path) -> np.ndarray:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise FeatureError(f"{path}: cannot be read as numpy ({_one_line(error)}); write it again") from error
     raise FeatureError(f"{path}: arrays {', '.join(names)}, wanted one, or one called 'frames' or 'words'; rename it")
-
-
-def _table_shape(shape: tuple[int, ...], dim: int, place: Path, name: str) -> tuple[int, int]:
-    table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
-    if len(table) != 2:
-        raise FeatureError(f"{place}: {name!r} has shape {tuple(shape)}, wanted (rows, {dim}); write it again")
-    if table[1] != dim:
-        raise FeatureError(f"{place}: {name!r} has width {table[1]}, the others {dim}; extract all with one encoder")
-    return int(table[0]), int(table[1])
 
 
 def _as_float(values: np.ndarray, place: Path, name: str) -> np.ndarray:

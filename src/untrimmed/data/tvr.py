@@ -10,11 +10,13 @@ from pathlib import Path
 
 from untrimmed.data.annotations import (
     Annotation,
+    kind_of,
+    length_s,
     number_captions,
-    one_line,
     pair,
     read_json_lines,
     seconds,
+    sentence,
     usable_moment,
     video_id,
 )
@@ -29,11 +31,12 @@ def read(path: Path) -> list[Annotation]:
     """
     annotations = []
     for place, row in read_json_lines(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
-        duration_s = seconds(row["duration"], place, "duration")
+        duration_s = length_s(row["duration"], place)
         start, end = pair(row["ts"], place, "ts")
         moments = usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
         video = video_id(row["vid_name"], place)
-        annotations.append(Annotation(video, "", one_line(row["desc"]), moments, duration_s, row.get("type")))
+        text = sentence(row["desc"], place, "desc")
+        annotations.append(Annotation(video, "", text, moments, duration_s, kind_of(row, place)))
     return number_captions(annotations)
 
 
