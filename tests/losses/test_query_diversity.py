@@ -37,11 +37,19 @@ def test_the_first_version_by_hand():
     assert value.item() == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_first_version_of_the_paper_takes_the_logarithm_pair_by_pair():
+    half = 1 / math.sqrt(2)
+    expected = 2 * (softplus(3 * (1 + 0.1)) + 2 * softplus(3 * (half + 0.1))) / 4
+    value = query_diversity_v1(QUERIES, INDEX, margin=0.1, scale=3.0, reduction="paper")
+    assert value.item() == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "loss",
     [
         lambda q, i: query_diversity(q, i, margin=0.2, scale=32.0, focus=1.0),
         lambda q, i: query_diversity_v1(q, i, margin=0.2, scale=32.0),
+        lambda q, i: query_diversity_v1(q, i, margin=0.2, scale=32.0, reduction="paper"),
     ],
 )
 def test_a_query_alone_in_its_video_costs_nothing(loss):

@@ -5,6 +5,7 @@ from untrimmed.losses.triplet import (
     negative_queries,
     negative_videos,
     num_foreign_queries,
+    triplet_of_pairs,
     triplet_of_queries,
     triplet_of_videos,
     triplet_square_rows,
@@ -36,6 +37,12 @@ def test_video_side_takes_the_mean_of_its_queries_and_skips_videos_without():
     assert value.item() == pytest.approx((0.45 + 0.3) / 2)
 
 
+def test_the_papers_video_side_takes_one_query_at_a_time():
+    # video 0 with query 0: 0.2 + 0.6 - 0.5, with query 1: 0.2 + 0.6 - 0.2; video 2 with query 2: 0.2 + 0.1 - 0.7 < 0
+    value = triplet_of_pairs(SCORES, INDEX, torch.tensor([0, 0, 1]), margin=0.2)
+    assert value.item() == pytest.approx((0.3 + 0.6 + 0.0) / 3)
+
+
 def test_gradients_reach_the_chosen_scores_only():
     scores = SCORES.clone().requires_grad_()
     triplet_of_queries(scores, INDEX, torch.tensor([1, 1, 1]), margin=0.2).backward()
@@ -48,6 +55,7 @@ def test_a_batch_of_one_video_costs_nothing():
     assert num_foreign_queries(index, 1).tolist() == [0]
     loss = triplet_of_queries(scores, index, torch.zeros(2, dtype=torch.long), margin=0.2)
     loss = loss + triplet_of_videos(scores, index, torch.zeros(1, dtype=torch.long), margin=0.2)
+    loss = loss + triplet_of_pairs(scores, index, torch.zeros(2, dtype=torch.long), margin=0.2)
     loss.backward()
     assert loss.item() == 0
     assert scores.grad.abs().sum() == 0

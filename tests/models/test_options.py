@@ -51,6 +51,33 @@ def test_every_option_changes_the_scores_and_still_trains(method, option, batch)
     assert not torch.allclose(scores[0], scores[1], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("method", "option", "term"),
+    [
+        ("gmmformer", {"triplet": "paper"}, "clip_triplet"),
+        ("gmmformer_v2", {"triplet": "paper"}, "frame_triplet"),
+        ("gmmformer", {"losses": {"query_diversity_v1": {"reduction": "paper"}}}, "query_diversity_v1"),
+        ("gmmformer_v2", {"losses": {"query_diversity": {"reduction": "paper"}}}, "query_diversity"),
+        ("gmmformer_v2", {"losses": {"optimal_matching": {"reduction": "paper"}}}, "optimal_matching"),
+    ],
+)
+def test_every_option_of_a_loss_changes_that_loss_alone(method, option, term, batch):
+    three = {"words": batch.queries.words[[0, 0, 1, 2, 3]] + torch.arange(5.0)[:, None, None]}
+    queries = dataclasses.replace(batch.queries, **three, mask=batch.queries.mask[[0, 0, 1, 2, 3]], teacher=None)
+    # three queries of one video and two of another, so that means over pairs and over videos differ
+    batch = dataclasses.replace(batch, queries=queries, video_index=torch.tensor([0, 0, 0, 1, 1]))
+    terms = []
+    for settings in ({}, option):
+        torch.manual_seed(0)
+        model = create_model(method, **SIZES, init_std=0.3, margin=1.0, **settings).eval()
+        terms.append(model(batch, draws=Draws(hard_pool=1)))
+    released, other = terms
+    assert released[term].item() != pytest.approx(other[term].item(), rel=1e-4)
+    for name in released.keys() & other.keys():
+        if not name.endswith(term.removeprefix("clip").removeprefix("frame")):
+            assert released[name].item() == pytest.approx(other[name].item(), rel=1e-6), name
+
+
 def test_the_released_zero_floor_lifts_only_videos_with_padding():
     batch = make_batch()
     settings = SIZES | {"max_frames": 7}  # the first video is full, the others are padded

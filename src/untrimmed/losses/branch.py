@@ -8,9 +8,16 @@ from torch import Tensor
 
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce, nce_square
-from untrimmed.losses.triplet import num_foreign_queries, triplet_of_queries, triplet_of_videos, triplet_square_rows
+from untrimmed.losses.triplet import (
+    num_foreign_queries,
+    triplet_of_pairs,
+    triplet_of_queries,
+    triplet_of_videos,
+    triplet_square_rows,
+)
 
 Logarithms = Literal["joint", "per_direction"]
+TripletForm = Literal["released", "paper"]
 
 
 def branch_terms(
@@ -21,14 +28,21 @@ def branch_terms(
     *,
     margin: float,
     draws: Draws,
+    triplet: TripletForm = "released",
 ) -> dict[str, Float[Tensor, ""]]:
-    """The terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19); negatives are drawn anew per branch."""
-    video_ranks = draws.foreign_ranks(branch, num_foreign_queries(video_index, cosine.shape[1]))
+    """The terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19); negatives are drawn anew per branch.
+
+    The video side of the triplet is `triplet_of_videos` as released, `triplet_of_pairs` in the papers.
+    """
+    num_foreign = num_foreign_queries(video_index, cosine.shape[1])
+    if triplet == "released":
+        hinges = triplet_of_videos(cosine, video_index, draws.foreign_ranks(branch, num_foreign), margin=margin)
+    else:
+        ranks = draws.foreign_ranks(branch, num_foreign[video_index])
+        hinges = triplet_of_pairs(cosine, video_index, ranks, margin=margin)
     query_ranks = draws.candidate_ranks(branch, len(cosine), cosine.shape[1])
-    triplet = triplet_of_videos(cosine, video_index, video_ranks, margin=margin) + triplet_of_queries(
-        cosine, video_index, query_ranks, margin=margin
-    )
-    return {f"{branch}_nce": nce(dot, video_index), f"{branch}_triplet": triplet}
+    hinges = hinges + triplet_of_queries(cosine, video_index, query_ranks, margin=margin)
+    return {f"{branch}_nce": nce(dot, video_index), f"{branch}_triplet": hinges}
 
 
 def square_branch_terms(

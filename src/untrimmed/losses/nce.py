@@ -17,7 +17,8 @@ def own_queries(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tensor,
 def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Both directions of InfoNCE, added.
 
-    As released, the scores are dot products without a temperature; GMMFormer Eq. 12 prints a ratio of cosines.
+    As released, the scores are dot products without a temperature. GMMFormer Eq. 12 prints a ratio of cosines, which
+    has no logarithm where one is negative, so it is not offered.
     """
     return nce_of_queries(scores, video_index) + nce_of_videos(scores, video_index)
 

@@ -48,15 +48,23 @@ def query_diversity(
 
 
 def query_diversity_v1(
-    query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], *, margin: float, scale: float
+    query: Float[Tensor, "Q D"],
+    video_index: Int[Tensor, " Q"],
+    *,
+    margin: float,
+    scale: float,
+    reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """The first version: for each query, log(1 + sum over its siblings of exp) (GMMFormer Eq. 13).
+    """The first version: for each query, log(1 + sum over its siblings of exp) (GMMFormer Eq. 13), averaged.
 
-    As released; Eq. 13 takes the logarithm pair by pair. 0 without two queries of one video.
+    So it is `released`; Eq. 13 takes the logarithm pair by pair and adds those of a query (`paper`). 0 without two
+    queries of one video.
 
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)
     """
     cosine, siblings = _cosines_of_siblings(query, video_index)
     logits = (scale * (cosine + margin)).masked_fill(~siblings, -torch.inf)
+    if reduction == "paper":
+        return F.softplus(logits).sum() / len(query)
     return F.pad(logits, (1, 0)).logsumexp(dim=1).mean()

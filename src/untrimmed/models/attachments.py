@@ -19,12 +19,15 @@ class QueryDiversityV1(Attachment):
 
     margin: float = 0.15
     scale: float = 32.0
+    reduction: Literal["released", "paper"] = "released"
 
     def __call__(
         self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]
     ) -> Float[Tensor, ""]:
         """The unweighted term of one batch."""
-        return query_diversity.query_diversity_v1(queries.sentence, video_index, margin=self.margin, scale=self.scale)
+        return query_diversity.query_diversity_v1(
+            queries.sentence, video_index, margin=self.margin, scale=self.scale, reduction=self.reduction
+        )
 
 
 @register_attachment("query_diversity")

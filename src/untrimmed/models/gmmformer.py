@@ -8,35 +8,30 @@ of the others (`window_length: full` removes that).
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
-from untrimmed.losses.branch import branch_terms
-from untrimmed.losses.draws import Draws
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.models import released
-from untrimmed.models.base import LossSettings, ModelConfig, RetrievalModel
+from untrimmed.models.base import LossSettings
 from untrimmed.models.registry import register
+from untrimmed.models.two_branches import TwoBranchConfig, TwoBranchModel
 from untrimmed.nn.aggregation import MeanAggregation
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
-from untrimmed.scores.max_sim import Padding, Similarity, max_sim
-from untrimmed.scores.score import Score, Scores
-from untrimmed.scores.second_branch import SecondBranch, second_branch_sim
+from untrimmed.scores.max_sim import Padding
+from untrimmed.scores.second_branch import SecondBranch
 
 
 @register("gmmformer")
-class GMMFormer(RetrievalModel):
+class GMMFormer(TwoBranchModel):
     """Query, clip and frame towers; the frames are pooled into one vector per video."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(ModelConfig):
-        """`gaussian_widths`: one layer a width, inf = no window. The last three fields belong to the score and loss."""
+    class Config(TwoBranchConfig):
+        """`gaussian_widths`: one layer a width, inf = no window."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
@@ -49,15 +44,10 @@ class GMMFormer(RetrievalModel):
         output_map: bool = True
         ffn_ratio: int = 0  # the paper has a feed-forward part: 4
         second_branch: SecondBranch = "video"
-        padding_scores: Padding = "excluded"  # only for second_branch: frame
+        padding_scores: Padding = "excluded"
         losses: LossSettings = field(default_factory=lambda: {"query_diversity_v1": {"margin": 0.15, "scale": 32.0}})
-        margin: float = 0.1
-        clip_weight: float = 0.7
-        frame_weight: float = 0.3
 
     config: Config
-    places: ClassVar[frozenset[str]] = frozenset({"frame"})
-    has_clips: ClassVar[bool] = True
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -111,46 +101,6 @@ class GMMFormer(RetrievalModel):
         if pooled is not None and not self.keeps_frames:
             return EncodedVideos(clips=clips, video=pooled)
         return EncodedVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
-
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best clip (Eq. 4) and the whole video (Eq. 3), weighted (Eq. 5)."""
-        sims = self.branch_sims(queries, videos)
-        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
-        return Scores(sims, {branch: weights[branch] for branch in sims})
-
-    def losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of both branches (Eq. 11-12)."""
-        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
-        terms: dict[str, Tensor] = {}
-        for branch in cosine:
-            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, batch.video_index, draws=draws)
-        return terms
-
-    def branch_losses(
-        self,
-        branch: str,
-        cosine: Float[Tensor, "Q V"],
-        dot: Float[Tensor, "Q V"],
-        video_index: Int[Tensor, " Q"],
-        *,
-        draws: Draws,
-    ) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of one branch."""
-        return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
-
-    def branch_sims(
-        self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
-    ) -> dict[str, Score]:
-        """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
-        c, sentence = self.config, queries.sentence
-        sims = {"clip": max_sim(sentence, required(videos, "clips"), similarity=similarity)}
-        if "frame" not in self.provided:
-            sims["frame"] = second_branch_sim(
-                sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
-            )
-        return sims
 
     def released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 11) and where each tensor lives here."""

@@ -1,0 +1,79 @@
+"""What GMMFormer and its successor share: a video scores by its best clip and by a second branch over its frames.
+
+Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2 (arXiv 2405.13824).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.losses.branch import TripletForm, branch_terms
+from untrimmed.losses.draws import Draws
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.scores.max_sim import Padding, Similarity, max_sim
+from untrimmed.scores.score import Score, Scores
+from untrimmed.scores.second_branch import SecondBranch, second_branch_sim
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchConfig(ModelConfig):
+    """Settings of the score and of its losses; methods set their own defaults of the first two."""
+
+    second_branch: SecondBranch
+    padding_scores: Padding  # only for second_branch: frame
+    margin: float = 0.1
+    triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
+    clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
+    frame_weight: float = 0.3
+
+
+class TwoBranchModel(RetrievalModel):
+    """A method that encodes clips, and frames or one vector of them; subclasses say how."""
+
+    config: TwoBranchConfig
+    places: ClassVar[frozenset[str]] = frozenset({"frame"})
+    has_clips: ClassVar[bool] = True
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
+        sims = self.branch_sims(queries, videos)
+        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
+        return Scores(sims, {branch: weights[branch] for branch in sims})
+
+    def losses(
+        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
+        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        terms: dict[str, Tensor] = {}
+        for branch in cosine:
+            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, batch.video_index, draws=draws)
+        return terms
+
+    def branch_losses(
+        self,
+        branch: str,
+        cosine: Float[Tensor, "Q V"],
+        dot: Float[Tensor, "Q V"],
+        video_index: Int[Tensor, " Q"],
+        *,
+        draws: Draws,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of one branch."""
+        c = self.config
+        return branch_terms(branch, cosine, dot, video_index, margin=c.margin, draws=draws, triplet=c.triplet)
+
+    def branch_sims(
+        self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
+    ) -> dict[str, Score]:
+        """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
+        c, sentence = self.config, queries.sentence
+        sims = {"clip": max_sim(sentence, required(videos, "clips"), similarity=similarity)}
+        if "frame" not in self.provided:
+            sims["frame"] = second_branch_sim(
+                sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
+            )
+        return sims
