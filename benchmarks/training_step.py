@@ -7,8 +7,8 @@ frame counts as those of TVR are spread (51 +- 12: the durations of its videos a
 around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
 medians of wall time, and of CPU time, which other programs on the machine disturb less. Each side has a process of its
 own, which keeps freed memory only for ours, as `untrimmed train` does; memory is its peak less the peak before the
-first step (Linux). `--bf16` adds ours under autocast, for processors
-with bfloat16 products (AMX or AVX512-BF16; others emulate them at less than half the speed of float32).
+first step (Linux). Ours under autocast takes part where the processor has
+bfloat16 products (AMX or AVX512-BF16), or with `--bf16`; others emulate them at less than half the speed of float32.
 `--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
 far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
 does.
@@ -30,6 +30,7 @@ from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.config import build
+from untrimmed.features.hub import has_fast_bfloat16
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model, model_class
@@ -164,7 +165,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", choices=["tvr", "full"], default="tvr")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16(torch.device("cpu")))
     parser.add_argument("--check-steps", type=int, default=0)
     parser.add_argument("--check-videos", type=int, default=8)
     args = parser.parse_args()

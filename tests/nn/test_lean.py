@@ -178,3 +178,20 @@ def test_without_a_gradient_nothing_is_different():
     with torch.inference_mode():
         assert torch.equal(layers(x), silent)
     assert torch.equal(layers(x), silent)
+
+
+@pytest.mark.parametrize("settings", [{"output_map": True}, {"output_map": False, "ffn_ratio": 2}])
+def test_under_autocast_layers_and_gradients_stay_near_those_in_float32(settings):
+    layers = layers_of(True, **settings).float()
+    tower = Tower(7, 8, 5, 0.0, skip_padding=True)
+    features, mask = torch.randn(3, 5, 7), torch.arange(5) < torch.tensor([5, 1, 3])[:, None]
+    outcomes = []
+    for dtype in (torch.float32, torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            out = layers(tower(features, mask), mask).float() * mask[..., None]
+        parameters = (*tower.parameters(), *layers.parameters())
+        outcomes.append([out.detach(), *torch.autograd.grad(out.sin().sum(), parameters)])
+    for exact, rough in zip(*outcomes, strict=True):
+        assert rough.dtype == torch.float32
+        assert (rough - exact).norm() <= 0.05 * exact.norm() + 1e-3
+    assert not torch.equal(outcomes[0][0], outcomes[1][0])

@@ -306,14 +306,14 @@ def _choose_device(device: str) -> torch.device:
 
 def _choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     if precision == "auto":
-        return torch.bfloat16 if _has_fast_bfloat16(device) else torch.float32
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if precision not in known:
         raise ConfigError(f"precision is {precision!r}, wanted auto, float32 or bfloat16")
     return known[precision]
 
 
-def _has_fast_bfloat16(device: torch.device) -> bool:
+def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 by instructions of its own.
 
     Without them torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32.

@@ -1,8 +1,9 @@
 """The costly parts of a layer as autograd functions that keep little for the backward pass.
 
 The mathematics is that of the plain operations, which stay in the modules as the reference and are used where these do
-not apply (CUDA, autocast). The work is done in pieces that fit the caches, so that what is element-wise costs little
-beside the matrix products.
+not apply (CUDA). The work is done in pieces that fit the caches, so that what is element-wise costs little beside the
+matrix products. Under autocast the products, and what is kept for them, are in its narrow format; norms, softmax, sums
+and gradients of parameters stay in float32.
 
 What a layer keeps: its input, the hidden values of the feed-forward part after ReLU and dropout (where they are zero,
 either was), one byte an element for other dropouts, queries, keys and values. Attention weights are made again.
@@ -21,8 +22,13 @@ PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
-    """Whether the functions here stand for the plain operations: on the CPU, unless autocast picks number formats."""
-    return x.device.type == "cpu" and isinstance(dropout, nn.Dropout) and not torch.is_autocast_enabled("cpu")
+    """Whether the functions here stand for the plain operations: on the CPU."""
+    return x.device.type == "cpu" and isinstance(dropout, nn.Dropout)
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """The number format of matrix products that read x: that of autocast where it is on."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 def rate(dropout: nn.Module) -> float:
@@ -75,16 +81,25 @@ class _InputProjection(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, rows: Tensor | None, gain: Tensor, shift: Tensor, weight: Tensor, bias: Tensor, p: float
+        ctx: Any,
+        x: Tensor,
+        rows: Tensor | None,
+        gain: Tensor,
+        shift: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        p: float,
+        dtype: torch.dtype,
     ) -> Tensor:
         count = len(x) if rows is None else len(rows)
         keep = keep_mask((count, x.shape[1]), p, x.device) if p else None
-        out = x.new_empty(count, len(weight))
+        narrow_weight, narrow_bias = weight.to(dtype), bias.to(dtype)
+        out = x.new_empty(count, len(weight), dtype=dtype)
         for piece in _pieces(count, x.shape[1]):
             normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], gain, shift, 1e-5)[0]
             if keep is not None:
                 normal.mul_(keep[piece])
-            torch.addmm(bias, normal, weight.T, alpha=1 / (1 - p), out=out[piece])
+            torch.addmm(narrow_bias, normal.to(dtype), narrow_weight.T, alpha=1 / (1 - p), out=out[piece])
         ctx.save_for_backward(x, rows, gain, shift, weight, keep, out.relu_())
         ctx.p = p
         return out
@@ -95,17 +110,26 @@ class _InputProjection(Function):
         x, rows, gain, shift, weight, keep, out = ctx.saved_tensors
         d_gain, d_shift, d_weight = torch.zeros_like(gain), torch.zeros_like(shift), torch.zeros_like(weight)
         gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
+        narrow_weight = weight.to(out.dtype)
         for piece in _pieces(len(out), x.shape[1]):
             normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], None, None, 1e-5)[0]
-            d_normal = (gradient[piece] @ weight).mul_(1 / (1 - ctx.p))
+            d_normal = (gradient[piece] @ narrow_weight).to(x.dtype).mul_(1 / (1 - ctx.p))
             affine = torch.addcmul(shift, normal, gain)
             if keep is not None:
                 d_normal.mul_(keep[piece])
                 affine.mul_(keep[piece])
-            d_weight.addmm_(gradient[piece].T, affine, alpha=1 / (1 - ctx.p))
+            _add_product(d_weight, gradient[piece].T, affine, 1 / (1 - ctx.p))
             d_shift += d_normal.sum(dim=0)
             d_gain += d_normal.mul_(normal).sum(dim=0)
-        return None, None, d_gain, d_shift, d_weight, gradient.sum(dim=0), None
+        return None, None, d_gain, d_shift, d_weight, gradient.sum(dim=0, dtype=x.dtype), None, None
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, scale: float = 1.0) -> None:
+    """Add scale * a @ b, in the number format of a, to the total, in its own."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b, alpha=scale)
+    else:
+        total.add_(a @ b.to(a.dtype), alpha=scale)
 
 
 def _rows(x: Tensor, rows: Tensor | None, piece: slice) -> Tensor:
@@ -120,7 +144,10 @@ def input_projection(
     probability: float,
 ) -> Float[Tensor, "R D"]:
     """ReLU(linear(dropout(norm(x)))) of the given rows; the features themselves get no gradient."""
-    return _InputProjection.apply(x, rows, norm.weight, norm.bias, linear.weight, linear.bias, probability)
+    dtype = product_dtype(x)
+    with torch.autocast("cpu", enabled=False):
+        parameters = (norm.weight, norm.bias, linear.weight, linear.bias)
+        return _InputProjection.apply(x, rows, *parameters, probability, dtype).to(x.dtype)
 
 
 class _FeedForward(Function):
@@ -128,21 +155,29 @@ class _FeedForward(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, p: float, trains: bool
+        ctx: Any,
+        x: Tensor,
+        weight1: Tensor,
+        bias1: Tensor,
+        weight2: Tensor,
+        bias2: Tensor,
+        p: float,
+        trains: bool,
+        dtype: torch.dtype,
     ) -> Tensor:
         count, num_rows, hidden_dim = len(x), x.shape[1], weight1.shape[1]
+        one, two, shift1, shift2 = (parameter.to(dtype) for parameter in (weight1, weight2, bias1, bias2))
         pieces = _pieces(num_rows, hidden_dim)
-        kept = x.new_empty(
-            count, num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0), hidden_dim
-        )
-        out = torch.empty_like(x)
+        kept_rows = num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0)
+        kept = x.new_empty(count, kept_rows, hidden_dim, dtype=dtype)
+        out = torch.empty_like(x, dtype=dtype)
         for k in range(count):
             for piece in pieces:
                 part = kept[k, piece] if trains else kept[k, : piece.stop - piece.start]
-                torch.addmm(bias1[k], x[k, piece], weight1[k].T, out=part).relu_()
+                torch.addmm(shift1[k], x[k, piece].to(dtype), one[k].T, out=part).relu_()
                 if p:
                     part.mul_(keep_mask(tuple(part.shape), p, x.device))
-                torch.addmm(bias2[k], part, weight2[k].T, alpha=1 / (1 - p), out=out[k, piece])
+                torch.addmm(shift2[k], part, two[k].T, alpha=1 / (1 - p), out=out[k, piece])
         ctx.save_for_backward(x, weight1, weight2, kept)
         ctx.p = p
         return out
@@ -151,18 +186,22 @@ class _FeedForward(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight1, weight2, hidden = ctx.saved_tensors
-        scale = 1 / (1 - ctx.p)
+        scale, dtype = 1 / (1 - ctx.p), hidden.dtype
+        one, two = weight1.to(dtype), weight2.to(dtype)
         d_x, d_weight1, d_weight2 = torch.empty_like(x), torch.zeros_like(weight1), torch.zeros_like(weight2)
         d_bias1 = x.new_zeros(len(x), weight1.shape[1])
         for k in range(len(x)):
             for piece in _pieces(x.shape[1], weight1.shape[1]):
                 part, incoming = hidden[k, piece], gradient[k, piece]
-                d_weight2[k].addmm_(incoming.T, part, alpha=scale)
-                d_hidden = torch.ops.aten.threshold_backward(incoming @ weight2[k], part, 0).mul_(scale)
-                d_weight1[k].addmm_(d_hidden.T, x[k, piece])
-                d_bias1[k] += d_hidden.sum(dim=0)
-                torch.mm(d_hidden, weight1[k], out=d_x[k, piece])
-        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1), None, None
+                _add_product(d_weight2[k], incoming.T, part, scale)
+                d_hidden = torch.ops.aten.threshold_backward(incoming @ two[k], part, 0).mul_(scale)
+                _add_product(d_weight1[k], d_hidden.T, x[k, piece])
+                d_bias1[k] += d_hidden.sum(dim=0, dtype=x.dtype)
+                if dtype == x.dtype:
+                    torch.mm(d_hidden, one[k], out=d_x[k, piece])
+                else:
+                    d_x[k, piece] = d_hidden @ one[k]
+        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1, dtype=x.dtype), None, None, None
 
 
 def feed_forward(
@@ -173,22 +212,23 @@ def feed_forward(
     bias2: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Two linear maps with ReLU and dropout between them."""
-    return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability, torch.is_grad_enabled())
+    """Two linear maps with ReLU and dropout between them; under autocast the result is in its format."""
+    trains, dtype = torch.is_grad_enabled(), product_dtype(x)
+    with torch.autocast("cpu", enabled=False):
+        return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability, trains, dtype)
 
 
 class _AddNorm(Function):
-    """LN(x + dropout(y)) for K stacks of rows; x may be one stack for all."""
+    """LN(x + dropout(y)) for K stacks of rows, in the format of x, which may be one stack for all."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
         keep = keep_mask(tuple(y.shape), p, y.device) if p else None
-        summed = y.clone() if keep is None else (y * keep).mul_(1 / (1 - p))
-        summed += x
+        summed = x + y if keep is None else (y * keep).to(x.dtype).mul_(1 / (1 - p)).add_(x)
         parts = [torch.native_layer_norm(summed[k], y.shape[-1:], gain[k], bias[k], 1e-5) for k in range(len(y))]
         out, mean, deviation = (torch.stack(same) for same in zip(*parts, strict=True))
         ctx.save_for_backward(summed, mean, deviation, gain, bias, keep)
-        ctx.p, ctx.shared = p, x.ndim < y.ndim
+        ctx.p, ctx.shared, ctx.dtype = p, x.ndim < y.ndim, y.dtype
         return out
 
     @staticmethod
@@ -202,7 +242,7 @@ class _AddNorm(Function):
         ]
         d_summed, d_gain, d_bias = (torch.stack(same) for same in zip(*parts, strict=True))
         d_y = d_summed if keep is None else (d_summed * keep).mul_(1 / (1 - ctx.p))
-        return (d_summed.sum(dim=0) if ctx.shared else d_summed), d_y, d_gain, d_bias, None
+        return (d_summed.sum(dim=0) if ctx.shared else d_summed), d_y.to(ctx.dtype), d_gain, d_bias, None
 
 
 def add_norm(
@@ -213,7 +253,8 @@ def add_norm(
     probability: float,
 ) -> Float[Tensor, "K M D"]:
     """The residual x plus y after dropout, normalised by each stack's layer norm."""
-    return _AddNorm.apply(x, y, gain, bias, probability)
+    with torch.autocast("cpu", enabled=False):
+        return _AddNorm.apply(x, y, gain, bias, probability)
 
 
 class _SelfAttention(Function):
@@ -230,7 +271,9 @@ class _SelfAttention(Function):
             if p:
                 keeps.append(keep_mask(tuple(weights.shape), p, joint.device))
                 weights.mul_(keeps[-1]).mul_(1 / (1 - p))
-            out[:, _index(rows)] = (weights @ value).permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
+            out[:, _index(rows)] = (
+                (weights.to(value.dtype) @ value).permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
+            )
         ctx.save_for_backward(joint, windows, *keeps)
         ctx.groups, ctx.p = groups, p
         return out
@@ -246,16 +289,16 @@ class _SelfAttention(Function):
             weights = _attention_weights(query, key, windows)
             shape = (count, *rows.shape, num_heads, head_dim)
             incoming = gradient[:, _index(rows)].reshape(shape).permute(1, 0, 3, 2, 4).contiguous()
-            d_weights, kept = incoming @ value.transpose(-1, -2), weights
+            d_weights, kept = (incoming @ value.transpose(-1, -2)).to(weights.dtype), weights
             if ctx.p:
                 keep = keeps[place]
                 d_weights.mul_(keep).mul_(1 / (1 - ctx.p))
                 kept = (weights * keep).mul_(1 / (1 - ctx.p))
-            d_value = kept.transpose(-1, -2) @ incoming
+            d_value = kept.to(value.dtype).transpose(-1, -2) @ incoming
             d_logits = d_weights.sub_((d_weights * weights).sum(dim=-1, keepdim=True)).mul_(weights)
             if windows is not None:
                 d_logits.mul_(_fitting(windows, rows))
-            d_logits.div_(math.sqrt(head_dim))
+            d_logits = d_logits.div_(math.sqrt(head_dim)).to(key.dtype)
             parts = (d_logits @ key, d_logits.transpose(-1, -2) @ query, d_value)
             for i, part in enumerate(parts):
                 d_joint[_index(rows), i] = part.permute(0, 3, 1, 2, 4).reshape(-1, count, num_heads, head_dim)
@@ -287,7 +330,8 @@ def _fitting(windows: Tensor, rows: Tensor) -> Tensor:
 
 
 def _attention_weights(query: Tensor, key: Tensor, windows: Tensor | None) -> Tensor:
-    logits = (query @ key.transpose(-1, -2)).div_(math.sqrt(query.shape[-1]))
+    logits = (query @ key.transpose(-1, -2)).to(torch.promote_types(query.dtype, torch.float32))
+    logits.div_(math.sqrt(query.shape[-1]))
     if windows is not None:
         logits.mul_(windows[:, None, : query.shape[-2], : query.shape[-2]])
     return logits.softmax(dim=-1)
@@ -300,4 +344,5 @@ def self_attention(
     probability: float,
 ) -> Float[Tensor, "K M D"]:
     """What each block's heads read, joined, for packed queries, keys and values (`packing.Packing.groups`)."""
-    return _SelfAttention.apply(joint, windows, groups, probability)
+    with torch.autocast("cpu", enabled=False):
+        return _SelfAttention.apply(joint, windows, groups, probability)
