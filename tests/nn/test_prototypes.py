@@ -58,13 +58,55 @@ def test_one_reading_is_equation_one():
     assert torch.allclose(made.vectors[0, 0], (share[0] - share[1]) * torch.tensor([1.0, -1.0]), atol=1e-4)
 
 
-@pytest.mark.parametrize(("residual", "differ"), [("none", False), ("later", True), ("all", True)])
+def rows_of_one_video(dim):
+    """Rows that share a large part, as all clips of a video do."""
+    return torch.randn(2, 1, dim) + torch.randn(2, 40, dim)
+
+
+def difference(attention):
+    """How far two prototypes look apart, from 0 to 1."""
+    return 0.5 * (attention[:, :, None] - attention[:, None]).abs().sum(-1).mean().item()
+
+
+@pytest.mark.parametrize(("residual", "differ"), [("none", False), ("later", True), ("all", True), ("anchored", True)])
 def test_prototypes_stay_apart_over_six_readings_only_if_they_keep_what_they_had(residual, differ):
     model = make(30, 384, 4, std=0.02, iterations=6, residual=residual)
-    vectors = model(torch.randn(2, 40, 384)).vectors
+    vectors = model(rows_of_one_video(384)).vectors
     assert ((vectors - vectors[:, :1]).abs().max().item() > 1e-3) == differ
     (vectors * torch.randn_like(vectors)).sum().backward()
     assert (model.prototypes.grad.abs().max().item() > 1e-3) == differ
+
+
+@pytest.mark.parametrize("dim", [64, 384])
+@pytest.mark.parametrize("builder", ["cross_attention", "perceiver"])
+def test_six_readings_look_as_far_apart_as_one_if_they_ask_with_the_learned_prototypes(builder, dim):
+    rows = rows_of_one_video(dim)
+    apart = {
+        (residual, iterations): difference(
+            make(30, dim, 4, std=0.02, builder=builder, iterations=iterations, residual=residual)(rows).attention
+        )
+        for residual in ("later", "anchored")
+        for iterations in (1, 6)
+    }
+    assert apart["later", 1] == apart["anchored", 1] > 0.15
+    assert apart["anchored", 6] > 0.15
+    assert apart["later", 6] < 0.02
+
+
+def test_maps_to_queries_and_keys_start_wide_enough_for_uneven_attention_whatever_the_others_do():
+    model = make(30, 256, 4, std=0.02)
+    assert model.query.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
+    assert model.key.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
+    assert model.value.weight.std().item() == pytest.approx(0.02, rel=0.02)
+
+
+def test_the_gated_unit_keeps_by_itself():
+    rows = torch.randn(2, 5, 8)
+    later, anchored = (
+        make(builder="slot_attention", iterations=3, residual=residual)(rows).vectors
+        for residual in ("later", "anchored")
+    )
+    assert torch.equal(later, anchored)
 
 
 @pytest.mark.parametrize("builder", BUILDERS)

@@ -8,9 +8,12 @@ No program was released. The paper leaves the following open; what we take, why,
   have; a feed-forward part is `ffn_ratio`. One text tower with a pooling vector for each branch, because Fig. 2 marks
   the query token with the branch (`shared_pooling`: one for both, as the models of reference have).
 - Prototypes: one set of weights in all iterations (the paper counts iterations, not layers), softmax over the sequence
-  (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. From the second iteration on a prototype
-  keeps what it had (`prototype_residual: later`): without it the prototypes of six iterations are equal at the start
-  to the last digit of float32 and get no gradient; from the first on (`all`) constant offsets meet Eq. 8.
+  (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. The maps to queries and keys are drawn
+  with deviation width^-0.5; the 0.02 of all other maps leaves attention flat. From the second iteration on a prototype
+  keeps what it has read and asks with its learned vector beside it (`prototype_residual: anchored`; one iteration is
+  Eq. 1 to the letter). Eq. 1 repeated (`none`) makes all prototypes of a video equal: its clips have much in common, a
+  reading gives nearly that to every prototype, and the next one asks with it. Keeping it alone (`later`) leaves them
+  nearly equal; keeping the learned vector in them too (`all`) makes them alike in all videos.
 - Words (Eq. 2-4): a third of each query's words is hidden (`masked_share`), the customary share; temperature 1 as
   printed (`word_temperature`); hidden words of all queries are candidates, the right one included.
 - Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse; the sum
@@ -107,7 +110,7 @@ class Proto(RetrievalModel):
         num_prototypes: int = 30  # of each branch (Table 5)
         iterations: int = 6  # 1 with CLIP features (Table 8, appendix 8)
         builder: Builder = "cross_attention"  # Table 6
-        prototype_residual: Residual = "later"
+        prototype_residual: Residual = "anchored"
         keep_attention: bool = True
         margin: float = 0.1
         clip_weight: float = 0.7

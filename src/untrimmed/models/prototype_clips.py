@@ -29,7 +29,7 @@ class PrototypeConfig:
     num_prototypes: int = 30
     iterations: int = 1
     builder: Builder = "cross_attention"
-    prototype_residual: Residual = "later"
+    prototype_residual: Residual = "anchored"
     orthogonal_norm: OrthogonalNorm = "absolute"
 
     def __post_init__(self) -> None:

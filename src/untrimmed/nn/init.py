@@ -9,11 +9,12 @@ from untrimmed.nn.linear import StackedLinear
 def initialise(model: nn.Module, std: float = 0.02) -> None:
     """Draw all linear and embedding weights from normal(0, std) and set linear biases to 0, in place.
 
-    Layer norms keep 1 and 0; free parameters (tokens, prototypes) keep what their module drew.
+    A module with an `init_std` of its own is drawn with that. Layer norms keep 1 and 0; free parameters (tokens,
+    prototypes) keep what their module drew.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | StackedLinear | StackedSelfAttention):
-            nn.init.normal_(module.weight, std=std)
+            nn.init.normal_(module.weight, std=getattr(module, "init_std", std))
             bias = getattr(module, "bias", None)
             if bias is not None:
                 nn.init.zeros_(bias)

@@ -11,7 +11,7 @@ from untrimmed.nn.attention import StackedSelfAttention
 from untrimmed.nn.norm import LayerNorm
 
 Builder = Literal["cross_attention", "perceiver", "slot_attention"]
-Residual = Literal["none", "later", "all"]
+Residual = Literal["none", "later", "all", "anchored"]
 
 
 class Prototypes(NamedTuple):
@@ -21,13 +21,23 @@ class Prototypes(NamedTuple):
     attention: Float[Tensor, "V K L"]
 
 
+class LogitMap(nn.Linear):
+    """Maps normalised vectors to queries or keys whose products start with deviation 1, not nearly flat attention."""
+
+    @property
+    def init_std(self) -> float:
+        """The deviation that keeps the scale of its input."""
+        return float(self.in_features**-0.5)
+
+
 class PrototypeBuilder(nn.Module):
     """Learned prototypes that read a sequence several times, with the same weights each time (ProtoPRVR Eq. 1).
 
     `cross_attention` does nothing else. `perceiver` lets the prototypes of a video attend to each other after each
     reading; in `slot_attention` they compete for each row, and a gated unit takes in what they read. `residual` says
-    in which readings the prototypes keep what they had; the gated unit always does. The attention is that of the last
-    reading, a mean over heads.
+    in which readings the prototypes keep what they had: `none`, from the second on (`later`), or `all`. `anchored` is
+    `later` with the learned prototype beside what was read so far when the next reading asks. The gated unit keeps by
+    itself. The attention is that of the last reading, a mean over heads.
     """
 
     def __init__(
@@ -38,7 +48,7 @@ class PrototypeBuilder(nn.Module):
         *,
         iterations: int,
         builder: Builder = "cross_attention",
-        residual: Residual = "later",
+        residual: Residual = "anchored",
     ):
         super().__init__()
         self.num_heads, self.iterations = num_heads, iterations
@@ -47,8 +57,8 @@ class PrototypeBuilder(nn.Module):
         # Without these norms the scale would drift from one reading to the next.
         self.prototype_norm = LayerNorm(dim)
         self.input_norm = LayerNorm(dim)
-        self.query = nn.Linear(dim, dim)
-        self.key = nn.Linear(dim, dim)
+        self.query = LogitMap(dim, dim)
+        self.key = LogitMap(dim, dim)
         self.value = nn.Linear(dim, dim)
         self.output = nn.Linear(dim, dim)
         self.exchange = PrototypeExchange(dim, num_heads) if builder == "perceiver" else None
@@ -61,7 +71,7 @@ class PrototypeBuilder(nn.Module):
         vectors = self.prototypes.expand(len(x), -1, -1)
         weights = key.new_zeros(())
         for iteration in range(self.iterations):
-            query = self._split_heads(self.query(self.prototype_norm(vectors)))
+            query = self._split_heads(self.query(self.prototype_norm(self._asking(vectors, iteration))))
             weights = self._weights(query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]), mask)
             read = self.output((weights @ value).transpose(1, 2).flatten(-2))
             vectors = self._updated(vectors, read, iteration)
@@ -79,10 +89,15 @@ class PrototypeBuilder(nn.Module):
         shares = shares if excluded is None else shares.masked_fill(excluded, 0.0)
         return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
 
+    def _asking(self, vectors: Tensor, iteration: int) -> Tensor:
+        """What the prototypes ask with; what they have read is nearly the same for all and would make them alike."""
+        is_anchored = self.residual == "anchored" and iteration > 0 and self.gate is None
+        return vectors + self.prototypes if is_anchored else vectors
+
     def _updated(self, vectors: Tensor, read: Tensor, iteration: int) -> Tensor:
         if self.gate is not None:
             return self.gate(read.flatten(0, 1), vectors.flatten(0, 1)).view_as(read)
-        if self.residual == "all" or (self.residual == "later" and iteration > 0):
+        if self.residual == "all" or (self.residual != "none" and iteration > 0):
             read = vectors + read
         return read if self.exchange is None else read + self.exchange(read)
 
