@@ -174,6 +174,20 @@ def test_a_folder_with_another_run_is_refused(data_root, small, tmp_path):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", seed=5, **small)
 
 
+def test_a_run_from_before_an_option_existed_goes_on_with_its_default(data_root, small, tmp_path):
+    first = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    content = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    del content["model"]["triplet"], content["losses"]["query_diversity_v1"]["reduction"]
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(content))
+    again = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    assert again.history == first.history
+    with pytest.raises(ConfigError, match=r"model\.triplet = released, this one has paper"):
+        train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small, **{"model.triplet": "paper"})
+    off = {"losses.query_diversity_v1": None}
+    with pytest.raises(ConfigError, match="query_diversity_v1"):
+        train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small, **off)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

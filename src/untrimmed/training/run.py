@@ -10,7 +10,7 @@ last.safetensors    where to go on after an interruption
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import yaml
 from untrimmed.config import build, read_yaml, to_plain
 from untrimmed.data.atomic import whole_file
 from untrimmed.errors import CheckpointError, ConfigError
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.base import RetrievalModel, build_attachments
+from untrimmed.models.registry import model_class
 from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.presets import Preset
 from untrimmed.training.parallel import Precision
@@ -110,14 +111,25 @@ def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
 
 
 def require_same(folder: Path, wanted: RunConfig) -> None:
-    """Raise a ConfigError naming the first difference if the run in the folder has other settings."""
-    there, here = _flat(to_plain(read_config(folder))), _flat(to_plain(wanted))
+    """Raise a ConfigError naming the first difference if the run in the folder has other settings.
+
+    An option that is younger than the run had its default there.
+    """
+    there, here = (_flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
     for key in here.keys() | there.keys():
         if here.get(key) != there.get(key):
             raise ConfigError(
                 f"{folder}: holds a run with {key} = {there.get(key)}, this one has {here.get(key)}; choose another "
                 "--out, or use the same settings to go on"
             )
+
+
+def _spelled_out(config: RunConfig) -> RunConfig:
+    """The same settings with all defaults of the model and of the attached losses."""
+    model = to_plain(build(model_class(config.method).Config, config.settings, where=config.method))
+    given = model.pop("losses")
+    losses = dict.fromkeys(given) | to_plain(build_attachments(given))  # None: off
+    return replace(config, model=model, losses=losses)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
