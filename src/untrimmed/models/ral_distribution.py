@@ -51,7 +51,7 @@ class Rows:
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
         """The rows of each group weighted by the softmax of their logits."""
-        logits = logits.masked_fill(~self.counted, -torch.inf)
+        logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)  # narrow under autocast
         peak = self._peak(logits.detach())
         share = (logits - peak[self.group][:, None]).exp()
         total = self.members @ share.sum(dim=1) + self.num_zeros * (-peak).exp()
