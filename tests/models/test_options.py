@@ -15,6 +15,7 @@ V2 = [
     {"window": "paper"},
     {"constraint": "bartlett"},
     {"constraint": "boxcar"},
+    {"weight_generator": "paper"},
     {"aggregation": "mean"},
     {"aggregation": "weighted"},
     {"aggregation": "dynamic"},

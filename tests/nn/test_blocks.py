@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from untrimmed.nn.aggregation import aggregation, reads_token
+from untrimmed.nn.aggregation import TemporalConsolidation, aggregation, reads_token
 from untrimmed.nn.blocks import GaussianBlock, ParallelLayers, TransformerLayer
 from untrimmed.nn.init import initialise
 
@@ -78,6 +78,16 @@ def test_consolidation_weighs_time_points_differently_and_dynamic_does_not():
         mixed = made(X, None, token)
         share = ((mixed - outputs[1]) / (outputs[0] - outputs[1])).median(dim=-1).values
         assert (share.std(dim=1).max() > 1e-3) == varies
+
+
+def test_the_papers_weights_are_attention_and_one_map_by_hand():
+    torch.manual_seed(0)
+    join = TemporalConsolidation(6, 8, 2, 0.0, 0.5, generator="paper").eval()
+    token, outputs = torch.randn(8), torch.randn(3, 2, 5, 8)
+    read = torch.stack([join.reader(token, output, MASK) for output in outputs])
+    shares = (read @ join.weights.weight.T + join.weights.bias)[..., :5].div(0.5).softmax(dim=0)
+    expected = (shares[..., None] * outputs).sum(dim=0)
+    assert torch.allclose(join(outputs, X, MASK, token), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

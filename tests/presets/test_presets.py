@@ -30,7 +30,7 @@ def test_three_data_sets_have_presets_with_the_papers_sum(method):
 SIDES = {  # options of which the paper and the release take one side each
     "ms_sl": {"norm"},
     "gmmformer": {"norm", "window", "window_length", "output_map", "ffn_ratio", "triplet"},
-    "gmmformer_v2": {"norm", "window", "padding_scores", "triplet"},
+    "gmmformer_v2": {"norm", "window", "padding_scores", "triplet", "weight_generator"},
 }
 
 

@@ -13,7 +13,7 @@ from untrimmed.models import released
 from untrimmed.models.base import LossSettings
 from untrimmed.models.registry import register
 from untrimmed.models.two_branches import TwoBranchConfig, TwoBranchModel
-from untrimmed.nn.aggregation import Aggregation, aggregation, reads_token
+from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.init import initialise
@@ -44,6 +44,7 @@ class GMMFormerV2(TwoBranchModel):
         window: Formula = "released"
         norm: NormOrder = "post"
         aggregation: Aggregation = "consolidation"  # Table 4
+        weight_generator: Generator = "released"  # paper: Eq. 1, and a token for each branch
         temperature: float = 0.09
         second_branch: SecondBranch = "frame"  # Table 3
         padding_scores: Padding = "zero"
@@ -59,8 +60,10 @@ class GMMFormerV2(TwoBranchModel):
         )
         tower = Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True)
         self.query_tower = QueryTower(tower, c.dim)
-        # One token reads the layers of both branches, as released.
+        # As released one token reads the layers of both branches.
         self.token = new_token(c.dim) if reads_token(c.aggregation) else None
+        has_own_token = self.token is not None and c.weight_generator == "paper"
+        self.frame_token = new_token(c.dim) if has_own_token else None
         self.clip_tower = Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout)
         self.clip_block = self._block(length=c.num_clips)
         self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout, skip_padding=True)
@@ -93,6 +96,7 @@ class GMMFormerV2(TwoBranchModel):
             num_heads=c.num_heads,
             dropout=c.dropout,
             temperature=c.temperature,
+            generator=c.weight_generator,
         )
         return GaussianBlock(layers, join)
 
@@ -103,7 +107,8 @@ class GMMFormerV2(TwoBranchModel):
     def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
         clips, mask = self.clip_block(self.clip_tower(videos.clips), None, self.token), videos.frame_mask
-        frames = self.frame_block(self.frame_tower(videos.frames), mask, self.token)
+        token = self.token if self.frame_token is None else self.frame_token
+        frames = self.frame_block(self.frame_tower(videos.frames), mask, token)
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
         if pooled is not None and not self.keeps_frames:
             return EncodedVideos(clips=clips, video=pooled)

@@ -11,6 +11,7 @@ from untrimmed.nn.lean import Dropout
 from untrimmed.nn.norm import LayerNorm
 
 Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]
+Generator = Literal["released", "paper"]
 
 
 def aggregation(
@@ -22,15 +23,16 @@ def aggregation(
     num_heads: int,
     dropout: float,
     temperature: float,
+    generator: Generator = "released",
 ) -> nn.Module:
-    """The aggregation of that kind for sequences of at most `length`."""
+    """The aggregation of that kind for sequences of at most `length`; `generator` is that of consolidation."""
     if kind == "mean":
         return MeanAggregation()
     if kind == "weighted":
         return WeightedAggregation(num_layers, temperature)
     if kind == "dynamic":
         return DynamicAggregation(num_layers, dim, num_heads, dropout, temperature)
-    return TemporalConsolidation(length, dim, num_heads, dropout, temperature)
+    return TemporalConsolidation(length, dim, num_heads, dropout, temperature, generator)
 
 
 def reads_token(kind: Aggregation) -> bool:
@@ -115,15 +117,24 @@ class DynamicAggregation(nn.Module):
 class TemporalConsolidation(nn.Module):
     """A weight for each layer and time point, read from the layer's output (GMMFormer v2 Eq. 1-3).
 
-    As released: the reader is a whole transformer layer, two linear maps follow it, and its last map has one output
-    per absolute time point, hence the fixed `length`.
+    As released the reader is a whole transformer layer and two linear maps follow it; Eq. 1 has cross-attention and one
+    map (`generator: paper`). The last map has one output per absolute time point, hence the fixed `length`.
     """
 
-    def __init__(self, length: int, dim: int, num_heads: int, dropout: float, temperature: float):
+    def __init__(
+        self,
+        length: int,
+        dim: int,
+        num_heads: int,
+        dropout: float,
+        temperature: float,
+        generator: Generator = "released",
+    ):
         super().__init__()
         self.temperature = temperature
-        self.reader = TokenLayer(dim, num_heads, dropout)
-        self.hidden = nn.Linear(dim, dim)
+        reader = TokenLayer if generator == "released" else TokenAttention
+        self.reader = reader(dim, num_heads, dropout)
+        self.hidden = nn.Linear(dim, dim) if generator == "released" else None
         self.weights = nn.Linear(dim, length)
         self.dropout = Dropout(dropout)
 
@@ -136,7 +147,9 @@ class TemporalConsolidation(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """One sequence from K."""
         read = self.reader(token, outputs, mask)
-        scores = self.weights(self.dropout(self.hidden(read).relu()))[..., : outputs.shape[2]]
+        if self.hidden is not None:
+            read = self.dropout(self.hidden(read).relu())
+        scores = self.weights(read)[..., : outputs.shape[2]]
         weights = (scores / self.temperature).softmax(dim=0)
         joined = weights[0, ..., None] * outputs[0]
         for weight, output in zip(weights[1:], outputs[1:], strict=True):  # never K products at once
