@@ -63,6 +63,16 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     assert "untrimmed train clip4clip+ral --data msrvtt --root DIR --preset tvr" in text
 
 
+def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file") as refused:
+        run("ral", "table5", "--out", tmp_path / "file" / "ral.md", "--runs", tmp_path / "runs")
+    assert refused.value.filename  # the command line makes one line of it
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(OSError, match="file"):
+        run("ral", "table5", "--runs", tmp_path / "file" / "runs")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

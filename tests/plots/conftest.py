@@ -1,4 +1,4 @@
-"""Four tiny runs on one simulated data set, trained once for all tests, and opened as pictures open them."""
+"""Tiny runs on one simulated data set, trained once for all tests, and opened as pictures open them."""
 
 from pathlib import Path
 
@@ -15,6 +15,7 @@ RUNS = {
     "v2": ("gmmformer_v2", {}),
     "v2_weight": ("gmmformer_v2", {"weights.clip_nce": 0.5}),
     "ral": ("gmmformer_v2+ral", {}),
+    "csa": ("gmmformer_v2+ral", {"model.ral.msra": False}),
     "proto": ("proto", {"model.num_prototypes": 6, "model.iterations": 2}),
 }
 

@@ -11,7 +11,7 @@ import torch
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import ranks, recall
 from untrimmed.plots.heatmap import MOST_CAPTIONS, heat_map_of
-from untrimmed.plots.moment_ratio import recall_by_ratio_of
+from untrimmed.plots.moment_ratio import draw_recall_by_ratio, recall_by_ratio_of
 from untrimmed.plots.noise import noisy_dataset, robustness_of, with_noise
 from untrimmed.plots.prototypes import (
     attendance_of,
@@ -203,6 +203,12 @@ def test_every_caption_is_won_by_one_prototype_of_each_branch(trained):
 
 
 # -- recall by ratio, noise, uncertainty
+
+
+def test_bars_of_two_runs_differ_in_more_than_colour(trained):
+    figure = draw_recall_by_ratio(recall_by_ratio_of([trained["v2"], trained["ral"]]))
+    hatches = [bars[0].get_hatch() for bars in figure.axes[0].containers]
+    assert len(set(hatches)) == 2
 
 
 def test_recall_by_ratio_is_that_of_the_evaluation(trained, runs_folder):

@@ -97,10 +97,9 @@ def _write(papers: list[Paper], wanted: list[Entry], place: Place, out: Path, co
     """Measure all that is wanted and write the document."""
     from untrimmed.reproduction.document import document
 
-    with progress_console.status("starting") as status:
-        text = "".join(document(papers, wanted, place, command, _Display(status)))
-    with whole_file(out) as path:
-        path.write_text(text, encoding="utf-8")
+    # The file is opened first: nobody should learn after hours that it cannot be written.
+    with whole_file(out) as path, progress_console.status("starting") as status:
+        path.write_text("".join(document(papers, wanted, place, command, _Display(status))), encoding="utf-8")
     result_console.print(f"written to {out}", markup=False)
 
 

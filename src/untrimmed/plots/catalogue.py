@@ -11,6 +11,7 @@ from torch import nn
 
 from untrimmed.config import nearest
 from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.models.naming import parse_name
 from untrimmed.models.ral_distribution import DistributionHead
 from untrimmed.nn.prototypes import PrototypeBuilder
 from untrimmed.plots.heatmap import draw_heat_map, heat_map_of
@@ -202,8 +203,9 @@ def _require_number(name: str, picture: Picture, count: int) -> None:
 def _require_part(name: str, picture: Picture, folder: Path, run: TrainedRun) -> None:
     if picture.part is None or any(isinstance(module, picture.part) for module in run.model.modules()):
         return
-    lacks = "has no part that it shows" if run.model.name not in picture.methods else "was trained without that part"
-    raise ConfigError(
-        f"{folder}: method {run.model.name} {lacks}; plot {name} wants {picture.methods}; give such a run, or choose "
-        "another picture (untrimmed plot lists them)"
-    )
+    attached = [f"+{attachment}" for attachment in parse_name(run.model.name)[1]]
+    if any(attachment in picture.methods for attachment in attached):
+        lacks = "was trained without the part that it shows; train one with that part on"
+    else:
+        lacks = f"has no part that it shows; plot {name} wants {picture.methods}; give such a run"
+    raise ConfigError(f"{folder}: {run.model.name} {lacks}, or choose another picture (untrimmed plot lists them)")

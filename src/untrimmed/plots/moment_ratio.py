@@ -10,7 +10,7 @@ import numpy as np
 
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
-from untrimmed.plots.style import COLOURS, columns_for, new_figure, styled
+from untrimmed.plots.style import COLOURS, HATCHES, columns_for, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -60,10 +60,13 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
         width = 0.8 / len(run_labels)
         for place, label in enumerate(run_labels):
             x = np.arange(len(groups)) + (place - (len(run_labels) - 1) / 2) * width
-            axes.bar(x, [own[label] for own in groups.values()], 0.92 * width, color=COLOURS[place], label=label)
+            heights = [own[label] for own in groups.values()]
+            look = {"color": COLOURS[place], "hatch": HATCHES[place], "edgecolor": "white", "linewidth": 0}
+            axes.bar(x, heights, 0.92 * width, label=label, **look)
         counts = data.num_captions[grouping]
         names = [f"{group}\n{counts[group]:,}" for group in groups]
         axes.set_xticks(range(len(groups)), names)
+        axes.set_xlim(-0.5, len(groups) - 0.5)  # empty groups at the ends have their place too
         axes.tick_params(bottom=False)
         axes.grid(axis="y")
         axes.set_title(f"groups of {grouping}")

@@ -1,7 +1,7 @@
 """How every picture looks, and how it is written: column width of a paper, the same bytes for the same data.
 
-Colours are Okabe and Ito's, which stay apart for colour-blind readers; lines differ in their markers too, so that they
-stay apart in grey. No text is smaller than 7 points at the width of a column.
+Colours are Okabe and Ito's, which stay apart for colour-blind readers; lines differ in their markers too and bars in
+their hatching, so that they stay apart in grey. No text is smaller than 7 points at the width of a column.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+HATCHES = ("", "/////", ".....", "xxxxx", "|||||", "-----", "\\\\\\\\\\")
 GREY = "#595959"
 HEAT = "Blues"  # light to dark, so that it survives a grey printer
 _SETTINGS = {
@@ -48,6 +49,7 @@ _SETTINGS = {
     "grid.linewidth": 0.5,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
+    "hatch.linewidth": 0.6,
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
     "text.parse_math": False,  # a caption may hold dollar signs

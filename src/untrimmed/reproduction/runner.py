@@ -259,6 +259,7 @@ def simulated_data(place: Place, tell: Callable[..., None] = lambda doing: None)
     name = f"simulated-{scale.num_videos}-{_digest(to_plain(settings))[:6]}"
     if not (root / name).is_dir():
         tell("simulating features")
+        root.mkdir(parents=True, exist_ok=True)  # an unwritable place is named as it was given
         simulate(name, root, num_videos=scale.num_videos, teacher=True, settings=settings)
     return root, name
 
