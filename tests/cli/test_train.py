@@ -191,6 +191,14 @@ def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys
         evaluate_run(out)
 
 
+def test_no_model_is_overwritten_by_an_import(trained):
+    root, _ = trained
+    before = (root / "run" / "model.safetensors").read_bytes()
+    result = run("import-checkpoint", "ms_sl", root / "any.ckpt", "-o", root / "run", "--data", "tvr")
+    assert "holds a model already" in str(result.exception)
+    assert (root / "run" / "model.safetensors").read_bytes() == before
+
+
 def test_a_checkpoint_that_fits_several_data_sets_or_none_is_refused(tmp_path):
     torch.save({"state_dict": {"a": torch.zeros(1024, 4)}}, tmp_path / "several.ckpt")
     result = run("import-checkpoint", "ms_sl", tmp_path / "several.ckpt", "-o", tmp_path / "x")

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from untrimmed.cli.console import result_console
+from untrimmed.errors import ConfigError
 
 
 def models(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -82,7 +83,10 @@ def import_checkpoint(
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
     from untrimmed.training.released import import_released_file
+    from untrimmed.training.run import is_model, is_run
 
+    if is_model(out) or is_run(out):
+        raise ConfigError(f"{out}: holds a model already; choose another --out, or remove it first")
     model, dataset = import_released_file(method, file, data=data, overrides=parse_overrides(overrides or []))
     save_model(model, out)
     count = sum(parameter.numel() for parameter in model.parameters())
