@@ -99,7 +99,9 @@ def open_trained(
         state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
         raise CheckpointError(f"{folder}: {state}; give the folder of a run (untrimmed train --out)")
     if not is_model(folder):
-        raise CheckpointError(f"{folder}: its first epoch is not finished; wait for it, or give another run")
+        raise CheckpointError(
+            f"{folder}: its first epoch is not finished (no config.json in it); wait for it, or give another run"
+        )
     config, model = read_config(folder), load_model(folder)
     data = config.data if root is None else replace(config.data, root=str(root))
     dataset = load_split(data, model.config, config.features, split)
