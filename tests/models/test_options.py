@@ -87,11 +87,14 @@ def test_the_released_zero_floor_lifts_only_videos_with_padding():
     excluded = create_model("gmmformer_v2", **settings, padding_scores="excluded").eval()
     excluded.load_state_dict(zero.state_dict())
     queries = zero.encode_queries(batch.queries)
-    opposite = dataclasses.replace(queries, sentence=-zero.encode_videos(batch.videos).frames[2, 0].expand(4, 8))
+    frames = zero.encode_videos(batch.videos).frames
+    away = torch.linalg.lstsq(frames[0], -torch.ones(7, 1)).solution[:, 0]  # from every frame of the full video
+    opposite = dataclasses.replace(queries, sentence=torch.stack([-frames[2, 0], away]))
     floored = zero.score(opposite, zero.encode_videos(batch.videos))["frame"].value
     free = excluded.score(opposite, excluded.encode_videos(batch.videos))["frame"].value
     assert free[0, 2].item() == pytest.approx(-1)
     assert floored[0, 2].item() == 0
+    assert free[1, 0] < -0.01
     assert torch.equal(floored[:, 0], free[:, 0])
 
 
