@@ -207,3 +207,32 @@ def test_a_checkpoint_that_fits_several_data_sets_or_none_is_refused(tmp_path):
     result = run("import-checkpoint", "ms_sl", tmp_path / "none.ckpt", "-o", tmp_path / "x")
     assert "no tensor has the widths" in str(result.exception)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("word", ["data=jsg", "root=x", "epochs=3", "method=jsg", "dataset=jsg"])
+def test_a_setting_without_its_section_is_refused(trained, word):
+    root, _ = trained
+    result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", *SETTINGS, word)
+    assert isinstance(result.exception, ConfigError)
+    assert f"setting '{word.partition('=')[0]}' is in no section" in str(result.exception)
+    assert result.output == ""
+
+
+def test_a_refused_training_says_nothing_but_its_error(trained):
+    root, _ = trained
+    result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", "train.epochs=0")
+    assert isinstance(result.exception, ConfigError)
+    assert result.output == ""
+
+
+def test_evaluation_refuses_what_is_for_libraries_and_a_second_run_that_is_none(trained, monkeypatch, capsys):
+    root, _ = trained
+    for words, message in (
+        (["--details"], "are for a library, leave them out"),
+        (["--queries", "q.jsonl"], "are for a library, leave them out"),
+        (["--against", str(root / "nowhere")], "nowhere: no run or model there"),
+    ):
+        monkeypatch.setattr("sys.argv", ["untrimmed", "evaluate", str(root / "run"), *words])
+        with pytest.raises(SystemExit, match="2"):
+            app_module.main()
+        assert message in capsys.readouterr().err

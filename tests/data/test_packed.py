@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.packed import RaggedRows
+from untrimmed.data.packed import RaggedRows, _create
 from untrimmed.data.simulate import simulate
 from untrimmed.data.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
@@ -154,3 +154,10 @@ def test_an_unwritable_cache_folder_is_named(root):
     (root / "file").write_text("")
     with pytest.raises(FeatureError, match="set cache_dir"):
         load_dataset("toy", root, "test", cache_dir=root / "file" / "cache")
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="files cannot be given their space here")
+def test_a_cache_takes_its_space_before_it_is_filled(tmp_path):
+    array = _create(tmp_path, "frames", (1000, 1000), "float32")
+    file = (tmp_path / "frames.npy").stat()
+    assert file.st_blocks * 512 >= file.st_size > array.nbytes

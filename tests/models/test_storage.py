@@ -1,11 +1,12 @@
 import json
 
 import pytest
+import torch
 
 from tests.retrieval_world import SIZES
 from untrimmed.errors import CheckpointError
 from untrimmed.models.registry import create_model
-from untrimmed.models.storage import load_model, save_model
+from untrimmed.models.storage import load_model, save_model, write_tensors
 
 
 @pytest.fixture
@@ -45,3 +46,10 @@ def test_a_missing_or_truncated_file_is_named(folder, file):
     (folder / file).unlink()
     with pytest.raises(CheckpointError, match=file):
         load_model(folder)
+
+
+def test_weights_that_cannot_be_written_are_told_and_leave_nothing(tmp_path):
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be written .* free space"):
+        write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(3)})
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

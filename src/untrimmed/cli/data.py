@@ -199,7 +199,10 @@ def simulate_command(
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the error stream; the function inside takes entries done and in all."""
+    """A bar on the error stream, where that is a terminal; the function inside takes entries done and in all."""
+    if not progress_console.is_terminal:  # a bar that shows nothing still ends with an empty line
+        yield lambda done, total: None
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
     with Progress(*columns, TimeRemainingColumn(), console=progress_console, transient=True) as bar:
         task = bar.add_task(what, total=1)

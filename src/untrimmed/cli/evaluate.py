@@ -31,6 +31,12 @@ def evaluate(
     root: Annotated[
         Path | None, typer.Option(metavar="DIR", help="For a run: where the data set lies.", show_default=False)
     ] = None,
+    video_features: Annotated[
+        str | None,
+        typer.Option(
+            "--video-features", metavar="NAME", help="For a run: which frame features of --data.", show_default=False
+        ),
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
     ] = None,
@@ -48,11 +54,14 @@ def evaluate(
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 
     if is_model_folder(target):
+        if queries is not None or details:
+            raise ConfigError(f"{target}: a run; --queries and --details are for a library, leave them out")
         evaluate_run(
             target,
             split=split,
             data=data,
             root=root,
+            video_features=video_features,
             device=device,
             output=output,
             against=against,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -85,7 +86,10 @@ def features(
         read_labels(captions)
     opened = untrimmed.open(library if library is not None else out / f"{name}-library")
     failed = _index(opened, paths, encoder, fps, device, quiet=json_output) if paths else False
-    with Progress(console=progress_console, transient=True) as progress:
+    with ExitStack() as stack:
+        progress = Progress(console=progress_console, transient=True)
+        if progress_console.is_terminal:  # elsewhere a bar shows nothing but ends with an empty line
+            stack.enter_context(progress)
         task = progress.add_task("writing features", total=None)
         written = opened.export_features(
             out,

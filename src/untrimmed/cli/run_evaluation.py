@@ -52,6 +52,8 @@ def evaluate_run(
 
     if output not in FORMATS:
         raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
+    if against is not None and not is_model_folder(against):
+        raise ConfigError(f"{against}: no run or model there; give the folder of one with --against")
     settings = {"split": split, "data": data, "root": root, "video_features": video_features}
     with progress_console.status("scoring"):
         report = evaluate(folder, device=device, precision=precision, moments=moments, **settings)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from untrimmed.cli.console import clock, progress_console, result_console
 from untrimmed.config import parse_overrides
+from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:
     from untrimmed.training.loop import Progress as Step
@@ -63,9 +64,12 @@ def train(
 
     Several processes: torchrun --nproc-per-node 4 -m untrimmed train METHOD ...
     """
-    values = parse_overrides(overrides or [])
     from untrimmed.training.train import train as run_training
 
+    values = parse_overrides(overrides or [])
+    for key in values:
+        if "." not in key:
+            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
     with _Display() as display:
         run = run_training(
             method,
@@ -116,7 +120,8 @@ class _Display:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._progress.stop()
+        if self._progress.live.is_started:  # stopping a bar that never ran prints an empty line
+            self._progress.stop()
 
     def packing(self, done: int, total: int) -> None:
         """Show how many videos' features are prepared."""

@@ -57,7 +57,9 @@ def _new_parents(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # a full disk is not told with a name
         for folder in made:
             with suppress(OSError):  # not empty: another process uses it
                 folder.rmdir()

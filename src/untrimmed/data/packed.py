@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -313,7 +314,12 @@ def read_finite(source: VectorSource, name: str) -> np.ndarray:
 
 
 def _create(folder: Path, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=np.dtype(dtype), shape=shape)
+    path = folder / f"{name}.npy"
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    if hasattr(os, "posix_fallocate"):  # space taken now: a disk that is full later kills who writes to a mapped file
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def _create_ragged(folder: Path, name: str, lengths: Sequence[int], dim: int, dtype: str) -> RaggedRows:

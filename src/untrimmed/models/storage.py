@@ -7,6 +7,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from untrimmed.config import build, to_plain
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
@@ -22,11 +23,27 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     settings = {"format": FORMAT, "method": model.name, "model": to_plain(model.config)}
-    weights_part, settings_part = folder / f"{WEIGHTS}.part", folder / f"{SETTINGS}.part"
-    save_file(tensors, weights_part)
+    settings_part = folder / f"{SETTINGS}.part"
     settings_part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    os.replace(weights_part, folder / WEIGHTS)
+    write_tensors(folder / WEIGHTS, tensors)
     os.replace(settings_part, folder / SETTINGS)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file; a kill at any moment leaves the old or the new one.
+
+    Raises: CheckpointError when it cannot be written, for instance on a full disk; nothing is left of it then.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        save_file(tensors, part, metadata=metadata)
+        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors makes private files; as open as the folder is
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        part.unlink(missing_ok=True)
+        raise CheckpointError(f"{path}: cannot be written ({error}); free space, or choose another folder") from error
 
 
 def load_model(folder: Path) -> RetrievalModel:
@@ -36,7 +53,7 @@ def load_model(folder: Path) -> RetrievalModel:
     """
     settings = _read_settings(folder / SETTINGS)
     try:
-        cls = model_class(settings["method"])
+        cls = model_class(str(settings["method"]))
         model = cls(build(cls.Config, settings["model"], where=str(folder / SETTINGS)))
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error

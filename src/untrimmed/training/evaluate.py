@@ -6,12 +6,12 @@ from pathlib import Path
 
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
-from untrimmed.models.storage import load_model
+from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.training.events import event_recall_of_split, why_no_events
 from untrimmed.training.memory import keep_freed_memory
-from untrimmed.training.parallel import Encoding, Precision, choose_device
-from untrimmed.training.run import DataSettings, Run, is_model, is_run, read_config
+from untrimmed.training.parallel import Encoding, Precision, choose_device, require_precision
+from untrimmed.training.run import METRICS, DataSettings, Run, is_model, is_run, read_config
 from untrimmed.training.settings import FeatureSettings, TrainSettings
 from untrimmed.training.train import load_split, require_widths
 from untrimmed.training.validation import score_split
@@ -41,8 +41,10 @@ def evaluate(
         FeatureError: for missing, damaged or unfitting features.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
+    require_precision(precision)
     if not is_model(folder):
-        state = "its first epoch is not finished" if is_run(folder) else "no config.json in it"
+        unfinished = is_run(folder) and not (folder / METRICS).is_file()
+        state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
         raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
     own, features, batches = None, FeatureSettings(), TrainSettings()

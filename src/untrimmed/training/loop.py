@@ -22,7 +22,7 @@ from untrimmed.models.storage import save_model
 from untrimmed.training.batches import caption_training_batch, epoch_batches, prefetched, training_batch
 from untrimmed.training.events import event_recall_of_split, why_no_events
 from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.run import LAST, RunConfig, write_config, write_metrics
+from untrimmed.training.run import LAST, RunConfig, require_beginning, require_best_model, write_config, write_metrics
 from untrimmed.training.schedule import warmup_linear
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
 from untrimmed.training.validation import score_split
@@ -80,7 +80,12 @@ class TrainingLoop:
         """Train to the end, from the last saved state if there is one."""
         if (self.folder / LAST).is_file():
             self.state = load_state(self.folder / LAST, self.model, self.optimizer)
+            if self.state.best_epoch is not None:
+                require_best_model(self.folder)
+            if self.state.history and self.fabric.is_global_zero:
+                write_metrics(self.folder, self.state.history)
         else:
+            require_beginning(self.folder)
             self._rehearse()
             if self.fabric.is_global_zero:
                 write_config(self.folder, self.config)
@@ -97,7 +102,13 @@ class TrainingLoop:
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
         with torch.no_grad():
             terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws())
-        total_loss(terms, self.config.weights)
+        terms["loss"] = total_loss(terms, self.config.weights)
+        for name, value in terms.items():
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"{name} is {value} before the first step; correct the model's sizes and the weights, or check the "
+                    f"features with: untrimmed data check {self.config.data.name} --root {self.config.data.root}"
+                )
 
     def _read(self, items: np.ndarray) -> TrainingBatch:
         if self.config.train.batch_of == "captions":

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -33,12 +33,21 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind = name.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ConfigError(f"device {name!r} is not known; choose auto, cpu or cuda")
-    if kind == "cuda" and not torch.cuda.is_available():
+    kind, colon, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+        raise ConfigError(f"device {name!r} is not known; choose auto, cpu or cuda (cuda:1 for the second)")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if count == 0:
         raise ConfigError(f"device {name!r}: PyTorch {torch.__version__} finds no CUDA device here; use --device cpu")
+    if colon and int(number) >= count:
+        raise ConfigError(f"device {name!r}: there are {count} of them, counted from 0; choose another number")
     return torch.device(name)
+
+
+def require_precision(name: str) -> None:
+    """Raise a ConfigError unless this is one of the number formats."""
+    if name not in get_args(Precision):
+        raise ConfigError(f"precision {name!r} is not known; choose {' or '.join(get_args(Precision))}")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from untrimmed.data.atomic import whole_file
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.models.base import RetrievalModel, build_attachments
 from untrimmed.models.registry import model_class
-from untrimmed.models.storage import SETTINGS, load_model
+from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
 from untrimmed.presets import Preset
 from untrimmed.training.parallel import Precision
 
@@ -105,9 +105,11 @@ def write_config(folder: Path, config: RunConfig) -> None:
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
-    """Write one line for each finished epoch."""
-    with whole_file(folder / METRICS) as path:
-        path.write_text("".join(json.dumps(entry) + "\n" for entry in history), encoding="utf-8")
+    """Write one line for each finished epoch, unless they are there already."""
+    lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
+    if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
+        with whole_file(folder / METRICS) as path:
+            path.write_bytes(lines)
 
 
 def require_same(folder: Path, wanted: RunConfig) -> None:
@@ -116,7 +118,7 @@ def require_same(folder: Path, wanted: RunConfig) -> None:
     An option that is younger than the run had its default there.
     """
     there, here = (_flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
-    for key in here.keys() | there.keys():
+    for key in here | there:  # in their order: another method is told before what follows from it
         if here.get(key) != there.get(key):
             raise ConfigError(
                 f"{folder}: holds a run with {key} = {there.get(key)}, this one has {here.get(key)}; choose another "
@@ -130,6 +132,29 @@ def _spelled_out(config: RunConfig) -> RunConfig:
     given = model.pop("losses")
     losses = dict.fromkeys(given) | to_plain(build_attachments(given))  # None: off
     return replace(config, model=model, losses=losses)
+
+
+def require_best_model(folder: Path) -> None:
+    """Raise a CheckpointError unless the model of the best epoch so far is in the folder of a run that goes on."""
+    missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{folder}: {' and '.join(missing)} of its best epoch so far: not there; put the file back, or choose "
+            "another --out to start again"
+        )
+
+
+def require_beginning(folder: Path) -> None:
+    """Raise a CheckpointError if a folder without a saved state holds more than a kill in the first epoch leaves.
+
+    Training from the start would put the model of its first epoch in the place of a better one.
+    """
+    epochs = len(open_run(folder).history) if is_run(folder) else 0
+    if epochs > 1:
+        raise CheckpointError(
+            f"{folder}: {METRICS} tells of {epochs} epochs, but {LAST} to go on from is not there; put the file back, "
+            "or choose another --out to start again"
+        )
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """How a method is trained: what the presets' `train` and `features` sections may hold."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,7 +39,11 @@ class TrainSettings:
         for name in ("patience", "hard_negatives_from_epoch", "weight_decay", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 0")
-        if not (self.learning_rate > 0 and 0 < self.warmup_share < 1):
+        if self.seed >= 2**63:
+            raise ConfigError(f"train.seed is {self.seed}, wanted less than 2 ** 63")
+        if not math.isfinite(self.weight_decay):
+            raise ConfigError(f"train.weight_decay is {self.weight_decay}, wanted a finite number")
+        if not (0 < self.learning_rate < math.inf and 0 < self.warmup_share < 1):
             raise ConfigError(
                 f"train.learning_rate {self.learning_rate} and train.warmup_share {self.warmup_share}: "
                 "wanted a positive rate and a share between 0 and 1"

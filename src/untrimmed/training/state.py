@@ -7,19 +7,18 @@ the run's seed and the number of the step, and the order of videos by seed and e
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
 from untrimmed.errors import CheckpointError
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.storage import write_tensors
 
 MOMENTS = ("mean", "square")
 
@@ -51,11 +50,7 @@ def save_state(path: Path, state: TrainingState, model: RetrievalModel, optimize
             if moment in optimizer.state.get(parameter, {}):
                 tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    part = path.with_name(f"{path.name}.part")
-    save_file(tensors, part, metadata={"state": json.dumps(dataclasses.asdict(state))})
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    write_tensors(path, tensors, metadata={"state": json.dumps(dataclasses.asdict(state))})
 
 
 def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> TrainingState:
@@ -68,11 +63,13 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); remove the run's folder to start again") from error
+        raise CheckpointError(f"{path}: cannot be read ({error}); choose another --out to start again") from error
     weights = _strip(tensors, "model")
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if expected != {name: tensor.shape for name, tensor in weights.items()}:
-        raise CheckpointError(f"{path}: is of another model than config.yaml beside it; remove the run's folder")
+        raise CheckpointError(
+            f"{path}: is of another model than config.yaml beside it; choose another --out to start again"
+        )
     model.load_state_dict(weights)
     moments = {moment: _strip(tensors, moment) for moment in MOMENTS}
     for name, parameter in model.named_parameters():

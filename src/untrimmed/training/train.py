@@ -12,6 +12,7 @@ import torch
 
 from untrimmed.config import build, to_plain
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
@@ -20,8 +21,8 @@ from untrimmed.models.registry import model_class
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
 from untrimmed.training.loop import Progress, TrainingLoop
 from untrimmed.training.memory import keep_freed_memory
-from untrimmed.training.parallel import Precision, launch
-from untrimmed.training.run import DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
+from untrimmed.training.parallel import Precision, choose_device, launch, require_precision
+from untrimmed.training.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
 from untrimmed.training.settings import FeatureSettings
 
 OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
@@ -60,6 +61,8 @@ def train(
     """
     if seed is not None:
         overrides = {"train.seed": seed} | overrides
+    require_precision(precision)
+    choose_device(device)
     chosen = _preset(method, data, preset, overrides)
     place = Path(root).resolve()
     if not (place / data).is_dir():
@@ -67,6 +70,8 @@ def train(
     settings = DataSettings(
         name=data, root=str(place), video_features=video_features, encoder_identity=encoder_identity_of(place / data)
     )
+    for split in ("train", "val"):
+        read_split(data, place, split)  # captions take a second; features of the first split may take minutes
     sizes = build(model_class(method).Config, chosen.settings, where=f"{method}/{chosen.dataset}")
     train_set, val_set = (
         load_split(settings, sizes, chosen.features, split, progress=packing) for split in ("train", "val")
@@ -109,6 +114,10 @@ def _require_own(folder: Path, config: RunConfig) -> None:
         logger.info("%s: going on", folder)
     elif is_model(folder):
         raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
+    elif (folder / LAST).is_file():
+        raise ConfigError(f"{folder}: holds {LAST}, but {CONFIG} of its run is not there; choose another --out")
+    elif folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Precision) -> RunConfig:
