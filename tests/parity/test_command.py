@@ -1,17 +1,21 @@
 """The parity command: what it prints and how it exits."""
 
+import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.models.gmmformer import GMMFormer
 from untrimmed.parity.__main__ import main
-from untrimmed.parity.case import Case
-from untrimmed.parity.compare import Tolerance, compare, tolerance_of
-from untrimmed.parity.ms_sl import MSSLParity
+from untrimmed.parity.case import Case, load_case
+from untrimmed.parity.compare import RULES, Tolerance, compare, tolerance_of
+from untrimmed.parity.gmmformer import GMMFormerV2Parity
 from untrimmed.parity.registry import run_case
 
 CASES = Path(__file__).parent / "cases"
@@ -99,22 +103,102 @@ def test_no_limit_is_below_the_rounding_of_what_was_recorded():
     assert not compare("x", third + 1e-6, third.astype(np.float32), Tolerance(1e-12)).passed
 
 
+def test_raw_scores_are_held_to_the_stated_limit_or_to_eight_roundings_of_the_largest():
+    rule = tolerance_of("expected/clip_scores_raw", RULES)
+    assert rule.of(np.array([20.0, -3.0], dtype=np.float32)) == 2e-5
+    assert rule.of(np.array([400.0], dtype=np.float32)) == pytest.approx(8 * 400 * 2**-23)
+
+
+def test_rounding_widens_a_limit_up_to_a_bound_and_says_so():
+    theirs, limit = np.zeros(3), Tolerance(1e-6)
+    ours = np.array([0.0, 1.4e-6, 0.0])
+    assert not compare("x", ours, theirs, limit).passed
+    assert not compare("x", ours, theirs, limit, rounding=1e-7, widest=2.0).passed
+    wide = compare("x", ours, theirs, limit, rounding=5e-7, widest=2.0)
+    assert wide.passed
+    assert "rounding alone is 5e-07" in str(wide)
+    assert not compare("x", 10 * ours, theirs, limit, rounding=1e-2, widest=2.0).passed
+    assert "rounding" not in str(compare("x", ours, theirs, Tolerance(1e-5), rounding=5e-7, widest=2.0))
+
+
+def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
+    """Or a network that computed in fewer bits would excuse itself."""
+    encode = GMMFormer.encode_videos
+
+    def coarse(model, videos):
+        made = encode(model, videos)
+        if made.clips.dtype == torch.float64:
+            return made
+        return dataclasses.replace(made, clips=made.clips.bfloat16().float())
+
+    monkeypatch.setattr(GMMFormer, "encode_videos", coarse)
+    failed = {result.name for result in run_case(CASES / "gmmformer" / "forward-masked") if not result.passed}
+    assert {"expected/encoded_clips", "expected/clip_scores", "expected/clip_scores_raw"} <= failed
+
+
+def test_only_elements_whose_gradient_is_rounding_are_left_out_of_final_weights(tmp_path):
+    schedule = {"case": "optim", "lr": 0.001, "t_total": 400, "lr_warmup_proportion": 0.01, "n_steps": 8}
+    np.savez(tmp_path / "expected.npz", nothing=np.zeros(1))
+    case = Case(tmp_path, "gmmformer-v2", schedule)
+    ours, theirs = np.zeros(4), np.array([1e-4, 1e-4, 0.1, 0.0])
+    null = {"null_gradient/unit.bias": np.array([True, False, True, False])}
+    kept, recorded = GMMFormerV2Parity().align(case, "weights_final/unit.bias", ours, theirs, null)
+    assert recorded.tolist() == [1e-4, 0.1, 0.0]  # eight updates cannot carry a weight as far as 0.1
+    assert kept.shape == recorded.shape
+
+
+def test_bias_units_that_cancel_are_found_by_their_gradient_in_double_precision():
+    """GMMFormer v2's page, section 8: unit 11 of this tensor is open for every sample and layer."""
+    exact = GMMFormerV2Parity().exact(load_case(CASES / "gmmformer-v2" / "optim"))
+    assert np.flatnonzero(exact["null_gradient/clip_encoder.layer1.bias"]).tolist() == [11]
+    assert exact["null_gradient/query_encoder.self.key.bias"].all()
+    assert not exact["null_gradient/query_pos_embed.position_embeddings.weight"].any()  # unused rows: exactly zero
+
+
+def altered(name, tmp_path, change):
+    """A copy of a case with other inputs."""
+    case = tmp_path / Path(name).parent / "altered"
+    shutil.copytree(CASES / name, case)
+    with np.load(case / "batch.npz") as stored:
+        arrays = dict(stored)
+    change(arrays)
+    np.savez(case / "batch.npz", **arrays)
+    return case
+
+
 @pytest.mark.parametrize(
-    ("kind", "settings", "scores", "raw", "weights"),
+    ("change", "message"),
     [
-        ("loss", {"hidden_size": 16}, 1e-6, 2e-5, 1e-5),
-        ("loss", {"hidden_size": 8}, 1e-6, 2e-5, 1e-5),
-        ("loss", {"hidden_size": 40}, 1e-6, 5e-5, 1e-5),
-        ("optim", {"hidden_size": 16, "lr": 0.001}, 5e-6, 5e-5, 1e-5),
-        ("optim", {"hidden_size": 16, "lr": 0.01}, 2.5e-5, 2.5e-4, 5e-5),
+        (lambda arrays: arrays.pop("text_labels"), "text_labels is missing, wanted the video of each of 13 queries"),
+        (lambda arrays: arrays.update(text_labels=arrays["text_labels"] + 9), "text_labels goes up to 14"),
+        (lambda arrays: arrays.update(text_labels=arrays["text_labels"][1:]), r"text_labels has shape \(12,\)"),
+        (lambda arrays: arrays.update(videos_mask=arrays["videos_mask"][:, 1:]), r"videos_mask has shape \(6, 127\)"),
+        (lambda arrays: arrays.update(text_feat=arrays["text_feat"][None]), "text_feat has shape"),
+        (lambda arrays: arrays.update(text_mask=np.array(["a"])), "text_mask has shape .* wanted 2 axes"),
+        (lambda arrays: arrays.update(clip_video_features=arrays["clip_video_features"][:3]), "clip_video_features"),
     ],
 )
-def test_limits_grow_with_width_and_rates_beyond_the_golden_data_only(kind, settings, scores, raw, weights, tmp_path):
-    # eight updates at rates 0, 0.1, ... 0.7 of lr: 2.8 * 0.01 = 0.028 is five times 0.0056, the golden data's 0.0055
-    config = {"t_total": 100, "lr_warmup_proportion": 0.1, "n_steps": 8} | settings | {"case": kind}
-    np.savez(tmp_path / "expected.npz", nothing=np.zeros(1))
-    rules = MSSLParity().rules(Case(tmp_path, "ms-sl", config))
-    limits = [tolerance_of(name, rules).absolute for name in ("expected/clip_scores", "expected/clip_scores_raw")]
-    assert limits == pytest.approx([scores, raw])
-    assert tolerance_of("weights_final/query.weight", rules).absolute == pytest.approx(weights)
-    assert tolerance_of("expected/lr_multiplier_per_step", rules).absolute == 1e-12
+def test_inputs_that_do_not_fit_each_other_end_in_one_line(change, message, tmp_path, capsys):
+    assert main([str(altered("gmmformer/loss", tmp_path, change))]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(f"batch.npz: .*{message}", error)
+
+
+def test_settings_that_do_not_fit_the_method_end_in_one_line(tmp_path, capsys):
+    case = altered("gmmformer/loss", tmp_path, lambda arrays: None)
+    settings = json.loads((case / "config.json").read_text())
+    (case / "config.json").write_text(json.dumps(settings | {"loss_factor": 3}))
+    assert main([str(case)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "do not fit a loss case of gmmformer" in error
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 10, 5000])
+def test_a_truncated_file_is_named(kept_bytes, tmp_path, capsys):
+    case = altered("gmmformer/loss", tmp_path, lambda arrays: None)
+    content = (case / "weights.npz").read_bytes()
+    (case / "weights.npz").write_bytes(content[:kept_bytes])
+    assert main([str(case)]) == 2
+    assert "weights.npz: cannot be read as arrays" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,12 +11,16 @@ from untrimmed.parity.case import Arrays
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest difference in one array and how large it may be; a failure says why when there is no number."""
+    """The largest difference in one array and how large it may be; a failure says why when there is no number.
+
+    `rounding` is what single precision alone moves our array by, where that made the tolerance wider than stated.
+    """
 
     name: str
     difference: float
     tolerance: float
     failure: str = ""
+    rounding: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -25,6 +29,8 @@ class Comparison:
 
     def __str__(self) -> str:
         verdict = "ok" if self.passed else f"FAIL {self.failure}".rstrip()
+        if self.rounding:
+            verdict += f" (wider than stated: rounding alone is {self.rounding:.2g})"
         return f"{self.name:<58} max |difference| {self.difference:9.3g}  tolerance {self.tolerance:9.3g}  {verdict}"
 
 
@@ -32,29 +38,37 @@ class Comparison:
 class Tolerance:
     """Allowed: `absolute` + `relative` * the largest recorded magnitude of the array.
 
-    No less than the rounding of that magnitude in the format that was recorded: multipliers that one case holds in
-    float64 stand in float32 in another.
+    No less than so many `roundings` of that magnitude in the format that was recorded. One by default: multipliers
+    that one case holds in float64 stand in float32 in another.
     """
 
     absolute: float
     relative: float = 0.0
+    roundings: float = 1.0
 
     def of(self, expected: np.ndarray) -> float:
         """The limit for one array."""
-        scale = float(np.nanmax(np.abs(expected), initial=0.0))
-        return max(self.absolute + self.relative * scale, float(np.finfo(expected.dtype).eps) * scale)
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = float(finite.max(initial=0.0))
+        return max(self.absolute + self.relative * scale, self.roundings * float(np.finfo(expected.dtype).eps) * scale)
 
 
 Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
+# What single precision does to our own array, measured in the same case against float64, is allowed so many times: a
+# released program rounds as much, in another order, and of two such differences the larger is counted.
+ROUNDINGS = 3.0
+
 # The first pattern that matches `file/array` decides. Scores and losses have the limits that the project promises;
-# encodings are held to the limit of raw scores relative to their size. Windows were recorded in float32, whose
-# rounding of the narrowest ones (width 0.1) alone is 5e-6; ours are computed in float64.
+# encodings are held to the limit of raw scores relative to their size. Raw scores are sums over the width: those of
+# the golden data are as large as 20, of which 2e-5 is eight roundings, and larger ones are held to eight as well.
+# Windows were recorded in float32, whose rounding of the narrowest ones (width 0.1) alone is 5e-6; ours are computed
+# in float64.
 RULES: Rules = (
-    (r"expected/(clip|frame|fused|train_frame)_scores", Tolerance(1e-6)),
-    (RAW_SCORES, Tolerance(2e-5)),
+    (r"expected/((clip|frame|fused|train_frame)_scores|word_confidence)", Tolerance(1e-6)),
+    (RAW_SCORES, Tolerance(2e-5, roundings=8)),
     (r"expected/(nce|triplet|query_diverse|optimal_matching|total|loss)", Tolerance(1e-7, 1e-5)),
     (r"expected/lr_multiplier", Tolerance(1e-12)),
     (r"expected/(.*metrics.*)", Tolerance(0.0, 1e-6)),
@@ -69,38 +83,60 @@ RULES: Rules = (
 )
 
 
-def stretched(rules: Rules, factor: float) -> Rules:
-    """The rules with all limits so many times as wide, but for learning rates, which no weight enters."""
-    return [
-        (pattern, limit if "lr_multiplier" in pattern else Tolerance(*(factor * part for part in astuple(limit))))
-        for pattern, limit in rules
-    ]
-
-
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
     """The first rule whose pattern matches the whole array name or its beginning."""
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
 
 
-def compare(name: str, ours: np.ndarray | None, theirs: np.ndarray, tolerance: Tolerance) -> Comparison:
-    """One array; whole numbers and texts must be equal, and the difference counts the entries that are not."""
+def compare(
+    name: str,
+    ours: np.ndarray | None,
+    theirs: np.ndarray,
+    tolerance: Tolerance,
+    *,
+    rounding: float = 0.0,
+    widest: float = 1.0,
+) -> Comparison:
+    """One array; whole numbers and texts must be equal, and the difference counts the entries that are not.
+
+    The limit grows with our measured `rounding`, but to no more than `widest` times what is stated.
+    """
     if ours is None:
         return Comparison(name, np.nan, 0.0, "not produced here")
     if ours.shape != theirs.shape:
         return Comparison(name, np.nan, 0.0, f"shape {ours.shape}, wanted {theirs.shape}")
     if theirs.dtype.kind not in "fc":
         return Comparison(name, float(np.count_nonzero(ours != theirs)), 0.0)
-    limit = tolerance.of(theirs)
-    both_nan = np.isnan(ours) & np.isnan(theirs)
-    difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))[~both_nan]
-    return Comparison(name, float(difference.max(initial=0.0)), limit)
+    if ours.dtype.kind not in "fciub":
+        return Comparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
+    stated = tolerance.of(theirs)
+    limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
+    same = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # infinities have no difference
+    difference = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
+    largest = float(difference.max(initial=0.0))
+    return Comparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
 
 
-def compare_all(file: str, ours: Arrays, theirs: Arrays, rules: Rules) -> list[Comparison]:
-    """Every recorded array of one file."""
-    names = [f"{file}/{name}" for name in theirs]
+def compare_all(
+    file: str,
+    ours: Arrays,
+    theirs: Arrays,
+    rules: Rules,
+    *,
+    rounding: dict[str, float] | None = None,
+    widest: float = 1.0,
+) -> list[Comparison]:
+    """Every recorded array of one file; `rounding` by `file/array`."""
+    measured = rounding or {}
     return [
-        compare(name, ours.get(name), array, tolerance_of(name, rules))
-        for name, array in zip(names, theirs.values(), strict=True)
+        compare(
+            name,
+            ours.get(name),
+            array,
+            tolerance_of(name, rules),
+            rounding=measured.get(name, 0.0),
+            widest=widest,
+        )
+        for name, array in ((f"{file}/{array}", theirs[array]) for array in theirs)
     ]

@@ -22,7 +22,7 @@ from untrimmed.models.released import UNUSED, as_tensors, import_released
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses, stretch
+from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses, is_updated
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.training.batches import training_batch
 
@@ -78,7 +78,7 @@ class DLDKDParity(RetrievalParity):
 
     def rules(self, case: Case) -> Rules:
         """Cosines and losses as for the other methods."""
-        limit = 5e-6 * stretch(case) if _common(case).kind == "optim" else 1e-6
+        limit = 5e-6 if is_updated(case) else 1e-6
         return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(_common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class DLDKDParity(RetrievalParity):
         shared = {ours: case.setting(theirs) for ours, theirs in SHARED_SETTINGS.items() if ours not in absent}
         model = create_model(self.model_name, **(shared | self.settings(case)))
         import_released(model, model.released_names(), as_tensors(case.weights))
-        return model
+        return model.to(case.precision)
 
     def loss_weights(self, case: Case) -> dict[str, float]:
         """In the order of the recorded terms."""

@@ -19,9 +19,9 @@ from untrimmed.models import released
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.jsg import JSG
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.compare import Rules, Tolerance, stretched
+from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import RetrievalParity, Tap, stretch, sum_of_rates
+from untrimmed.parity.retrieval import RetrievalParity, Tap, is_updated, sum_of_rates
 from untrimmed.scores.gaussian_proposals import (
     WIDTHS_PER_DEVIATION,
     centered_proposals,
@@ -37,7 +37,7 @@ from untrimmed.scores.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.scores.score import required_best
 
 BRANCHES = ("glance", "attention", "gaze")
-CONV_BIAS = "global_conv1d.conv_layer.bias"
+CONV_BIAS, CONV_WEIGHT = "global_conv1d.conv_layer.bias", "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
 TIE = 1e-5  # cosine by which the golden data call a best proposal unique
 
@@ -83,23 +83,28 @@ class JSGParity(RetrievalParity):
         The true gradient of the convolution's bias is zero, as the layer norm behind it removes it. What is recorded is
         the rounding of a sum over every position and dimension, hence 1e-3; BertAdam's first update of such noise is
         0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
+
+        The four weights of that convolution see the same: the layer norm takes the common part of their sums away, and
+        what is left is small beside its terms. At values of 0.16, ours lie up to 7e-6 from those in float64, those of a
+        plain program in float32 5e-6; hence 1e-4 of the largest.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
         events = r"expected/(topk_scores|ranked_score|nms_score)"
         noise = [
             (rf"grads/{re.escape(CONV_BIAS)}", Tolerance(1e-3)),
+            (rf"grads/{re.escape(CONV_WEIGHT)}", Tolerance(1e-6, 1e-4)),
             (rf"weights_final/{re.escape(CONV_BIAS)}", Tolerance(6.4 * rates)),
         ]
         own = [
-            (cosines, Tolerance(5e-6 if case.kind.endswith("optim") else 1e-6)),
+            (cosines, Tolerance(5e-6 if is_updated(case) else 1e-6)),
             (events, Tolerance(1e-6)),
             (r"expected/(ranked|nms)_span_seconds", Tolerance(1e-4)),
             (r"expected/(glance|gaze)_proposals|expected/encoded_.*", Tolerance(2e-5)),
             (r"expected/intra_.*", Tolerance(1e-7, 1e-5)),
             (r"expected/.*recall.*", Tolerance(1e-4)),
         ]
-        return [*noise, *stretched(own, stretch(case)), *super().rules(case)]
+        return [*noise, *own, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The case's options by our names."""
@@ -254,8 +259,12 @@ class JSGParity(RetrievalParity):
             "nms_score": located.score,
         }
 
-    def align(self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def align(
+        self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The best proposal counts only where no other one ties with it, and a tie only where it is no close call."""
+        if not name.startswith("expected/"):
+            return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
             return ours, theirs
         if name.endswith("_proposal"):

@@ -11,7 +11,7 @@ import numpy as np
 
 import untrimmed.parity
 from untrimmed.config import nearest
-from untrimmed.errors import UnknownNameError
+from untrimmed.errors import FeatureError, UnknownNameError, UntrimmedError
 from untrimmed.parity.case import Arrays, Case, load_case, read_arrays
 from untrimmed.parity.compare import RULES, Comparison, Rules, compare_all
 
@@ -29,7 +29,17 @@ class MethodParity(ABC):
         """The tolerances; a method that needs a looser one puts it first and says why."""
         return RULES
 
-    def align(self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def exact(self, case: Case) -> Arrays:
+        """Our arrays of the same case in double precision, to measure rounding; none where nothing is rounded."""
+        return {}
+
+    def widest(self, case: Case) -> float:
+        """How many times a stated limit may be at most, where rounding alone asks for more."""
+        return 1.0
+
+    def align(
+        self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The parts of both arrays that must match: by default all, a method leaves out rows at padding."""
         return ours, theirs
 
@@ -62,13 +72,33 @@ def run_case(folder: Path, method: str | None = None) -> list[Comparison]:
         known = ", ".join(sorted(_METHODS))
         raise UnknownNameError(f"no parity code for method {name!r}{nearest(name, _METHODS) or '.'} Known: {known}")
     parity = _METHODS[name]()
-    ours = parity.produce(case)
+    try:
+        ours, exact, rules = parity.produce(case), parity.exact(case), parity.rules(case)
+    except UntrimmedError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        # What a case may hold is open, so what does not fit is found by the code that reads it.
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise FeatureError(
+            f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"
+        ) from error
     results = []
     for file in (file for file in RECORDED_FILES if (folder / f"{file}.npz").is_file()):
-        theirs = read_arrays(folder / f"{file}.npz")
+        theirs, rounding = read_arrays(folder / f"{file}.npz"), {}
         for array in theirs:
             key = f"{file}/{array}"
-            if key in ours:
-                ours[key], theirs[array] = parity.align(case, key, ours[key], theirs[array])
-        results += compare_all(file, ours, theirs, parity.rules(case))
+            if key not in ours:
+                continue
+            if key in exact and ours[key].dtype.kind == "f":
+                rounding[key] = _largest_difference(*parity.align(case, key, ours[key], exact[key], exact))
+            ours[key], theirs[array] = parity.align(case, key, ours[key], theirs[array], exact)
+        results += compare_all(file, ours, theirs, rules, rounding=rounding, widest=parity.widest(case))
     return results
+
+
+def _largest_difference(ours: np.ndarray, exact: np.ndarray) -> float:
+    """0 where there is none to speak of: in arrays of other shapes, and where neither is a number."""
+    if ours.shape != exact.shape:
+        return 0.0
+    difference = np.abs(ours - exact)
+    return float(difference[np.isfinite(difference)].max(initial=0.0))
