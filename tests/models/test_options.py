@@ -1,12 +1,14 @@
 """Where paper and release differ, or a paper's table varies something, both sides can be chosen."""
 
 import dataclasses
+import math
 import zlib
 
 import pytest
 import torch
 
 from tests.retrieval_world import SIZES, make_batch
+from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.registry import create_model
 
@@ -107,3 +109,19 @@ def test_the_released_window_of_gmmformer_depends_on_the_longest_video_of_the_ba
         frame_mask=batch.videos.frame_mask[1:2, :3],
     )
     assert not torch.allclose(model.encode_videos(short).video[0], together, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "said"),
+    [
+        ("gmmformer_v2", {"gaussian_widths": ()}, "at least one number"),
+        ("gmmformer", {"gaussian_widths": (1.0, -1.0)}, "above 0"),
+        ("gmmformer", {"gaussian_widths": (math.nan,)}, "above 0"),
+        ("gmmformer", {"num_blocks": 0}, "num_blocks 0"),
+        ("gmmformer_v2", {"temperature": 0.0}, "temperature is 0.0"),
+        ("ms_sl", {"margin": math.nan}, "margin is nan"),
+    ],
+)
+def test_settings_that_no_layer_can_have_are_refused(method, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        create_model(method, **SIZES, **settings)

@@ -12,7 +12,7 @@ QUERIES_AT_A_TIME = 1024  # bounds the size of the boolean arrays below
 
 
 def ranks(
-    scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q *G"], *, ties: Ties = "index"
+    scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q ..."], *, ties: Ties = "index"
 ) -> Int[np.ndarray, " Q"]:
     """The 1-based rank of each query's right video by descending score; with several right ones the best rank.
 

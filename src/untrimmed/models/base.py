@@ -37,6 +37,7 @@ method's own. As released, attachments read a second pass of the query tower wit
 false`: the first).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -77,6 +78,9 @@ class ModelConfig:
     separate_pass: bool = True  # attached losses read a second pass of the query tower
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and math.isnan(value):
+                raise ConfigError(f"{name} is nan, wanted a number")
         for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")

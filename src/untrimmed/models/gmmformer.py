@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.base import LossSettings
 from untrimmed.models.registry import register
@@ -46,6 +47,13 @@ class GMMFormer(TwoBranchModel):
         second_branch: SecondBranch = "video"
         padding_scores: Padding = "excluded"
         losses: LossSettings = field(default_factory=lambda: {"query_diversity_v1": {"margin": 0.15, "scale": 32.0}})
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.num_blocks < 1 or self.ffn_ratio < 0:
+                raise ConfigError(
+                    f"num_blocks {self.num_blocks}, ffn_ratio {self.ffn_ratio}: wanted at least 1 and at least 0"
+                )
 
     config: Config
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.base import LossSettings
 from untrimmed.models.registry import register
@@ -49,6 +50,11 @@ class GMMFormerV2(TwoBranchModel):
         second_branch: SecondBranch = "frame"  # Table 3
         padding_scores: Padding = "zero"
         losses: LossSettings = field(default_factory=_released_losses)
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.temperature <= 0:
+                raise ConfigError(f"temperature is {self.temperature}, wanted more than 0")
 
     config: Config
 

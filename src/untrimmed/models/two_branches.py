@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.models.base import ModelConfig, RetrievalModel
@@ -20,14 +21,22 @@ from untrimmed.scores.second_branch import SecondBranch, second_branch_sim
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchConfig(ModelConfig):
-    """Settings of the score and of its losses; methods set their own defaults of the first two."""
+    """Settings of layers, score and losses; methods set their own defaults of the first three."""
 
+    gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
     padding_scores: Padding  # only for second_branch: frame
     margin: float = 0.1
     triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
     frame_weight: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.gaussian_widths or not all(width > 0 for width in self.gaussian_widths):
+            raise ConfigError(
+                f"gaussian_widths is {list(self.gaussian_widths)}, wanted at least one number above 0 (.inf: no window)"
+            )
 
 
 class TwoBranchModel(RetrievalModel):
