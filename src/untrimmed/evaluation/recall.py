@@ -68,7 +68,7 @@ def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
 
 def retrieval_metrics(
     scores: Float[np.ndarray, "Q V"],
-    truth: Int[np.ndarray, "Q *G"],
+    truth: Int[np.ndarray, "Q ..."],
     *,
     at: Sequence[int] = RECALL_AT,
     ties: Ties = "index",
