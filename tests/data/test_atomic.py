@@ -56,3 +56,11 @@ def test_an_error_leaves_no_folder_that_was_made_for_it(tmp_path, writer):
     with pytest.raises(OSError, match="disk full"), writer(kept / "new" / "newer" / "a"):
         raise OSError("disk full")
     assert list(tmp_path.rglob("*")) == [kept]
+
+
+@pytest.mark.parametrize("writer", [whole_file, whole_folder])
+def test_an_error_names_what_was_to_be_written_not_what_stands_for_it(tmp_path, writer):
+    path = tmp_path / ("a" * 250)  # with what makes it temporary, longer than names can be
+    with pytest.raises(OSError, match="too long") as raised, writer(path):
+        pass
+    assert raised.value.filename == str(path)

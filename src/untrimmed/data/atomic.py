@@ -58,12 +58,17 @@ def _new_parents(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = str(path)  # a full disk is not told with a name
+        if isinstance(error, OSError) and error.errno is not None and _tells_nobody(error.filename, path):
+            error.filename = str(path)
         for folder in made:
             with suppress(OSError):  # not empty: another process uses it
                 folder.rmdir()
         raise
+
+
+def _tells_nobody(name: str | bytes | None, path: Path) -> bool:
+    """Whether an error names nothing, as one of a full disk, or the temporary file or folder that stands for `path`."""
+    return name is None or Path(os.fsdecode(name)).name.startswith(f".{path.name}.")
 
 
 def _umask() -> int:

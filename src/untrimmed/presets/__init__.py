@@ -47,9 +47,10 @@ def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None =
     base, attached = parse_name(method)
     path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
-        known = [f"{m}/{d}" for m, d in list_presets()]
-        name = f"{base}/{dataset}"
-        raise UnknownNameError(f"no preset {name!r}{nearest(name, known) or '.'} Known: {', '.join(known)}")
+        known = [d for m, d in list_presets() if m == base]
+        raise UnknownNameError(
+            f"{base} has no preset {dataset!r}{nearest(dataset, known) or '.'} It has: {', '.join(known) or 'none'}"
+        )
     if not attached:
         return read_preset(path, overrides)
     values = read_yaml(path) | {"reported": {}}

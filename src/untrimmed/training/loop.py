@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,7 @@ class TrainingLoop:
         self.num_steps = math.ceil(self.num_items / train.batch_size)
         self.module = self.fabric.setup_module(self.model)
         self.optimizer = BertAdam(parameter_groups(self.model, train.weight_decay), lr=train.learning_rate)
-        self._step_s: list[float] = []
+        self._step_s: deque[float] = deque(maxlen=100)
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
 
@@ -236,7 +237,6 @@ class TrainingLoop:
     def _left_s(self) -> float:
         if not self._step_s or self.state.finished:
             return 0.0
-        recent = self._step_s[-100:]
         epochs_left = self.config.train.epochs - self.state.epoch
         steps_left = epochs_left * self.num_steps - self.state.step
-        return steps_left * sum(recent) / len(recent) + epochs_left * self._validation_s
+        return steps_left * sum(self._step_s) / len(self._step_s) + epochs_left * self._validation_s
