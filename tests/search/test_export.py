@@ -210,7 +210,7 @@ def test_an_error_on_the_way_leaves_nothing(layout, lib, encoder, captions, tmp_
     monkeypatch.setattr(h5py.Group, "__setitem__", full)
     with pytest.raises(FeatureError, match=r"cannot be written .*No space left.*; free space or choose another --out"):
         lib.export_features(tmp_path / "out", layout=layout, captions=captions())
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 # -- a run remembers whose features it learned on
