@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from untrimmed.scores.max_sim import max_sim, vector_sim, zero_floor
+from untrimmed.scores.max_sim import cosines, max_sim, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
 QUERY = torch.tensor([[1.0, 0.0]])
@@ -55,3 +55,17 @@ def test_only_weighted_branches_are_fused():
     scores = Scores({"a": Score(torch.tensor([[1.0]])), "b": Score(torch.tensor([[9.0]]))}, {"a": 0.5})
     assert scores.fused.item() == 0.5
     assert scores["b"].value.item() == 9
+
+
+def test_cosines_are_the_same_for_few_queries_for_many_and_for_those_that_are_trained():
+    rows = torch.randn(4, 3, 5, dtype=torch.float64)
+    rows[1, 2] = 0
+    queries = torch.randn(7, 5, dtype=torch.float64)
+    many, few = cosines(queries, rows), cosines(queries[:2], rows)
+    wanted = torch.nn.functional.cosine_similarity(queries[:, None, None], rows, dim=-1)
+    assert torch.allclose(many, wanted, atol=1e-12)
+    assert torch.allclose(few, wanted[:2], atol=1e-12)
+    assert (few[:, 1, 2] == 0).all()
+    trained = cosines(queries[:2].requires_grad_(), rows)
+    assert trained.requires_grad
+    assert torch.allclose(trained, few, atol=1e-12)

@@ -30,15 +30,31 @@ def max_sim(
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)
     Score(value=tensor([[1.]]), best=tensor([[1]]))
     """
-    if similarity == "cosine":
-        query, clips = F.normalize(query, dim=-1), F.normalize(clips, dim=-1)
-    sim = (query @ clips.flatten(0, 1).T).unflatten(1, clips.shape[:2])
+    sim = cosines(query, clips) if similarity == "cosine" else products(query, clips)
     if mask is not None:
         sim = sim.masked_fill(~mask, -torch.inf)
     value, best = sim.max(dim=-1)
     if zero_floor is not None:
         value = torch.where(zero_floor & (value < 0), torch.zeros_like(value), value)
     return Score(value, best)
+
+
+def products(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
+    """The dot product of each query with each row."""
+    return (query @ rows.flatten(0, 1).T).unflatten(1, rows.shape[:2])
+
+
+def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
+    """The cosine of each query with each row; 0 with a row that is 0.
+
+    Few queries divide their products by the rows' lengths: that reads the rows twice and writes nothing of their size,
+    which for one query takes a quarter of the time of unit rows.
+    """
+    unit_query = F.normalize(query, dim=-1)
+    needs_gradient = torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad)
+    if needs_gradient or len(query) >= rows.shape[-1]:
+        return products(unit_query, F.normalize(rows, dim=-1))
+    return products(unit_query, rows).div_(torch.linalg.vector_norm(rows, dim=-1).clamp_min(1e-12))
 
 
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:

@@ -1,5 +1,6 @@
 """A video by its best frame for each word, the words weighed by learned confidences (RAL, section 3.3)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.scores.max_sim import Similarity
+from untrimmed.scores.max_sim import Similarity, cosines, products
 from untrimmed.scores.score import Score
 
 MASKED_LOGIT = -1e10
@@ -72,14 +73,33 @@ def word_maxima(
     similarity: Similarity = "cosine",
 ) -> tuple[Float[Tensor, "N V"], Int[Tensor, "N V"]]:
     """The similarity of each word with its best frame in each video, and which frame that is; padding never wins."""
+    needs_gradient = torch.is_grad_enabled() and (words.requires_grad or frames.requires_grad)
+    if similarity == "cosine" and not needs_gradient:
+        return _best_frames(words, frames, mask, cosines)
     if similarity == "cosine":
         words, frames = F.normalize(words, dim=-1), F.normalize(frames, dim=-1)
     value, best = _BestFrames.apply(words, frames, mask)
     return value, best
 
 
+def _best_frames(
+    words: Float[Tensor, "N D"],
+    frames: Float[Tensor, "V T D"],
+    mask: Bool[Tensor, "V T"],
+    similarities: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Float[Tensor, "N V"], Int[Tensor, "N V"]]:
+    """`word_maxima` by these similarities, some videos at a time."""
+    at_once = max(1, SIMILARITIES_AT_A_TIME // max(1, len(words) * frames.shape[1]))
+    maxima = [
+        similarities(words, part).masked_fill_(~real, -torch.inf).max(dim=-1)
+        for part, real in zip(frames.split(at_once), mask.split(at_once), strict=True)
+    ]
+    value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
+    return value, best
+
+
 class _BestFrames(torch.autograd.Function):
-    """Maxima of dot products, some videos at a time.
+    """Maxima of dot products.
 
     Only one frame in T gets a gradient from a word, so the backward pass sums the rows that won: T times less work than
     through the dense similarities, which are never kept.
@@ -87,12 +107,7 @@ class _BestFrames(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, words: Tensor, frames: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        at_once = max(1, SIMILARITIES_AT_A_TIME // max(1, len(words) * frames.shape[1]))
-        maxima = []
-        for part, real in zip(frames.split(at_once), mask.split(at_once), strict=True):
-            sim = (words @ part.flatten(0, 1).T).unflatten(1, part.shape[:2])
-            maxima.append(sim.masked_fill_(~real, -torch.inf).max(dim=-1))
-        value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
+        value, best = _best_frames(words, frames, mask, products)
         ctx.save_for_backward(words, frames, best)
         ctx.mark_non_differentiable(best)
         return value, best
