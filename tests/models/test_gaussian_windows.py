@@ -92,6 +92,13 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
     assert (best.start_s, best.end_s) == (0.0, 1.5)
 
 
+def test_a_single_frame_shorter_than_every_window_is_one_moment(query):
+    corpus = GaussianWindows().corpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
+    (moment,) = corpus.moments(query, 0, limit=3)
+    assert (moment.start_s, moment.end_s) == (0.0, 0.04)
+    assert moment.score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
+
+
 def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
     other = np.roll(query.sentence, 1)
     other = unit(other - (other @ query.sentence) * query.sentence)

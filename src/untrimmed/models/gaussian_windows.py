@@ -244,11 +244,13 @@ def _weight_inside(length: int, deviation: float) -> Float[np.ndarray, " T"]:
 
 def _gaussian_filter(curve: Curve, deviations: tuple[float, ...]) -> Float[np.ndarray, "S T"]:
     """The curve under Gaussians of several widths; weight outside the video is left out of the mean."""
+    if not deviations:  # the video is shorter than every window
+        return np.empty((0, len(curve)))
     spectra, inside, reaches = _filters(len(curve), deviations)
     size = 2 * (spectra.shape[1] - 1)
     filtered = np.fft.irfft(np.fft.rfft(curve, size) * spectra, size)
     rows = [row[reach : reach + len(curve)] for row, reach in zip(filtered, reaches, strict=True)]
-    return np.array(rows).reshape(len(deviations), len(curve)) / inside
+    return np.array(rows) / inside
 
 
 def _filter_long(
@@ -272,9 +274,9 @@ def _filters(
 ) -> tuple[Complex[np.ndarray, "S F"], Float[np.ndarray, "S T"], list[int]]:
     """The spectra of the Gaussians, their weight inside a video of this length, and how far each reaches."""
     weights = [_gaussian(deviation) for deviation in deviations]
-    size = 1 << (length + max(map(len, weights), default=1) - 2).bit_length()
-    spectra = np.array([np.fft.rfft(weight, size) for weight in weights]).reshape(len(weights), size // 2 + 1)
-    inside = np.array([_weight_inside(length, deviation) for deviation in deviations]).reshape(len(weights), length)
+    size = 1 << (length + max(map(len, weights)) - 2).bit_length()
+    spectra = np.array([np.fft.rfft(weight, size) for weight in weights])
+    inside = np.array([_weight_inside(length, deviation) for deviation in deviations])
     return spectra, inside, [len(weight) // 2 for weight in weights]
 
 
