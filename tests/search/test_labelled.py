@@ -92,12 +92,21 @@ def test_without_any_moment_there_are_no_figures_of_moments(library):
 
 
 def test_a_video_that_is_unknown_or_fits_several_is_refused(library):
-    with pytest.raises(UnknownNameError, match=r"'e\.mp4' is not in /library"):
-        evaluate_library(library, [LabelledQuery("one", "e.mp4", ())])
+    with pytest.raises(UnknownNameError, match=r"^q\.jsonl, line 3: video 'e\.mp4' is not in /library"):
+        evaluate_library(library, [LabelledQuery("one", "e.mp4", (), "q.jsonl, line 3")])
     library.paths.append("/other/a.mp4")
     with pytest.raises(UnknownNameError, match=r"'a' fits 2 files.*name it by its path"):
         evaluate_library(library, QUERIES)
     assert evaluate_library(library, [LabelledQuery("one", A, ())]).figures["R@1"] == 100.0
+
+
+def test_a_moment_after_the_end_is_refused_and_one_beyond_it_cut(library):
+    outside = LabelledQuery("one", "a", (Moment(20.0, 25.0),), "q.jsonl, line 2")
+    with pytest.raises(FeatureError, match=r"^q\.jsonl, line 2: moment from 20 to 25 s, the video 'a' ends at 20 s"):
+        evaluate_library(library, [outside])
+    library.spans["one"] = (10.0, 20.0)
+    beyond = LabelledQuery("one", "a", (Moment(10.0, 30.0),))
+    assert evaluate_library(library, [beyond]).figures["mean IoU"] == 100.0
 
 
 def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
@@ -110,9 +119,9 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
         '{"video": "c", "caption": "three"}\n'
     )
     assert read_queries(file) == [
-        LabelledQuery("one", "a", (Moment(1.0, 2.5), Moment(7.0, 9.0))),
-        LabelledQuery("two", "b.mp4", (Moment(0.0, 3.0),)),
-        LabelledQuery("three", "c", ()),
+        LabelledQuery("one", "a", (Moment(1.0, 2.5), Moment(7.0, 9.0)), f"{file}, line 1"),
+        LabelledQuery("two", "b.mp4", (Moment(0.0, 3.0),), f"{file}, line 3"),
+        LabelledQuery("three", "c", (), f"{file}, line 5"),
     ]
 
 
@@ -122,6 +131,7 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
         ('{"video": "a"}', "line 1: 'caption'"),
         ('{"video": "a", "query": " "}', "line 1: the sentence is empty"),
         ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: a moment from 3 to 3 s"),
+        ('{"video": "a", "query": "one", "end_s": 3}', "line 1: 'start_s'"),
         ('{"video": "a", "query": "one", "start_s": "x", "end_s": 3}', "line 1: could not convert"),
         ("[1]", "line 1: "),
         ("{", "line 1: "),

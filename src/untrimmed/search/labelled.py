@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class LabelledQuery:
     text: str
     video: str
     moments: tuple[Moment, ...]  # none: the video is known, the moment is not
+    place: str = ""  # file and line, for messages
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
         FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
     """
     moments: dict[tuple[str, str], list[Moment]] = {}
+    places: dict[tuple[str, str], str] = {}
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -78,6 +80,7 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
                 if not isinstance(text, str) or not text.strip():
                     raise ValueError("the sentence is empty")
                 known = moments.setdefault((video, text), [])
+                places.setdefault((video, text), f"{file}, line {number}")
                 if span is not None:
                     known.append(_moment(*span))
         except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -86,7 +89,7 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
             ) from None
     if not moments:
         raise FeatureError(f"{file}: holds no queries; expected one JSON object a line")
-    return [LabelledQuery(text, video, tuple(spans)) for (video, text), spans in moments.items()]
+    return [LabelledQuery(text, video, tuple(spans), places[video, text]) for (video, text), spans in moments.items()]
 
 
 def evaluate_library(
@@ -99,12 +102,14 @@ def evaluate_library(
 
     Raises:
         UnknownNameError: A query's video is not in the library, or fits several.
+        FeatureError: A query's moment begins where its video has ended already.
     """
     records = library.videos()
-    names = VideoNames(record.path for record in records)
+    names, lengths_s = VideoNames(record.path for record in records), {r.path: r.duration_s for r in records}
+    paths = [_resolve(query, names, library) for query in queries]  # all, before the first search
+    queries = [_inside(query, lengths_s[path]) for query, path in zip(queries, paths, strict=True)]
     outcomes = []
-    for number, query in enumerate(queries, start=1):
-        path = _resolve(query.video, names, library)
+    for number, (query, path) in enumerate(zip(queries, paths, strict=True), start=1):
         hits = library.search(query.text, limit=min(_DEPTH, len(records)), moments=1)
         rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
         found = library.search(query.text, limit=1, moments=1, within=path)[0].moments[0]
@@ -138,7 +143,8 @@ def _labels(line: dict[str, Any]) -> list[tuple[str, Any, tuple[Any, Any] | None
     if "queries" in line:
         video = line.get("file") or line["video"]
         return [(video, query["query"], (query["start"], query["end"])) for query in line["queries"]]
-    span = (line["start_s"], line["end_s"]) if line.get("start_s") is not None else None
+    timed = line.get("start_s") is not None or line.get("end_s") is not None
+    span = (line["start_s"], line["end_s"]) if timed else None
     return [(line["video"], line["query"] if "query" in line else line["caption"], span)]
 
 
@@ -149,8 +155,25 @@ def _moment(start_s: Any, end_s: Any) -> Moment:
     return moment
 
 
-def _resolve(video: str, names: VideoNames, library: Library) -> str:
-    path = names.find(video)
+def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
+    """The query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
+    for moment in query.moments:
+        if moment.start_s >= duration_s:
+            raise FeatureError(
+                f"{_place(query)}moment from {moment.start_s:g} to {moment.end_s:g} s, the video {query.video!r} "
+                f"ends at {duration_s:g} s; correct the line"
+            )
+    return replace(query, moments=tuple(replace(m, end_s=min(m.end_s, duration_s)) for m in query.moments))
+
+
+def _resolve(query: LabelledQuery, names: VideoNames, library: Library) -> str:
+    path = names.find(query.video)
     if path is None:
-        raise UnknownNameError(f"video {video!r} is not in {library.folder}; index it first, see: untrimmed ls")
+        raise UnknownNameError(
+            f"{_place(query)}video {query.video!r} is not in {library.folder}; index it first, see: untrimmed ls"
+        )
     return path
+
+
+def _place(query: LabelledQuery) -> str:
+    return f"{query.place}: " if query.place else ""
