@@ -1,6 +1,7 @@
 """A library as a data set: what training reads is what search stores, in both layouts, and nothing is half-written."""
 
 import json
+import re
 import shutil
 
 import h5py
@@ -125,8 +126,8 @@ def test_dealing_follows_the_names_alone():
     for count, wanted in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
         dealt = list(deal_videos(names[:count]).values())
         assert [dealt.count(split) for split in ("train", "val", "test")] == wanted
-    with pytest.raises(FeatureError, match="captions of 2 videos, wanted at least 3"):
-        deal_videos(names[:2])
+    with pytest.raises(FeatureError, match=r"^lake\.jsonl: 2 videos, wanted at least 3"):
+        deal_videos(names[:2], "lake.jsonl")
 
 
 def test_frames_alone_need_no_captions(lib, tmp_path):
@@ -134,6 +135,20 @@ def test_frames_alone_need_no_captions(lib, tmp_path):
     assert sum(written.captions.values()) == 0
     assert sorted(path.stem for path in (written.folder / "frames").iterdir()) == sorted(stored_frames(lib))
     assert not (written.folder / "words.h5").exists()
+    problems = check_dataset("mine", tmp_path / "out")  # what lacks is captions and words, and frames are seen
+    assert [problem.partition(":")[0] for problem in problems] == [
+        str(written.folder / "captions.jsonl"),
+        str(written.folder),
+    ]
+    assert problems[0].endswith("write it, or run untrimmed features --captions")
+    assert "words.h5" in problems[1]
+
+
+def test_captions_that_cannot_be_dealt_are_named_by_their_file(lib, captions, tmp_path):
+    file = captions(without_split(LABELS)[:1])
+    with pytest.raises(FeatureError, match=f"^{re.escape(str(file))}: 1 videos, wanted at least 3"):
+        lib.export_features(tmp_path / "out", captions=file)
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
 def test_only_videos_within_a_folder_or_file_are_exported(lib, videos, tmp_path):
@@ -182,7 +197,7 @@ def test_captions_of_unknown_videos_are_left_out_and_told(lib, captions, tmp_pat
         ([{**LABELS[0], "start_s": 3, "end_s": 1}], r"line 1: moment from 3 to 1 s"),
         ([{**LABELS[0], "start_s": 60, "end_s": 70}], r"line 1: moment from 60 to 70 s, the video 'flag' ends at 6"),
         ([], "holds no captions"),
-        (without_split(LABELS[:3]), "captions of 2 videos, wanted at least 3"),
+        (without_split(LABELS[:3]), r"captions\.jsonl: 2 videos, wanted at least 3"),
     ],
 )
 def test_wrong_captions_are_one_line_and_nothing_is_written(labels, message, lib, captions, tmp_path):

@@ -70,8 +70,11 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is the plain layout."""
-        return self.plain_captions.is_file()
+        """Whether this is the plain layout; frames without captions are enough to tell."""
+        if self.plain_captions.is_file():
+            return True
+        has_frames = (self.folder / "frames").is_dir() or (self.folder / "frames.h5").is_file()
+        return has_frames and not (self.folder / "TextData").is_dir()
 
     def frame_sources(self) -> list[Path]:
         """Every place with frame features: BigFile folders, then JSG's HDF5 files."""
@@ -121,7 +124,7 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
     if split not in SPLITS:
         raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
     layout = Layout.at(root, name)
-    if layout.is_plain:
+    if layout.plain_captions.is_file():
         annotations, source = read_plain(layout.plain_captions)[split], layout.plain_captions
     elif layout.captions(split).is_file():
         annotations, source = _read_field(layout, split), layout.captions(split)
@@ -152,6 +155,9 @@ def _read_field(layout: Layout, split: str) -> list[Annotation]:
 
 
 def _nothing_found(layout: Layout, split: str) -> str:
+    if layout.is_plain:
+        wanted = 'lines like {"video": "lake", "caption": "a dog jumps"}'
+        return f"{layout.plain_captions}: no such file, wanted {wanted}; write it, or run untrimmed features --captions"
     looked_for = (
         f"{layout.plain_captions.name}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
     )

@@ -193,7 +193,8 @@ def _captions(
     annotations = number_captions(annotations)
     if layout == "plain":
         annotations = [replace(caption, caption_id=caption.caption_id.replace("#enc#", "#")) for caption in annotations]
-    dealt = deal_videos(videos_of(annotations)) if annotations and chosen[0] is None else {}
+    file = labels[0].place.rpartition(", line ")[0] if labels else ""
+    dealt = deal_videos(videos_of(annotations), file) if annotations and chosen[0] is None else {}
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
     for caption, split in zip(annotations, chosen, strict=True):
         splits[split or dealt[caption.video]].append(caption)
@@ -211,19 +212,19 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
     return Annotation(video, "", label.text, moments, duration_s)
 
 
-def deal_videos(videos: Iterable[str]) -> dict[str, str]:
+def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
 
     Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
     from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
 
     Raises:
-        FeatureError: There are fewer than three videos.
+        FeatureError: There are fewer than three videos; the message begins with `file`.
     """
     ordered = sorted(set(videos), key=lambda video: hashlib.blake2b(video.encode(), digest_size=8).digest())
     if len(ordered) < len(SPLITS):
         raise FeatureError(
-            f"captions of {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
+            f"{file}: {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
             "add some, or give every line a split"
         )
     share = max(round(len(ordered) / 10), min(_FEWEST, len(ordered) // len(SPLITS)))
