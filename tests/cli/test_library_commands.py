@@ -125,6 +125,14 @@ def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
     assert "Traceback" not in out + err
 
 
+def test_a_run_that_is_not_there_is_one_line_and_no_bar(run, videos, tmp_path):
+    run("index", videos)
+    code, out, err = run("index", "--model", tmp_path / "nowhere")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "no model.safetensors here" in err
+
+
 def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(run, videos, monkeypatch):
     run("index", videos)
     # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,7 +78,10 @@ def index(
 
 
 def _use(library: Library, model: str | None) -> None:
-    with Progress(console=progress_console) as progress:
+    with ExitStack() as stack:
+        progress = Progress(console=progress_console, transient=True)
+        if progress_console.is_terminal and model is not None:  # elsewhere it would stand above an error's one line
+            stack.enter_context(progress)
         task = progress.add_task("encoding the library's frames through the model", total=None)
         library.use(model, progress=lambda done, total: progress.update(task, completed=done, total=total))
     settings = library.settings()
