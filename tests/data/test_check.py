@@ -114,7 +114,7 @@ def drop_half_the_teacher(root):
         (spoil_the_words, "cannot be read as HDF5"),
         (drop_a_split, "no captions for split val"),
         (drop_the_frames, "no frame features"),
-        (drop_half_the_teacher, "wanted CLIP sentence features"),
+        (drop_half_the_teacher, "wanted the sentences of dl_dkd's teacher (CLIP)"),
     ],
 )
 def test_damage_is_found_in_one_line_with_a_file_and_a_fix(root, damage, found):

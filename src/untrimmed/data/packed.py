@@ -288,7 +288,7 @@ def _teacher_count(source: VectorSource, video: str, student: int, settings: Pac
     count = min(_count(source, video, "frame"), settings.max_frames)
     if count < student:
         what = f"video {video!r} has {count} teacher frames for {student} of the student"
-        raise FeatureError(f"{source.place}: {what}; extract as many, or use teacher='later'")
+        raise FeatureError(f"{source.place}: {what}; extract as many, or set features.teacher=later")
     return student
 
 

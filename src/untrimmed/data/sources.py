@@ -272,8 +272,8 @@ def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
     Raises:
         FeatureError: if one of the two files is missing or damaged.
     """
-    frames = Hdf5Vectors(_existing(layout.teacher_frames, "CLIP frame features"))
-    return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "CLIP sentence features"))
+    frames = Hdf5Vectors(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
+    return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
 
 
 def iter_datasets(group: Any) -> Any:
