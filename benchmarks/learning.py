@@ -39,28 +39,31 @@ def chance(num_videos: int) -> dict[str, float]:
     return figures | {"SumR": sum(figures.values()), "mAP": mean_average_precision(rank)}
 
 
+def sentences(dataset: RetrievalDataset) -> np.ndarray:
+    """The mean word of each caption, of length 1."""
+    words = dataset.features.words_packed
+    return unit(np.stack([words.table(row).mean(axis=0) for row in range(len(dataset.caption_ids))]))
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
 def mean_pooling(dataset: RetrievalDataset) -> dict[str, float]:
     """Mean word against mean frame."""
-    features = dataset.features
-    words = np.stack([features.words_packed.table(row).mean(axis=0) for row in range(len(dataset.caption_ids))])
-    frames = np.stack([features.frames.table(row).mean(axis=0) for row in range(len(dataset.video_ids))])
-    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (words, frames)]
-    return retrieval_metrics(unit[0] @ unit[1].T, dataset.video_index)
+    frames = np.stack([dataset.features.frames.table(row).mean(axis=0) for row in range(len(dataset.video_ids))])
+    return retrieval_metrics(sentences(dataset) @ unit(frames).T, dataset.video_index)
 
 
 def best_window(dataset: RetrievalDataset) -> dict[str, float]:
     """Mean word against the mean of the run of frames that suits it best."""
-    features = dataset.features
-    words = np.stack([features.words_packed.table(row).mean(axis=0) for row in range(len(dataset.caption_ids))])
-    words /= np.linalg.norm(words, axis=1, keepdims=True)
-    scores = []
+    words, scores = sentences(dataset), []
     for row in range(len(dataset.video_ids)):
-        frames = features.frames.table(row)
+        frames = dataset.features.frames.table(row)
         sums = np.concatenate([np.zeros_like(frames[:1]), np.cumsum(frames, axis=0)])
         first, last = np.triu_indices(len(sums), k=1)
-        windows = sums[last] - sums[first]
-        windows /= np.linalg.norm(windows, axis=1, keepdims=True)
-        scores.append((words @ windows.T).max(axis=1))
+        scores.append((words @ unit(sums[last] - sums[first]).T).max(axis=1))
     return retrieval_metrics(np.stack(scores, axis=1), dataset.video_index)
 
 

@@ -7,8 +7,8 @@ frame counts as those of TVR are spread (51 +- 12: the durations of its videos a
 around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
 medians of wall time, and of CPU time, which other programs on the machine disturb less. Each side has a process of its
 own, which keeps freed memory only for ours, as `untrimmed train` does; memory is its peak less the peak before the
-first step (Linux). Ours under autocast takes part where the processor has
-bfloat16 products (AMX or AVX512-BF16), or with `--bf16`; others emulate them at less than half the speed of float32.
+first step (Linux). Ours under autocast takes part where the processor has bfloat16 products (AMX or AVX512-BF16), or
+with `--bf16`; others emulate them at less than half the speed of float32.
 `--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
 far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
 does.

@@ -16,6 +16,7 @@ from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:
     from untrimmed.training.loop import Progress as Step
+    from untrimmed.training.run import Run
 
 PrecisionOption = Annotated[
     str, typer.Option("--precision", metavar="fp32|bf16", help="bf16: encoders in bfloat16 where that is faster.")
@@ -90,6 +91,10 @@ def train(
     if json_output:
         typer.echo(json.dumps({"run": str(run.folder), "epochs": len(run.history), "best": run.best}, indent=2))
         return
+    _print_best(run)
+
+
+def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)

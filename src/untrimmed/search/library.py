@@ -282,10 +282,8 @@ class Library:
 
     def remember_hits(self, hits: Iterable[Hit]) -> None:
         """Keep where these hits are for `recall_hit`; a library that cannot be written to keeps nothing."""
-        remember(
-            self.folder,
-            [(hit.video, [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits],
-        )
+        spans = [(hit.video, [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits]
+        remember(self.folder, spans)
 
     def recall_hit(self, number: str) -> tuple[Path, float, float]:
         """Video, start and end in seconds of hit "3" of the last search remembered, or of its second moment, "3.2".

@@ -11,7 +11,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep what PyTorch frees, for the rest of the process; glibc only, elsewhere nothing happens.
 
     Temporary arrays are tens of megabytes. By default each goes back to the system when it is freed and its successor
-    comes as fresh pages, which the kernel has to clear: a sixth of a training step (docs/benchmarks.md). The process
+    comes as fresh pages, which the kernel has to clear: a fifth of a training step (docs/benchmarks.md). The process
     then stays as large as it once was.
     """
     if not sys.platform.startswith("linux"):
