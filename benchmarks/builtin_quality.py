@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from untrimmed.features.builtin import BuiltinEncoder, Recipe
-from untrimmed.features.builtin_classes import read_class_texts
-from untrimmed.features.builtin_text import MiniLM
-from untrimmed.features.builtin_weights import IMAGE_WEIGHTS
-from untrimmed.features.video import Sampling, VideoReader
+from untrimmed.encoders.builtin.classes import read_class_texts
+from untrimmed.encoders.builtin.encoder import BuiltinEncoder, Recipe
+from untrimmed.encoders.builtin.text import MiniLM
+from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS
+from untrimmed.video.reader import Sampling, VideoReader
 
 COLUMNS = ("best R@1", "best R@5", "smooth R@1", "smooth R@5", "AUC")
 

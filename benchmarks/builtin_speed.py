@@ -55,7 +55,7 @@ def main() -> None:
     memory("python")
     timed("import torch", lambda: __import__("torch"))
     memory("with torch")
-    from untrimmed.features import builtin
+    from untrimmed.encoders.builtin import encoder as builtin
 
     encoders: list[builtin.BuiltinEncoder] = []
     timed("load for sentences", lambda: encoders.append(builtin.load()))

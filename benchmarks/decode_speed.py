@@ -22,11 +22,11 @@ import av
 import numpy as np
 from av.video.reformatter import VideoReformatter
 
-from untrimmed.features.decode_worker import to_rgb
-from untrimmed.features.video import Limits, Sampling, VideoReader
-from untrimmed.features.video_decode import open_video
-from untrimmed.features.video_sampling import FrameSampler
-from untrimmed.features.video_timeline import SampleGrid
+from untrimmed.video.decode import open_video
+from untrimmed.video.decode_worker import to_rgb
+from untrimmed.video.reader import Limits, Sampling, VideoReader
+from untrimmed.video.sampling import FrameSampler
+from untrimmed.video.timeline import SampleGrid
 
 SHORT_SIDE = 288
 

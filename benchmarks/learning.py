@@ -3,7 +3,8 @@
     python benchmarks/learning.py --annotations DIR [--name tvr] [--videos 1000] [--epochs 15] [--seeds 1]
 
 The captions, moments and durations are real (DIR holds the annotation files); words and frames are simulated from them
-(`untrimmed.data.world`): a word's vector shows in the frames of its moment, under background, distraction and noise.
+(`untrimmed.data.simulation.world`): a word's vector shows in the frames of its moment, under background, distraction
+and noise.
 `chance` is the expectation of a random order; `mean pooling` is the cosine of a caption's mean word with a video's mean
 frame, which share a space; `best window` compares with the mean of the run of frames that suits a caption best, which
 is what MS-SL's clips begin with. All methods have the same width, epochs, batches and rates, everything else as
@@ -22,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
-from untrimmed.data.simulate import simulate
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
-from untrimmed.training.evaluate import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.training.train import train
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2")

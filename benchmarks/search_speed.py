@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import untrimmed
-from untrimmed.features.encoders import load_encoder
+from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
 from untrimmed.types import FrameFeatures
 

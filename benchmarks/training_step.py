@@ -30,15 +30,15 @@ from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.config import build
-from untrimmed.features.hub import has_fast_bfloat16
+from untrimmed.encoders.hub.encoder import has_fast_bfloat16
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model, model_class
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
-from untrimmed.training.memory import keep_freed_memory
+from untrimmed.running.devices import Encoding
+from untrimmed.running.memory import keep_freed_memory
 from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.parallel import Encoding
 from untrimmed.training.schedule import warmup_linear_schedule
 
 PRESET = load_preset("gmmformer_v2", "tvr")

@@ -25,15 +25,15 @@ from benchmarks.straightforward import StraightforwardGMMFormerV2
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.packed import PackedFeatures, PackSettings, RaggedRows
+from untrimmed.encoders.hub.encoder import has_fast_bfloat16
 from untrimmed.evaluation.recall import recall, retrieval_metrics
-from untrimmed.features.hub import has_fast_bfloat16
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
-from untrimmed.training.batches import query_batch, video_batch
-from untrimmed.training.memory import keep_freed_memory
-from untrimmed.training.parallel import Encoding
-from untrimmed.training.validation import in_batches, score_split
+from untrimmed.running.batches import query_batch, video_batch
+from untrimmed.running.devices import Encoding
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.running.validation import in_batches, score_split
 
 PRESET = load_preset("gmmformer_v2", "tvr")
 STRAIGHTFORWARD, OURS, OURS_BF16 = "straightforward", "ours", "ours, bfloat16"

@@ -10,6 +10,8 @@ import tests.typecheck  # noqa: F401 - the hook looks it up by name
 
 install_import_hook("untrimmed", "tests.typecheck.check")
 
+pytest_plugins = ["tests.retrieval_world", "tests.run_world"]
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

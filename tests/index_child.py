@@ -6,7 +6,7 @@ from pathlib import Path
 
 import untrimmed
 from tests.toy import ToyEncoder
-from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 
 

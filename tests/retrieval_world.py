@@ -5,6 +5,7 @@ Vectors of a teacher, which only DL-DKD reads, are 4 wide.
 
 import dataclasses
 
+import pytest
 import torch
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
@@ -44,3 +45,9 @@ def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
         teacher_mask=batch.videos.teacher_mask[2:, :1],
     )
     return TrainingBatch(queries=queries, videos=videos, video_index=torch.tensor([0]))
+
+
+@pytest.fixture
+def batch() -> TrainingBatch:
+    """A training batch of the world."""
+    return make_batch()

@@ -8,26 +8,32 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
-VALUES = {"types", "batches", "errors", "config"}
+VALUES = {"types", "batches", "errors", "config", "files"}
+MODELS = VALUES | {"nn", "losses", "scores", "moments", "models"}
+RUNNING = MODELS | {"data", "evaluation", "presets", "running"}
 ALLOWED = {
     "errors": set(),
     "types": {"errors"},
     "config": {"errors"},
+    "files": {"errors"},
     "batches": {"types", "errors"},
     "nn": VALUES,
     "losses": VALUES,
     "scores": VALUES | {"nn"},
-    "models": VALUES | {"nn", "losses", "scores"},
-    "features": VALUES,
-    "data": VALUES | {"features"},
-    "evaluation": {"errors"},
-    "presets": VALUES | {"training", "models"},
-    "training": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "presets", "features"},
-    "plots": VALUES | {"nn", "scores", "models", "data", "evaluation", "presets", "training"},
-    "search": VALUES | {"models", "features", "scores", "evaluation", "data"},
-    "parity": VALUES | {"nn", "losses", "scores", "models", "data", "evaluation", "features", "training", "presets"},
-    "reproduction": VALUES | {"nn", "models", "data", "evaluation", "presets", "training"},
-    "demo": VALUES | {"search", "features", "evaluation"},
+    "moments": VALUES | {"scores"},
+    "models": MODELS,
+    "evaluation": {"errors", "moments"},
+    "video": VALUES,
+    "encoders": VALUES,
+    "data": VALUES,
+    "presets": MODELS,
+    "running": RUNNING,
+    "training": RUNNING,
+    "plots": RUNNING,
+    "search": MODELS | {"video", "encoders", "data", "evaluation"},
+    "parity": RUNNING | {"training"},
+    "reproduction": RUNNING | {"training"},
+    "demo": VALUES | {"search", "video", "encoders", "evaluation"},
 }
 
 

@@ -12,7 +12,7 @@ import untrimmed.nn
 import untrimmed.scores
 
 PACKAGES = (untrimmed.losses, untrimmed.scores, untrimmed.nn, untrimmed.evaluation)
-MODULES = ["untrimmed.config", "untrimmed.features.resampling", "untrimmed.training.schedule"] + [
+MODULES = ["untrimmed.config", "untrimmed.data.resampling", "untrimmed.training.schedule"] + [
     f"{package.__name__}.{module.name}" for package in PACKAGES for module in pkgutil.iter_modules(package.__path__)
 ]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
+    from untrimmed.running.evaluate import evaluate
     from untrimmed.search.index import VideoRecord
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Hit, Library
     from untrimmed.search.library import open_library as open
-    from untrimmed.training.evaluate import evaluate
     from untrimmed.training.train import train
     from untrimmed.types import Moment
 
@@ -27,7 +27,7 @@ _PUBLIC = {
     "Progress": "untrimmed.search.index_report:Progress",
     "VideoRecord": "untrimmed.search.index:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
-    "evaluate": "untrimmed.training.evaluate:evaluate",
+    "evaluate": "untrimmed.running.evaluate:evaluate",
     "list_models": "untrimmed.models.registry:list_models",
     "open": "untrimmed.search.library:open_library",
     "train": "untrimmed.training.train:train",

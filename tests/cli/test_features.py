@@ -7,7 +7,7 @@ import pytest
 
 from tests.toy import WideWordEncoder, write_clip
 from untrimmed.cli import app as app_module
-from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 
 CLIPS = {"flag": ["red", "white"], "sea": ["blue", "white"], "sun": ["yellow", "red"], "wood": ["green"]}

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.cli import app as app_module
-from untrimmed.features.encoders import ENCODERS, LoadedEncoder
+from untrimmed.encoders.registry import ENCODERS, LoadedEncoder
 from untrimmed.search import library as library_module
 
 index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command

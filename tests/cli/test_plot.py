@@ -5,10 +5,10 @@ import typer
 from typer.testing import CliRunner
 
 from tests.plots.conftest import SHORT, SMALL_MODEL
-from tests.training.conftest import SMALL
+from tests.run_world import SMALL
 from untrimmed.cli import app as app_module
 from untrimmed.cli.plot import plot
-from untrimmed.data.simulate import simulate
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.training.train import train
 

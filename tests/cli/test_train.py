@@ -9,12 +9,12 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from tests.training.conftest import SMALL
+from tests.run_world import SMALL
 from untrimmed.cli import app as app_module
 from untrimmed.cli.models import import_checkpoint, models
 from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 from untrimmed.cli.train import train
-from untrimmed.data.simulate import simulate
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from untrimmed.data.check import check_dataset
-from untrimmed.data.simulate import simulate
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.data.simulation.world import SimulationSettings
 
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
 

@@ -8,8 +8,8 @@ import pytest
 
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.packed import RaggedRows, _create
-from untrimmed.data.simulate import simulate
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)

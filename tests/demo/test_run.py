@@ -10,8 +10,8 @@ from untrimmed.demo import run
 from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.reels import Reel, Shot, Truth
 from untrimmed.demo.sources import FILLERS, SUBJECTS
+from untrimmed.encoders.builtin import encoder as builtin
 from untrimmed.errors import EncoderError
-from untrimmed.features import builtin
 from untrimmed.search.library import Hit
 from untrimmed.types import Moment
 

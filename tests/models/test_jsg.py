@@ -14,7 +14,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.models.jsg import JSG
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released, import_released
-from untrimmed.scores.localise import LocateSettings
+from untrimmed.moments.localise import LocateSettings
 
 LARGE = SIZES | {"max_frames": 40, "num_centers": 5, "num_widths": 4}  # rows enough for the convolution
 OPTIONS = [

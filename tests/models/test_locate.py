@@ -9,8 +9,8 @@ import torch
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.errors import ConfigError
 from untrimmed.models.registry import create_model, list_models
-from untrimmed.scores.localise import LocateSettings
-from untrimmed.scores.ranked_moments import RankedMoments
+from untrimmed.moments.localise import LocateSettings
+from untrimmed.moments.ranked_moments import RankedMoments
 
 DURATION_S = torch.tensor([12.0, 3.0, 40.0])
 

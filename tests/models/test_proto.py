@@ -16,9 +16,9 @@ from untrimmed.models.proto_decoders import FrameDecoder, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing, played_faster
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import load_model, save_model
+from untrimmed.moments.proposals import proposals, unit_shares
 from untrimmed.nn.init import initialise
 from untrimmed.presets import load_preset
-from untrimmed.scores.proposals import proposals, unit_shares
 from untrimmed.training.optim import BertAdam, parameter_groups
 
 FORMS = {

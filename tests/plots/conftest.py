@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.conftest import SMALL
-from untrimmed.data.simulate import simulate
+from tests.run_world import SMALL
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.plots.trained_run import TrainedRun, open_trained
 from untrimmed.training.train import train
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.reproduction.runner import Place, Scale
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
 

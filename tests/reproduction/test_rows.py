@@ -11,9 +11,9 @@ from untrimmed.models.registry import create_model
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.runner import Place, Plan, simulated_data
 from untrimmed.reproduction.tables import TrainedTable
-from untrimmed.training.batches import caption_training_batch, training_batch
-from untrimmed.training.run import DataSettings
-from untrimmed.training.train import load_split
+from untrimmed.running.batches import caption_training_batch, training_batch
+from untrimmed.running.run import DataSettings
+from untrimmed.running.split import load_split
 
 ROWS = [
     pytest.param(row, column, id=f"{paper.name}-{table.name}-{row.name}-{column.name}")

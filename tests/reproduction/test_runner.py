@@ -4,7 +4,7 @@ import json
 import pytest
 
 from tests.reproduction.conftest import TINY
-from untrimmed.data.simulate import simulate
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.reproduction.results import trained_grids
 from untrimmed.reproduction.runner import Plan, run_table, simulated_data

@@ -6,7 +6,7 @@ import pytest
 
 import untrimmed
 from tests.toy import WideWordEncoder, write_clip
-from untrimmed.features.encoders import LoadedEncoder
+from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 
 CLIPS = {

@@ -6,8 +6,8 @@ import pytest
 
 import untrimmed
 from tests.toy import ToyEncoder, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
-from untrimmed.features.encoders import LoadedEncoder
 from untrimmed.search import library as library_module
 
 
@@ -158,23 +158,6 @@ def test_relevance_rises_where_the_sentence_fits(encoder, videos, lib):
         lib.relevance("green", videos / "other.mp4")
 
 
-def test_hits_of_the_last_search_have_numbers(encoder, videos, lib):
-    lib.index(videos)
-    hits = lib.search("white", limit=2)
-    lib.remember_hits(hits)
-    again = untrimmed.open(lib.folder)
-    assert again.recall_hit("2") == (hits[1].video, hits[1].start_s, hits[1].end_s)
-    assert again.recall_hit("1.2")[1] == hits[0].moments[1].start_s
-    for number, error in [
-        ("3", UnknownNameError),
-        ("0", UnknownNameError),
-        ("1.9", UnknownNameError),
-        ("x", ConfigError),
-    ]:
-        with pytest.raises(error):
-            again.recall_hit(number)
-
-
 def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
     with pytest.raises(UntrimmedError, match="no such file"):
         lib.index(tmp_path / "nowhere")
@@ -267,6 +250,3 @@ def test_options_of_a_search_that_make_no_sense_are_refused(encoder, videos, lib
         lib.search("red", within=tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="not valid UTF-8"):
         lib.search("caf\udce9")
-    (lib.folder / "last_search.json").write_text("{")
-    with pytest.raises(ConfigError, match="search again"):
-        lib.recall_hit("1")

@@ -3,7 +3,7 @@
 import pytest
 
 import untrimmed
-from untrimmed.features.encoders import BUILTIN
+from untrimmed.encoders.registry import BUILTIN
 
 SENTENCES = {
     "sam2_dog.mp4": "a dog",
@@ -34,7 +34,7 @@ def test_builtin_finds_a_real_clip_by_what_is_seen_in_it(lib, name, sentence):
 
 @pytest.mark.shared
 def test_an_indexed_clip_looks_most_like_itself(lib, shared):
-    from untrimmed.features.video import frame_at
+    from untrimmed.video.reader import frame_at
 
     hits = lib.similar(frame_at(shared / "videos" / "vide_ocean.mp4", 5.0))
     assert hits[0].video.name == "vide_ocean.mp4"

@@ -10,8 +10,8 @@ import untrimmed
 from tests.search.conftest import CLIPS
 from tests.toy import WideWordEncoder
 from untrimmed.batches import QueryBatch, VideoBatch
+from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError, UntrimmedError
-from untrimmed.features.resampling import prepare_video, prepare_words
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.search import trained as trained_module

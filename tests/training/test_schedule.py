@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 from untrimmed.errors import ConfigError
+from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.optim import BertAdam
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
-from untrimmed.training.settings import TrainSettings
 
 
 def test_the_first_update_of_a_run_moves_nothing_and_the_rate_peaks_after_the_warmup():

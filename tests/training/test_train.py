@@ -10,11 +10,11 @@ import yaml
 from safetensors.torch import load_file
 
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.simulate import simulate
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.presets import load_preset
+from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
-from untrimmed.training.run import open_run
 from untrimmed.training.train import train
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from untrimmed.cli.console import LibraryOption, clock, parse_time, result_console
+from untrimmed.cli.last_search import recall
 from untrimmed.errors import ConfigError
 
 
@@ -25,7 +26,7 @@ def cut(
 ) -> None:
     """Cut a moment out of its video, exactly, picture and sound."""
     import untrimmed
-    from untrimmed.features.video import cut as cut_video
+    from untrimmed.video.reader import cut as cut_video
 
     path, at, span = hit.rpartition("@")
     if at:
@@ -34,7 +35,7 @@ def cut(
             raise ConfigError(f"{hit!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
         video, start_s, end_s = Path(path), parse_time(start), parse_time(end)
     else:
-        video, start_s, end_s = untrimmed.open(library).recall_hit(hit)
+        video, start_s, end_s = recall(untrimmed.open(library).folder, hit)
     start_s, end_s = max(0.0, start_s - margin), end_s + margin
     cut_video(video, start_s, end_s, output, overwrite=overwrite)
     result_console.print(f"{output}: {clock(start_s)} - {clock(end_s)} of {video}", markup=False)

@@ -16,14 +16,14 @@ from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
 from untrimmed.config import build, parse_overrides
-from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 from untrimmed.data.check import check_dataset
 from untrimmed.data.describe import RATIO_EDGES, Description, describe_split
 from untrimmed.data.layout import Layout
 from untrimmed.data.prepare import Prepared, prepare
-from untrimmed.data.registry import get_benchmark, list_benchmarks
-from untrimmed.data.simulate import simulate
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError
 
 FOUND_WRONG = 2

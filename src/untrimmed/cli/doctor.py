@@ -78,13 +78,13 @@ def _video() -> Iterator[Finding]:
 
 
 def _encoder(name: str) -> Iterator[Finding]:
-    from untrimmed.features.encoders import load_encoder
+    from untrimmed.encoders.registry import load_encoder
 
     yield Finding("ok", "encoder", f"{load_encoder(name).encoder.identity}: self-test passed")
 
 
 def _hub() -> Iterator[Finding]:
-    from untrimmed.features.encoders import load_encoder
+    from untrimmed.encoders.registry import load_encoder
 
     notice = load_encoder(None).notice
     yield (

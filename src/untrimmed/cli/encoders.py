@@ -9,7 +9,7 @@ _ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # with what stands under a row, it 
 
 def encoders() -> None:
     """List encoders by short name; any hub id or local folder of a dual encoder works too."""
-    from untrimmed.features.encoders import ENCODERS
+    from untrimmed.encoders.registry import ENCODERS
 
     result_console.print(_ROW.format("name", "licence", "width", "image", "parameters"))
     for card in ENCODERS.values():

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from untrimmed.cli.console import LibraryOption, print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
-from untrimmed.features.video_process import shown
+from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.index_report import IndexReport, Timings

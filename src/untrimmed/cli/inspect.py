@@ -11,7 +11,7 @@ import typer
 
 from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
 from untrimmed.errors import ConfigError
-from untrimmed.features.video_process import shown
+from untrimmed.video.process import shown
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 

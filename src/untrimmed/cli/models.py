@@ -82,8 +82,8 @@ def import_checkpoint(
     """Turn an authors' checkpoint into a folder of ours; nothing inside the file is executed."""
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
-    from untrimmed.training.released import import_released_file
-    from untrimmed.training.run import is_model, is_run
+    from untrimmed.running.released import import_released_file
+    from untrimmed.running.run import is_model, is_run
 
     if is_model(out) or is_run(out):
         raise ConfigError(f"{out}: holds a model already; choose another --out, or remove it first")

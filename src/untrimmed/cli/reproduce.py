@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.data.atomic import whole_file
 from untrimmed.errors import ConfigError
+from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
     from rich.status import Status

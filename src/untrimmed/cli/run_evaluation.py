@@ -17,14 +17,14 @@ from untrimmed.errors import ConfigError
 if TYPE_CHECKING:
     from untrimmed.evaluation.report import Report
     from untrimmed.evaluation.significance import Comparison
-    from untrimmed.training.parallel import Precision
+    from untrimmed.running.devices import Precision
 
 FORMATS = ("table", "json", "csv", "latex")
 
 
 def is_model_folder(folder: Path) -> bool:
     """Whether `evaluate_run` takes the folder: it holds a run or a saved model, and no library."""
-    from untrimmed.training.run import is_model, is_run
+    from untrimmed.running.run import is_model, is_run
 
     return is_run(folder) or is_model(folder)
 
@@ -48,7 +48,7 @@ def evaluate_run(
     """
     from untrimmed.evaluation.report import to_csv, to_json, to_latex
     from untrimmed.evaluation.significance import compare
-    from untrimmed.training.evaluate import evaluate
+    from untrimmed.running.evaluate import evaluate
 
     if output not in FORMATS:
         raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")

@@ -18,8 +18,9 @@ from untrimmed.cli.console import (
     progress_console,
     result_console,
 )
+from untrimmed.cli.last_search import remember
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.features.video_process import shown
+from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.library import Hit, Library
@@ -77,7 +78,7 @@ def similar(
 ) -> None:
     """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
     import untrimmed
-    from untrimmed.features.video import frame_at, is_video_path, read_image
+    from untrimmed.video.reader import frame_at, is_video_path, read_image
 
     path, at, time = what.rpartition("@")
     if at and not os.path.lexists(what):
@@ -98,7 +99,7 @@ def _show(
 ) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
     document = {**query, "hits": [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]}
-    library.remember_hits(hits)
+    remember(library.folder, hits)
     print_notice(library.notice)
     if json_output:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -135,7 +136,7 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
     """One JPEG a hit, from the middle of its best moment; a video that is gone costs only its own frame."""
     from PIL import Image
 
-    from untrimmed.features.video import frame_at
+    from untrimmed.video.reader import frame_at
 
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path | None] = []

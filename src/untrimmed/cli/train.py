@@ -15,8 +15,8 @@ from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:
+    from untrimmed.running.run import Run
     from untrimmed.training.loop import Progress as Step
-    from untrimmed.training.run import Run
 
 PrecisionOption = Annotated[
     str, typer.Option("--precision", metavar="fp32|bf16", help="bf16: encoders in bfloat16 where that is faster.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, videos_of
-from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.packed import read_finite
 from untrimmed.data.sources import VectorSource, open_frames, open_teacher, open_words

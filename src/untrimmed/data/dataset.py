@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from untrimmed.data.annotations import Annotation, Span, videos_of
+from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed
-from untrimmed.data.registry import find_benchmark
 from untrimmed.data.sources import open_frames, open_teacher, open_words
 from untrimmed.errors import FeatureError
 

@@ -22,7 +22,7 @@ from untrimmed.data.annotations import (
     sentence,
     video_id,
 )
-from untrimmed.data.atomic import whole_file
+from untrimmed.files import whole_file
 
 
 def read_jsg(path: Path) -> list[Annotation]:

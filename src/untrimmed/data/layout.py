@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation
-from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.bigfile import read_captions
 from untrimmed.data.jsg import read_jsg
 from untrimmed.data.plain import CAPTION_FILE, read_plain
-from untrimmed.data.registry import find_benchmark
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 

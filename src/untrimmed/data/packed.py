@@ -20,10 +20,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from untrimmed.data.atomic import whole_folder
+from untrimmed.data.resampling import at_most, normalise, segment_means
 from untrimmed.data.sources import VectorSource
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.features.resampling import at_most, normalise, segment_means
+from untrimmed.files import whole_folder
 
 FORMAT = 1
 """Raised whenever packed values change for the same input, so that old caches are not read."""

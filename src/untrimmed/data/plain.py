@@ -19,9 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from untrimmed.data.annotations import Annotation, Span, length_s, one_line, read_json_lines, seconds, usable_moment
-from untrimmed.data.atomic import whole_file
-from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.errors import FeatureError
+from untrimmed.files import whole_file
 
 CAPTION_FILE = "captions.jsonl"
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, videos_of
-from untrimmed.data.atomic import whole_file
-from untrimmed.data.benchmark import SPLITS, Benchmark
+from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
+from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import Caption, write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.registry import get_benchmark
 from untrimmed.errors import FeatureError
+from untrimmed.files import whole_file
 
 
 @dataclass(frozen=True)

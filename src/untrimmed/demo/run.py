@@ -20,10 +20,10 @@ from untrimmed.demo.reels import Truth, render_corpus
 from untrimmed.errors import VideoError
 from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
-from untrimmed.features.video import frame_at
 from untrimmed.search.index_report import IndexReport
 from untrimmed.search.library import Hit, Library
 from untrimmed.types import Moment
+from untrimmed.video.reader import frame_at
 
 ENCODER = "builtin"
 EXAMPLE = "a dog jumps into a lake"

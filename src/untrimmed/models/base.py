@@ -51,10 +51,10 @@ from untrimmed.config import build, nearest
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
+from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals
+from untrimmed.moments.localise import LocateSettings, Similarities, rank_windows, suppress_overlaps, window_cosines
+from untrimmed.moments.ranked_moments import RankedMoments
 from untrimmed.nn.tower import SiblingTower
-from untrimmed.scores.gaussian_proposals import Proposals, centered_proposals
-from untrimmed.scores.localise import LocateSettings, Similarities, rank_windows, suppress_overlaps, window_cosines
-from untrimmed.scores.ranked_moments import RankedMoments
 from untrimmed.scores.score import Scores
 
 LossSettings = dict[str, dict[str, Any] | None]
@@ -270,7 +270,7 @@ class RetrievalModel(nn.Module, ABC):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """The moments of all videos that fit each query best, in seconds, none twice; see `scores/localise.py`."""
+        """The moments of all videos that fit each query best, in seconds, none twice; see `moments/localise.py`."""
         settings = settings or self.locate_settings()
         return suppress_overlaps(self.rank_moments(queries, videos, duration_s, settings), settings)
 

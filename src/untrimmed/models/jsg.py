@@ -30,11 +30,7 @@ from untrimmed.models import released
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.jsg_gaze import Gaze, look_closely
 from untrimmed.models.registry import register
-from untrimmed.nn.blocks import TransformerLayer
-from untrimmed.nn.down_sampling import DownSampling
-from untrimmed.nn.init import initialise
-from untrimmed.nn.tower import QueryTower, Tower
-from untrimmed.scores.gaussian_proposals import (
+from untrimmed.moments.gaussian_proposals import (
     CenterGrid,
     Pooling,
     Proposals,
@@ -44,8 +40,12 @@ from untrimmed.scores.gaussian_proposals import (
     proposal_widths,
     sliding_proposals,
 )
+from untrimmed.moments.localise import LocateSettings, Similarities, window_cosines
+from untrimmed.nn.blocks import TransformerLayer
+from untrimmed.nn.down_sampling import DownSampling
+from untrimmed.nn.init import initialise
+from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
-from untrimmed.scores.localise import LocateSettings, Similarities, window_cosines
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import Score, Scores, required_best
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from untrimmed.scores.gaussian_proposals import Pooling, SideNegatives, pooling_weights, side_windows, time_grid
+from untrimmed.moments.gaussian_proposals import Pooling, SideNegatives, pooling_weights, side_windows, time_grid
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import Score, required_best
 

@@ -17,12 +17,12 @@ from untrimmed.losses.draws import Draws
 from untrimmed.models import released
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
+from untrimmed.moments.proposals import proposals
 from untrimmed.nn.blocks import NormOrder, TransformerLayer
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
 from untrimmed.scores.max_sim import max_sim
-from untrimmed.scores.proposals import proposals
 from untrimmed.scores.score import Scores, required_best
 
 

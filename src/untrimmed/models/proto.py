@@ -46,13 +46,13 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.proto_decoders import FrameDecoder, FrameReading, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing
 from untrimmed.models.registry import register
+from untrimmed.moments.proposals import proposals, unit_shares
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.init import initialise
 from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual, prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Similarity, max_sim
-from untrimmed.scores.proposals import proposals, unit_shares
 from untrimmed.scores.score import Score, Scores, required_best
 
 

@@ -18,8 +18,8 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.extension import Extension, register_extension
+from untrimmed.moments.proposals import unit_shares
 from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Residual, prototype_timeline
-from untrimmed.scores.proposals import unit_shares
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from untrimmed.data.bigfile import BigFile, read_captions, read_video2frames
 from untrimmed.data.collate import CaptionItem, VideoItem
+from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import FeatureError
-from untrimmed.features.resampling import prepare_video, prepare_words
 from untrimmed.parity.case import Case
 
 

@@ -5,8 +5,8 @@ import torch
 
 from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.collate import collate_queries, collate_training, collate_videos
+from untrimmed.data.resampling import at_most, normalise, segment_bounds, segment_means
 from untrimmed.evaluation.recall import ranks, recall, retrieval_metrics
-from untrimmed.features.resampling import at_most, normalise, segment_bounds, segment_means
 from untrimmed.losses.matching import matched_pairs, optimal_matching
 from untrimmed.nn.window import constraint_windows
 from untrimmed.parity.case import Arrays, Case

@@ -23,8 +23,8 @@ from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses, is_updated
+from untrimmed.running.batches import training_batch
 from untrimmed.scores.max_sim import max_sim
-from untrimmed.training.batches import training_batch
 
 VERSIONS = {"iccv": "conference", "pp": "later"}
 DECAY_WAYS = (

@@ -11,18 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.data.resampling import at_most, normalise, segment_means
 from untrimmed.evaluation.events import event_recall
 from untrimmed.evaluation.recall import retrieval_metrics
-from untrimmed.features.resampling import at_most, normalise, segment_means
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.jsg import JSG
-from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.compare import Rules, Tolerance
-from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import RetrievalParity, Tap, is_updated, sum_of_rates
-from untrimmed.scores.gaussian_proposals import (
+from untrimmed.moments.gaussian_proposals import (
     WIDTHS_PER_DEVIATION,
     centered_proposals,
     gaussian_windows,
@@ -31,9 +27,13 @@ from untrimmed.scores.gaussian_proposals import (
     sliding_proposals,
     time_grid,
 )
-from untrimmed.scores.localise import LocateSettings, top_windows
+from untrimmed.moments.localise import LocateSettings, top_windows
+from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import RetrievalParity, Tap, is_updated, sum_of_rates
 from untrimmed.scores.max_sim import max_sim
-from untrimmed.scores.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.scores.score import required_best
 
 BRANCHES = ("glance", "attention", "gaze")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.data.resampling import prepare_video
 from untrimmed.evaluation.recall import ranks, recall
-from untrimmed.features.resampling import prepare_video
 from untrimmed.losses.distribution import proxies_of_texts, proxies_of_videos
 from untrimmed.losses.draws import Draws
 from untrimmed.models.ral import RAL

@@ -12,8 +12,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from untrimmed.data.atomic import whole_file
 from untrimmed.errors import ConfigError
+from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
+from untrimmed.moments.gaussian_proposals import centered_proposals
+from untrimmed.moments.localise import window_cosines
 from untrimmed.plots.trained_run import TrainedRun
-from untrimmed.scores.gaussian_proposals import centered_proposals
-from untrimmed.scores.localise import window_cosines
 
 WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)
 

@@ -18,11 +18,11 @@ from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.evaluation.recall import ranks
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import load_model
-from untrimmed.training.batches import prefetched, query_batch, video_batch
-from untrimmed.training.parallel import Encoding, choose_device
-from untrimmed.training.run import RunConfig, is_model, is_run, read_config
-from untrimmed.training.train import load_split, require_widths
-from untrimmed.training.validation import SplitScores, encode_queries, in_batches, score_split
+from untrimmed.running.batches import prefetched, query_batch, video_batch
+from untrimmed.running.devices import Encoding, choose_device
+from untrimmed.running.run import RunConfig, is_model, is_run, read_config
+from untrimmed.running.split import load_split, require_widths
+from untrimmed.running.validation import SplitScores, encode_queries, in_batches, score_split
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from untrimmed.config import build, nearest, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.naming import full_name, parse_name
-from untrimmed.training.settings import FeatureSettings, TrainSettings
+from untrimmed.presets.settings import FeatureSettings, TrainSettings
 
 FOLDER = Path(__file__).parent
 

@@ -16,22 +16,23 @@ from typing import Any
 
 from untrimmed import __version__
 from untrimmed.config import build, to_plain
-from untrimmed.data.atomic import whole_file
-from untrimmed.data.simulate import simulate
-from untrimmed.data.world import SimulationSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import make_report
+from untrimmed.files import whole_file
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import model_class
 from untrimmed.models.storage import load_model
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
-from untrimmed.training.events import event_recall_of_split
+from untrimmed.running.events import event_recall_of_split
+from untrimmed.running.run import Run
+from untrimmed.running.split import load_split
+from untrimmed.running.validation import score_split
 from untrimmed.training.loop import Progress
-from untrimmed.training.run import Run
-from untrimmed.training.train import OWN_DATA_PRESET, load_split, train
-from untrimmed.training.validation import score_split
+from untrimmed.training.train import OWN_DATA_PRESET, train
 
 STORED = "MB a video"
 CLEAR = SimulationSettings(background=0.5, noise=0.5, distraction=0.3, visibility=0.9)

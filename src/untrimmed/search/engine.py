@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from untrimmed.errors import IndexMismatchError, UntrimmedError
-from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo, WindowCorpus
 from untrimmed.search.index import StoredVideo, VideoIndex, VideoRecord
+from untrimmed.search.windows import GaussianWindows, RankedVideo, WindowCorpus
 from untrimmed.types import Moment, TextFeatures
 
 

@@ -32,15 +32,15 @@ from untrimmed.data.annotations import (
     usable_moment,
     videos_of,
 )
-from untrimmed.data.atomic import whole_folder
-from untrimmed.data.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.bigfile import write_bigfile
 from untrimmed.data.layout import Layout
 from untrimmed.data.origin import ORIGIN
 from untrimmed.data.plain import write_plain
 from untrimmed.data.prepare import write_annotations
+from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.features.encoder import Encoder
+from untrimmed.files import whole_folder
 from untrimmed.search.index import Settings, VideoIndex, VideoRecord
 from untrimmed.search.video_names import VideoNames
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
-from untrimmed.features.video_process import shown
 from untrimmed.types import FrameFeatures
+from untrimmed.video.process import shown
 
 os.environ.setdefault("LANCEDB_LOG", "error")  # its notices about new folders would land between our own lines
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError
-from untrimmed.features.encoder import Encoder
-from untrimmed.features.video import FrameBatch, VideoReader, VideoStream
-from untrimmed.features.video_process import shown
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
 from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
+from untrimmed.video.process import shown
+from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
 
 if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel

@@ -19,19 +19,18 @@ import numpy as np
 import platformdirs
 from jaxtyping import Float, UInt8
 
+from untrimmed.encoders.encoder import Encoder
+from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
-from untrimmed.features.encoder import Encoder
-from untrimmed.features.encoders import LoadedEncoder, load_encoder
-from untrimmed.features.video import Sampling, VideoReader
-from untrimmed.features.video_process import shown
-from untrimmed.models.gaussian_windows import GaussianWindows, RankedVideo
 from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
-from untrimmed.search.last_search import recall, remember
 from untrimmed.search.video_files import find_videos
+from untrimmed.search.windows import GaussianWindows, RankedVideo
 from untrimmed.types import Moment, TextFeatures
+from untrimmed.video.process import shown
+from untrimmed.video.reader import Sampling, VideoReader
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
@@ -277,22 +276,6 @@ class Library:
     def settings(self) -> Settings | None:
         """Encoder and sampling of the library; None as long as nothing was indexed."""
         return VideoIndex(self.folder).settings
-
-    # -- the last search, so that a hit can be named by its number
-
-    def remember_hits(self, hits: Iterable[Hit]) -> None:
-        """Keep where these hits are for `recall_hit`; a library that cannot be written to keeps nothing."""
-        spans = [(hit.video, [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits]
-        remember(self.folder, spans)
-
-    def recall_hit(self, number: str) -> tuple[Path, float, float]:
-        """Video, start and end in seconds of hit "3" of the last search remembered, or of its second moment, "3.2".
-
-        Raises:
-            UnknownNameError: There was no such hit.
-            ConfigError: It is not a number of that form.
-        """
-        return recall(self.folder, number)
 
     # -- inside
 

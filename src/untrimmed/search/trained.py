@@ -20,16 +20,16 @@ from safetensors.torch import save as save_tensors
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.config import read_yaml
+from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
-from untrimmed.features.resampling import prepare_video, prepare_words
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.gaussian_windows import RankedVideo
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.scores.localise import LocateSettings
+from untrimmed.moments.localise import LocateSettings
+from untrimmed.search.windows import RankedVideo
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _VIDEOS_AT_A_TIME = 512
-_RUN_SETTINGS = "config.yaml"  # where `untrimmed.training.run` keeps them, which search does not depend on
+_RUN_SETTINGS = "config.yaml"  # where `untrimmed.running.run` keeps them, which search does not depend on
 
 
 class TrainedModel:

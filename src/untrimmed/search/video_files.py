@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Event
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.features.video import is_video_path
-from untrimmed.features.video_process import shown
+from untrimmed.video.process import shown
+from untrimmed.video.reader import is_video_path
 
 
 def find_videos(paths: Iterable[Path]) -> list[Path]:

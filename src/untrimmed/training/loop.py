@@ -20,13 +20,13 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import save_model
-from untrimmed.training.batches import caption_training_batch, epoch_batches, prefetched, training_batch
-from untrimmed.training.events import event_recall_of_split, why_no_events
+from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
+from untrimmed.running.events import event_recall_of_split, why_no_events
+from untrimmed.running.run import LAST, RunConfig, require_beginning, require_best_model, write_config, write_metrics
+from untrimmed.running.validation import score_split
 from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.run import LAST, RunConfig, require_beginning, require_best_model, write_config, write_metrics
 from untrimmed.training.schedule import warmup_linear
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
-from untrimmed.training.validation import score_split
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

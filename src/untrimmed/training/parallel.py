@@ -1,4 +1,4 @@
-"""Where a model runs: device, number format, one process or several.
+"""Training in one process or several.
 
 Several processes (torchrun) share the encoding of each batch and gather the encodings, through which gradients flow
 back, so that losses see the whole batch: in-batch negatives, hard pools and both directions of InfoNCE are those of a
@@ -9,64 +9,17 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from untrimmed.batches import Record
 from untrimmed.errors import ConfigError
-from untrimmed.models.base import RetrievalModel
+from untrimmed.running.devices import Encoding, Precision, R, choose_device
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
-Precision = Literal["fp32", "bf16"]
-R = TypeVar("R", bound=Record)
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is CUDA where there is one, else the CPU.
-
-    Raises: ConfigError for another name, or for CUDA where there is none.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise ConfigError(f"device {name!r} is not known; choose auto, cpu or cuda (cuda:1 for the second)")
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    if count == 0:
-        raise ConfigError(f"device {name!r}: PyTorch {torch.__version__} finds no CUDA device here; use --device cpu")
-    if colon and int(number) >= count:
-        raise ConfigError(f"device {name!r}: there are {count} of them, counted from 0; choose another number")
-    return torch.device(name)
-
-
-def require_precision(name: str) -> None:
-    """Raise a ConfigError unless this is one of the number formats."""
-    if name not in get_args(Precision):
-        raise ConfigError(f"precision {name!r} is not known; choose {' or '.join(get_args(Precision))}")
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How encoders run: on which device, in which number format; encodings are float32 in any case."""
-
-    device: torch.device
-    precision: Precision = "fp32"
-
-    def install(self, model: RetrievalModel) -> None:
-        """Make both encoders of this model instance run so; whatever calls them gets the encodings of whole batches."""
-        for name in ("encode_queries", "encode_videos"):
-            setattr(model, name, partial(self, getattr(model, name)))
-
-    def __call__(self, encode: Callable[[R], Record], rows: R) -> Record:
-        """The encodings of a batch."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            encoded = encode(rows.to(self.device))
-        return encoded.to(self.device, torch.float32)
 
 
 @dataclass(frozen=True)

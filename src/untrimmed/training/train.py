@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from untrimmed.config import build, to_plain
-from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.errors import ConfigError, FeatureError
@@ -19,11 +18,12 @@ from untrimmed.models.base import ModelConfig
 from untrimmed.models.naming import full_name
 from untrimmed.models.registry import model_class
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
+from untrimmed.running.devices import Precision, choose_device, require_precision
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.running.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
+from untrimmed.running.split import load_split, require_widths
 from untrimmed.training.loop import Progress, TrainingLoop
-from untrimmed.training.memory import keep_freed_memory
-from untrimmed.training.parallel import Precision, choose_device, launch, require_precision
-from untrimmed.training.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
-from untrimmed.training.settings import FeatureSettings
+from untrimmed.training.parallel import launch
 
 OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
 
@@ -128,41 +128,3 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     weights = {name: weight for name, weight in preset.weights.items() if name not in sizes.absent_terms}
     changed = {"model": model, "losses": losses, "weights": weights}
     return RunConfig(**(plain | changed), data=data, precision=precision)
-
-
-def load_split(
-    data: DataSettings,
-    sizes: ModelConfig,
-    features: FeatureSettings,
-    split: str,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> RetrievalDataset:
-    """A split with features prepared as the model reads them."""
-    return load_dataset(
-        data.name,
-        data.root,
-        split,
-        num_clips=sizes.num_clips,
-        max_frames=sizes.max_frames,
-        max_words=sizes.max_words,
-        video_features=data.video_features,
-        fixed_frames=features.fixed_frames,
-        dtype=features.dtype,
-        teacher=features.teacher,
-        progress=progress,
-    )
-
-
-def require_widths(sizes: ModelConfig, dataset: RetrievalDataset, wanted_by: str) -> None:
-    """Raise a FeatureError if features are not as wide as the model reads them."""
-    for what, key, found in (
-        ("frame", "video_dim", dataset.video_dim),
-        ("word", "query_dim", dataset.query_dim),
-    ):
-        wanted = getattr(sizes, key)
-        if found != wanted:
-            raise FeatureError(
-                f"{dataset.name}, split {dataset.split}: {what} features have width {found}, {wanted_by} "
-                f"expects {wanted}; extract others, or set model.{key}={found}"
-            )

@@ -1,0 +1,78 @@
+"""ActivityNet Captions (Krishna et al., ICCV 2017, arXiv 1705.00754): YouTube videos of activities, about 120 s.
+
+`train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
+[...]}}`. Both validation files describe the same videos in other words. PRVR papers use those videos only for which
+features were released: 9,043 and 4,430. Their 15,753 test captions are 3.56 a video, the rate of val_1 (val_2: 3.49),
+hence the default.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from untrimmed.data.annotations import (
+    Annotation,
+    entries,
+    length_s,
+    number_captions,
+    pair,
+    read_json,
+    require,
+    seconds,
+    sentence,
+    usable_moment,
+    video_id,
+)
+from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.errors import FeatureError
+
+
+def read(path: Path) -> list[Annotation]:
+    """The captions of a JSON file, in file order.
+
+    Raises:
+        FeatureError: naming file and video.
+    """
+    table = read_json(path)
+    require(table, [], str(path))
+    annotations = []
+    for name, row in table.items():
+        place = f"{path}, video {name!r}"
+        require(row, ["duration", "timestamps", "sentences"], place)
+        spans, sentences = (entries(row[key], place, key) for key in ("timestamps", "sentences"))
+        if len(spans) != len(sentences):
+            found = f"{len(spans)} timestamps for {len(sentences)} sentences"
+            raise FeatureError(f"{place}: {found}, wanted one each; download the file again")
+        video, duration_s = video_id(name, place), length_s(row["duration"], place)
+        for span, caption in zip(spans, sentences, strict=True):
+            start, end = pair(span, place, "timestamp")
+            moments = usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
+            annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
+    return number_captions(annotations)
+
+
+BENCHMARK = Benchmark(
+    name="activitynet",
+    title="ActivityNet Captions",
+    paper="arXiv 1705.00754",
+    read=read,
+    files={
+        "train": ("train.json", "activitynet_captions_train.jsonl.gz"),
+        "val_1": ("val_1.json", "activitynet_captions_val_1.jsonl.gz"),
+        "val_2": ("val_2.json", "activitynet_captions_val_2.jsonl.gz"),
+    },
+    parts={"train": "train", "val": "val_1", "test": "val_1"},
+    sizes={
+        "train": [
+            PublishedSize(10009, 37421, "the full annotations"),
+            PublishedSize(9043, 33721, "PRVR papers, videos with released features only"),
+        ],
+        "val_1": [
+            PublishedSize(4917, 17505, "the full annotations"),
+            PublishedSize(4430, 15753, "PRVR papers, videos with released features only"),
+        ],
+        "val_2": [PublishedSize(4885, 17031, "the full annotations")],
+    },
+    video_features="i3d",
+    notes=("`--test val_2` tests on the second set of captions of the same videos.",),
+)

@@ -1,0 +1,80 @@
+"""Charades-STA (Gao et al., ICCV 2017, arXiv 1705.02101): 30-second indoor videos, short captions.
+
+`charades_sta_{train,test}.txt`: a line a caption, `video start end##sentence`. The length of a video is the column
+`length` of `Charades_v1_{train,test}.csv` beside it; without that file durations are unknown and moments are not cut
+to them.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from untrimmed.data.annotations import (
+    Annotation,
+    length_s,
+    number_captions,
+    open_lines,
+    seconds,
+    sentence,
+    usable_moment,
+    video_id,
+)
+from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.errors import FeatureError
+
+
+def read(path: Path) -> list[Annotation]:
+    """The captions of a text file, in file order, with durations from the csv beside it.
+
+    Raises:
+        FeatureError: naming file and line.
+    """
+    durations = _read_durations(path)
+    annotations = []
+    for number, line in open_lines(path):
+        place = f"{path}, line {number}"
+        head, mark, caption = line.partition("##")
+        fields = head.split()
+        if not mark or len(fields) != 3:
+            raise FeatureError(f"{place}: found {line.strip()[:60]!r}, wanted 'video start end##sentence'; correct it")
+        video = video_id(fields[0], place)
+        duration_s = durations.get(video)
+        moments = usable_moment(seconds(fields[1], place, "start"), seconds(fields[2], place, "end"), duration_s)
+        annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
+    return number_captions(annotations)
+
+
+def _read_durations(path: Path) -> dict[str, float]:
+    split = path.stem.rpartition("_")[2]
+    table = path.with_name(f"Charades_v1_{split}.csv")
+    if not table.is_file():
+        return {}
+    durations = {}
+    for number, row in enumerate(csv.DictReader(line for _, line in open_lines(table)), start=2):
+        place = f"{table}, line {number}"
+        if not row.get("id") or not row.get("length"):
+            raise FeatureError(f"{place}: no 'id' or no 'length'; use the csv of the Charades archive")
+        durations[row["id"]] = length_s(row["length"], place, "length")
+    return durations
+
+
+BENCHMARK = Benchmark(
+    name="charades",
+    title="Charades-STA",
+    paper="arXiv 1705.02101",
+    read=read,
+    files={
+        "train": ("charades_sta_train.txt", "charades_sta_train.jsonl.gz"),
+        "test": ("charades_sta_test.txt", "charades_sta_test.jsonl.gz"),
+    },
+    parts={"train": "train", "val": "test", "test": "test"},
+    sizes={
+        "train": [
+            PublishedSize(5338, 12408, "the full annotations"),
+            PublishedSize(5538, 12408, "MS-SL's readme, a misprint: with the test videos it exceeds its own total"),
+        ],
+        "test": [PublishedSize(1334, 3720, "the full annotations and MS-SL")],
+    },
+    video_features="i3d_rgb_lgi",
+)

@@ -1,0 +1,77 @@
+"""DiDeMo (Hendricks et al., ICCV 2017, arXiv 1708.01641): 30-second videos, spans of four or more annotators.
+
+`{train,val,test}_data.json`: a list of `annotation_id, description, video, times [[first, last], ...], num_segments`;
+times are numbers of 5-second segments, one pair an annotator. A video is named by its file name without the ending,
+since the source lists a few videos under two endings. Durations are five seconds a segment; the last may be shorter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from untrimmed.data.annotations import (
+    SEGMENT_S,
+    Annotation,
+    Span,
+    entries,
+    number_captions,
+    pair,
+    read_json,
+    require,
+    segment_number,
+    segment_span,
+    sentence,
+    video_id,
+)
+from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.errors import FeatureError
+
+
+def read(path: Path) -> list[Annotation]:
+    """The captions of a JSON file, in file order.
+
+    Raises:
+        FeatureError: naming file and annotation.
+    """
+    rows = read_json(path)
+    if not isinstance(rows, list):
+        raise FeatureError(f"{path}: found {type(rows).__name__}, wanted a list of annotations; download it again")
+    annotations = []
+    for number, row in enumerate(rows):
+        place = f"{path}, annotation {number}"
+        require(row, ["annotation_id", "description", "video", "times", "num_segments"], place)
+        video = video_id(Path(str(row["video"])).stem, place)
+        num_segments = segment_number(row["num_segments"], place)
+        moments = tuple(_span(times, num_segments, place) for times in entries(row["times"], place, "times"))
+        text = sentence(row["description"], place, "description")
+        annotations.append(Annotation(video, "", text, moments, SEGMENT_S * num_segments))
+    return number_captions(annotations)
+
+
+def _span(times: Any, num_segments: int, place: str) -> Span:
+    first, last = pair(times, place, "times")
+    first, last = segment_number(first, place), segment_number(last, place)
+    if first > last or last >= num_segments:
+        raise FeatureError(f"{place}: segments {first} to {last} of {num_segments}; download the file again")
+    return segment_span(first, last)
+
+
+BENCHMARK = Benchmark(
+    name="didemo",
+    title="DiDeMo",
+    paper="arXiv 1708.01641",
+    read=read,
+    files={
+        "train": ("train_data.json", "didemo_train.jsonl.gz"),
+        "val": ("val_data.json", "didemo_val.jsonl.gz"),
+        "test": ("test_data.json", "didemo_test.jsonl.gz"),
+    },
+    parts={"train": "train", "val": "val", "test": "test"},
+    sizes={
+        "train": [PublishedSize(8395, 33005, "the DiDeMo paper")],
+        "val": [PublishedSize(1065, 4180, "the DiDeMo paper")],
+        "test": [PublishedSize(1004, 4021, "the DiDeMo paper")],
+    },
+    several_annotators=True,
+)

@@ -1,0 +1,118 @@
+"""QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) as partially relevant video retrieval.
+
+`highlight_{train,val}_release.jsonl`: a line a caption with `qid, query, vid, duration, relevant_windows`; `vid` is
+`<source>_<start>_<end>`, a 150-second cut of a source video. ProtoPRVR (arXiv 2504.13035, appendix 6) merges the cuts
+of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. Its list is not public in
+text form; joining by the source's name gives exactly these counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from untrimmed.data.annotations import (
+    Annotation,
+    Span,
+    entries,
+    length_s,
+    number_captions,
+    pair,
+    read_json_lines,
+    seconds,
+    sentence,
+    usable_moment,
+    video_id,
+)
+from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.errors import FeatureError
+
+
+def read(path: Path) -> list[Annotation]:
+    """The captions of a release file, one video a cut, in file order.
+
+    Raises:
+        FeatureError: naming file and line.
+    """
+    annotations = []
+    for place, row in read_json_lines(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
+        duration_s = length_s(row["duration"], place)
+        moments: tuple[Span, ...] = ()
+        for window in entries(row["relevant_windows"], place, "relevant_windows"):
+            start, end = pair(window, place, "relevant window")
+            moments += usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
+        video = video_id(row["vid"], place)
+        annotations.append(Annotation(video, "", sentence(row["query"], place, "query"), moments, duration_s))
+    return number_captions(annotations)
+
+
+def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
+    """The cuts of each source in order of time; sources in order of first appearance.
+
+    A merged video's features are those of its cuts, one after the other in this order.
+
+    Raises:
+        FeatureError: naming a cut that is not `<source>_<start>_<end>`.
+
+    >>> cuts_of_sources(["a_b_210.0_360.0", "a_b_60.0_210.0"])
+    {'a_b': ['a_b_60.0_210.0', 'a_b_210.0_360.0']}
+    """
+    sources: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for cut in cuts:
+        source, start_s, _ = _parts(cut)
+        sources[source][cut] = start_s
+    return {source: sorted(starts, key=starts.__getitem__) for source, starts in sources.items()}
+
+
+def merge(annotations: list[Annotation]) -> list[Annotation]:
+    """The captions with the cuts of one source joined into one video.
+
+    Cuts follow each other in order of time; what the source shows between them, and cuts that no caption names, are not
+    part of the merged video. Moments move by the length of the cuts before theirs. Captions keep their order.
+    """
+    durations = {annotation.video: annotation.duration_s or 0.0 for annotation in annotations}
+    start_of: dict[str, float] = {}
+    merged_duration: dict[str, float] = {}
+    for source, cuts in cuts_of_sources(list(durations)).items():
+        total = 0.0
+        for cut in cuts:
+            start_of[cut] = total
+            total += durations[cut]
+        merged_duration[source] = total
+    merged = []
+    for annotation in annotations:
+        source, shift = _parts(annotation.video)[0], start_of[annotation.video]
+        moments = tuple((start_s + shift, end_s + shift) for start_s, end_s in annotation.moments)
+        merged.append(replace(annotation, video=source, moments=moments, duration_s=merged_duration[source]))
+    return number_captions(merged)
+
+
+def _parts(cut: str) -> tuple[str, float, float]:
+    try:
+        source, start, end = cut.rsplit("_", 2)
+        return source, float(start), float(end)
+    except ValueError as error:
+        raise FeatureError(f"QVHighlights video {cut!r} is not named <source>_<start>_<end>; correct its id") from error
+
+
+BENCHMARK = Benchmark(
+    name="qvhighlights",
+    title="QVHighlights",
+    paper="arXiv 2107.09609",
+    read=read,
+    files={
+        "train": ("highlight_train_release.jsonl", "qvhighlights_train.jsonl.gz"),
+        "val": ("highlight_val_release.jsonl", "qvhighlights_val.jsonl.gz"),
+        "test": ("qvhighlights_test.jsonl.gz",),
+    },
+    parts={"train": "train", "val": "val", "test": "val"},
+    sizes={
+        "train": [PublishedSize(2214, 7218, "ProtoPRVR, videos merged by source")],
+        "val": [PublishedSize(474, 1550, "ProtoPRVR, videos merged by source")],
+        "test": [],
+    },
+    merge=merge,
+    pieces=cuts_of_sources,
+    notes=("Frame features may be those of the cuts: merged_videos.json says which ones make up a video.",),
+)

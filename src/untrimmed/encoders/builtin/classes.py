@@ -1,0 +1,69 @@
+"""The thousand ImageNet classes as unit vectors in the space of the sentences: the bridge from pictures to words.
+
+Embedding some seven thousand texts takes half a minute or more, so the table lies beside this file. It is made from the
+pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test makes some rows anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.encoders.builtin.text import DIM, MiniLM
+from untrimmed.encoders.builtin.weights import CLASS_GLOSSES, CLASS_NAMES, CLASS_SYNONYMS, CLASS_TABLE
+
+NUM_CLASSES = 1000
+_PROMPTS = ("{}", "a photo of a {}")
+_GLOSS_WEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class ClassText:
+    """What one class is called, in the three wordings we have, and its name with one sentence on how it looks."""
+
+    names: tuple[str, str, str]
+    gloss: str
+
+
+def read_class_texts() -> list[ClassText]:
+    """The texts of all classes, in the order of the network's outputs.
+
+    Raises:
+        EncoderError: the package of class names is missing or of other content.
+    """
+    synonyms, names, glosses = (
+        json.loads(file.locate().read_text(encoding="utf-8")) for file in (CLASS_SYNONYMS, CLASS_NAMES, CLASS_GLOSSES)
+    )
+    texts = []
+    for index, name in enumerate(names):
+        entry = glosses.get(str(index), {})
+        other_name = ", ".join(entry.get("name", ())) or name
+        first_sentence = entry.get("description", "").split(". ")[0]
+        texts.append(ClassText((synonyms[str(index)], name, other_name), f"{name}. {first_sentence}"))
+    return texts
+
+
+def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
+    """A unit vector a class: the mean direction of its names in all prompts, and half as much of its gloss."""
+    named = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
+    distinct = list(dict.fromkeys([*named, *(text.gloss for text in texts)]))
+    vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))
+    names = _unit(np.stack([vectors[text] for text in named]).reshape(len(texts), -1, DIM).mean(axis=1))
+    return _unit(names + _GLOSS_WEIGHT * np.stack([vectors[text.gloss] for text in texts]))
+
+
+def load_class_vectors() -> Float[np.ndarray, "1000 D"]:
+    """The table that comes with the package."""
+    return np.load(CLASS_TABLE, allow_pickle=False).astype(np.float32)
+
+
+def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+if __name__ == "__main__":
+    np.save(CLASS_TABLE, embed_class_texts(MiniLM(), read_class_texts()).astype(np.float16))

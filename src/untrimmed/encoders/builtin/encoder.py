@@ -1,0 +1,163 @@
+"""The `builtin` encoder: pictures and sentences in one space, from packages alone, without any paired training.
+
+A frame x becomes the probability-weighted mean of what its ImageNet classes are called (ConSE: Norouzi et al. 2014,
+arXiv 1312.5650, Eq. 2-3), and the colours it shows stand beside it:
+
+    s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
+    f(x) = [a s(x), b colour(x), rest(x)]
+
+with z the logits of EfficientNet-Lite2 over the whole frame (its features averaged over all places, not a centre crop),
+c_k the text vector of class k (several names, prompts and a short description: `classes`), m the mean of all
+c_k, and rest(x) >= 0 what makes f(x) a unit vector. A sentence q becomes
+
+    f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) wanted(q), 0])
+
+so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight wanted(q) . colour(x). Texts
+share a large common part, which says nothing about which frame fits; m removes it without looking at any corpus or
+query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from untrimmed.encoders.builtin import colour, weights
+from untrimmed.errors import EncoderError
+from untrimmed.types import TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.encoders.builtin.image import ImageNetwork
+
+_VERSION = 2
+_BATCH = 8
+_TEXT_DIM = 384
+_TEXT_PART = 0.9  # a
+_COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / colour.MAX_NORM  # b: the largest that leaves rest(x) >= 0
+_MODULES = ("onnx", "onnxruntime", "tokenizers", "safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Every knob of the encoder; all of them enter its identity."""
+
+    network: str = "lite2"
+    short_side: int = 224
+    max_aspect: float = 2.4  # longer frames lose their ends, so one panorama cannot fill the memory
+    temperature: float = 1.5
+    colour_weight: float = 0.1
+
+    @property
+    def identity(self) -> str:
+        """The name of the vectors: version, and a hash over these knobs and all that is read."""
+        w = weights
+        files = (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS, w.TEXT_TOKENIZER)
+        table = hashlib.sha256(w.CLASS_TABLE.read_bytes()).hexdigest()
+        content = repr((astuple(self), [file.sha256 for file in files], table))
+        return f"builtin-{_VERSION}:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+class BuiltinEncoder:
+    """An `Encoder` of frames and texts; the picture network is read when the first frames come.
+
+    Raises:
+        EncoderError: a package is missing or its content is not the pinned one.
+    """
+
+    name = "builtin"
+    frame_dim = _TEXT_DIM + colour.DIM + 1
+    word_dim = _TEXT_DIM
+
+    def __init__(self, recipe: Recipe | None = None):
+        _require_modules()
+        from untrimmed.encoders.builtin.classes import load_class_vectors
+        from untrimmed.encoders.builtin.text import MiniLM
+
+        self.recipe = r = recipe or Recipe()
+        self.identity = r.identity
+        self.short_side = r.short_side
+        # found now, read later: a missing picture network should not show only after the first video is decoded
+        self._image_weights = weights.IMAGE_WEIGHTS[r.network].find()
+        self._text = MiniLM()
+        classes = load_class_vectors()
+        self._mean = classes.mean(axis=0)
+        self._classes = _unit(classes - self._mean)
+        self._colours = colour.ColourNames()
+        self._network: ImageNetwork | None = None
+
+    def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        """Unit vectors of RGB frames of any size; an empty stack gives an empty [0, D]."""
+        vectors = [np.empty((0, self.frame_dim), np.float32)]
+        for start in range(0, len(frames), _BATCH):
+            vectors.append(self._encode_batch(self._prepare(frames[start : start + _BATCH])))
+        return np.concatenate(vectors)
+
+    def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """A unit sentence vector and the word-piece vectors of each text."""
+        features = []
+        for text, sentence in zip(texts, self._text.encode(texts), strict=True):
+            meaning = _TEXT_PART * _unit(sentence.vector - self._mean)
+            colour = self.recipe.colour_weight * _TEXT_PART**2 / _COLOUR_PART * self._colours.wanted(text)
+            vector = _unit(np.concatenate([meaning, colour, np.zeros(1)])).astype(np.float32)
+            features.append(TextFeatures(text, vector, sentence.words, sentence.tokens))
+        return features
+
+    def _encode_batch(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        logits = self._load_network().classify(frames) / self.recipe.temperature
+        probability = np.exp(logits - logits.max(axis=1, keepdims=True))
+        meaning = _TEXT_PART * _unit(probability @ self._classes)
+        colour = _COLOUR_PART * self._colours.describe(frames)
+        rest = np.sqrt(np.maximum(1 - (meaning**2).sum(axis=1) - (colour**2).sum(axis=1), 0))
+        return np.concatenate([meaning, colour, rest[:, None]], axis=1).astype(np.float32)
+
+    def _load_network(self) -> ImageNetwork:
+        if self._network is None:
+            import torch
+
+            from untrimmed.encoders.builtin.image import DEPTHS, ImageNetwork
+
+            state = torch.load(weights.IMAGE_WEIGHTS[self.recipe.network].locate(), weights_only=True)
+            self._network = ImageNetwork(DEPTHS[self.recipe.network], state)
+        return self._network
+
+    def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
+        """Frames cut to the widest aspect and scaled to the short side, as the decoder mostly has done already."""
+        height, width = frames.shape[1:3]
+        limit = round(min(height, width) * self.recipe.max_aspect)
+        top, left = max(height - limit, 0) // 2, max(width - limit, 0) // 2
+        frames = frames[:, top : top + limit, left : left + limit]
+        scale = self.short_side / min(height, width)
+        if scale == 1:
+            return frames
+        import torch
+        from torch.nn.functional import interpolate
+
+        size = [max(self.short_side, round(n * scale)) for n in frames.shape[1:3]]
+        pixels = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float()
+        pixels = interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
+        return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+
+
+def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _require_modules() -> None:
+    missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
+    if missing:
+        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, not installed; {weights.INSTALL}")
+
+
+def load() -> BuiltinEncoder:
+    """The built-in encoder with its released recipe.
+
+    Raises:
+        EncoderError: a package is missing or its content is not the pinned one.
+    """
+    return BuiltinEncoder()

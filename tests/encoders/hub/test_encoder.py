@@ -1,0 +1,276 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.tiny_models import FAMILIES, save_clip
+from untrimmed.encoders.hub import encoder as hub
+from untrimmed.encoders.hub.encoder import TransformersEncoder
+from untrimmed.encoders.registry import self_test
+from untrimmed.errors import ConfigError, EncoderError, FeatureError
+
+TEXTS = ["A dog runs along the Beach", "the cat sleeps", "a red car drives down the road to the kitchen"]
+IN_SHARED_SPACE = {"clip", "siglip", "siglip2", "siglip2_naflex", "chinese_clip", "altclip", "align"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    return {name: save(tmp_path_factory.mktemp(name)) for name, save in FAMILIES.items()}
+
+
+@pytest.fixture(scope="module")
+def encoders(folders) -> dict[str, TransformersEncoder]:
+    return {name: TransformersEncoder.load(folder) for name, folder in folders.items()}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def encoder(encoders, family) -> TransformersEncoder:
+    return encoders[family]
+
+
+def random_frames(count: int, height: int = 36, width: int = 60) -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
+
+
+def reference(folder: Path, family: str, frames: np.ndarray) -> tuple[Any, Any, dict[str, Any]]:
+    """The model's own output for frames and `TEXTS`, written out as its documentation does, and its text input."""
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(folder).float().eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if family.startswith("siglip"):
+        lower = [text.lower() for text in TEXTS]
+        ids = tokenizer(lower, padding="max_length", max_length=12, truncation=True, return_tensors="pt")["input_ids"]
+        texts = {"input_ids": ids}
+    else:
+        texts = dict(tokenizer(TEXTS, padding=True, truncation=True, max_length=14, return_tensors="pt"))
+        if family == "blip":
+            del texts["token_type_ids"]
+    images = AutoImageProcessor.from_pretrained(folder)(images=list(frames), return_tensors="pt")
+    with torch.inference_mode():
+        return model, model(**images, **texts), texts
+
+
+def test_frames_become_unit_vectors_of_the_stated_width(encoder):
+    vectors = encoder.encode_frames(random_frames(5))
+    assert vectors.shape == (5, encoder.frame_dim)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_no_frames_give_no_vectors(encoder):
+    assert encoder.encode_frames(random_frames(0)).shape == (0, encoder.frame_dim)
+
+
+def test_texts_become_unit_vectors_and_one_vector_a_word(encoder):
+    for text, features in zip(TEXTS, encoder.encode_texts(TEXTS), strict=True):
+        assert features.text == text
+        assert features.sentence.shape == (encoder.frame_dim,)
+        assert np.linalg.norm(features.sentence) == pytest.approx(1, abs=1e-5)
+        assert features.words.shape == (len(features.tokens), encoder.word_dim)
+        assert features.words.dtype == features.sentence.dtype == np.float32
+        letters = "".join(features.tokens).lower().replace("</w>", "").replace("▁", "").replace("#", "")
+        assert text.lower().replace(" ", "").startswith(letters)  # no start, end or padding; the last may be cut off
+
+
+def test_no_texts_give_no_features(encoder):
+    assert encoder.encode_texts([]) == []
+
+
+def test_a_batch_of_one_equals_a_batch_of_many(encoder):
+    frames = random_frames(19)  # one more batch than one
+    together = encoder.encode_frames(frames)
+    alone = np.concatenate([encoder.encode_frames(frames[index : index + 1]) for index in range(19)])
+    np.testing.assert_allclose(together, alone, atol=2e-6)
+
+
+def test_a_text_is_the_same_among_longer_ones(encoder):
+    for text, among in zip(TEXTS, encoder.encode_texts(TEXTS), strict=True):
+        (alone,) = encoder.encode_texts([text])
+        np.testing.assert_allclose(alone.sentence, among.sentence, atol=2e-6)
+        np.testing.assert_allclose(alone.words, among.words, atol=2e-5)
+        assert alone.tokens == among.tokens
+
+
+def test_frames_equal_the_model_and_its_own_processor(encoder, folders, family):
+    frames = random_frames(3, 32, 32)  # the size the model sees: nothing is resized, so nothing is rounded
+    _, output, _ = reference(folders[family], family, frames)
+    wanted = torch.nn.functional.normalize(output.image_embeds, dim=-1).numpy()
+    np.testing.assert_allclose(encoder.encode_frames(frames), wanted, atol=1e-5)
+
+
+def test_resized_frames_equal_the_processor_to_a_rounded_pixel(encoder, folders, family):
+    frames = random_frames(3, 45, 83)
+    _, output, _ = reference(folders[family], family, frames)
+    wanted = torch.nn.functional.normalize(output.image_embeds, dim=-1).numpy()
+    assert (encoder.encode_frames(frames) * wanted).sum(axis=1).min() > 0.9999
+
+
+def test_sentences_equal_the_model_and_its_own_tokenizer(encoder, folders, family):
+    _, output, _ = reference(folders[family], family, random_frames(1))
+    wanted = torch.nn.functional.normalize(output.text_embeds, dim=-1).numpy()
+    ours = np.stack([features.sentence for features in encoder.encode_texts(TEXTS)])
+    np.testing.assert_allclose(ours, wanted, atol=1e-5)
+
+
+def test_words_are_hidden_states_in_the_shared_space_where_the_projection_allows(encoder, folders, family):
+    model, _, texts = reference(folders[family], family, random_frames(1))
+    with torch.inference_mode():
+        states = model.text_model(**texts).last_hidden_state
+        if family in IN_SHARED_SPACE:
+            states = (model.text_projection if hasattr(model, "text_projection") else model.text_model.head)(states)
+    starts_with_special = 0 if family in ("siglip", "siglip2", "siglip2_naflex", "altclip") else 1
+    assert encoder.word_dim == (encoder.frame_dim if family in IN_SHARED_SPACE else 24)
+    for row, features in zip(states, encoder.encode_texts(TEXTS), strict=True):
+        wanted = row[starts_with_special : starts_with_special + len(features.tokens)].numpy()
+        np.testing.assert_allclose(features.words, wanted, atol=2e-5)
+
+
+def test_a_long_text_is_cut_at_the_models_limit(encoder):
+    (features,) = encoder.encode_texts(["a dog " * 200])
+    assert 8 <= len(features.tokens) <= 16
+    assert np.isfinite(features.words).all()
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_text_is_refused(encoder, text):
+    with pytest.raises(ConfigError, match="text 2 of 2 is empty"):
+        encoder.encode_texts(["a dog", text])
+
+
+def test_siglip_2_reads_capitals_as_small_letters(encoders):
+    for name in ("siglip", "siglip2", "siglip2_naflex"):
+        small, capital = encoders[name].encode_texts(["a dog runs", "A DOG Runs"])
+        np.testing.assert_array_equal(small.sentence, capital.sentence)
+        assert small.tokens == capital.tokens
+
+
+def test_every_family_passes_the_self_test(encoder):
+    self_test(encoder)
+
+
+def test_one_model_loaded_twice_or_copied_has_one_identity(encoders, folders, family, tmp_path):
+    copy = shutil.copytree(folders[family], tmp_path / "copy")
+    again = TransformersEncoder.load(copy)
+    assert again.identity == encoders[family].identity
+    assert again.name == str(copy)
+    frames = random_frames(2)
+    np.testing.assert_array_equal(again.encode_frames(frames), encoders[family].encode_frames(frames))
+
+
+def test_other_weights_have_another_identity(encoders, tmp_path):
+    assert TransformersEncoder.load(save_clip(tmp_path, seed=1)).identity != encoders["clip"].identity
+
+
+def test_the_names_of_a_folder_and_a_copy_are_what_loads_them(folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(folders["clip"].parent)
+    assert TransformersEncoder.load(folders["clip"].name).name == str(folders["clip"])
+    assert TransformersEncoder.load(folders["clip"], name="acme/clip").name == "acme/clip"
+
+
+def test_bfloat16_differs_by_rounding_alone_and_keeps_the_identity(encoder, folders, family):
+    half = TransformersEncoder.load(folders[family], precision="bfloat16", device="cpu")
+    assert half.identity == encoder.identity
+    frames = random_frames(4)
+    assert (half.encode_frames(frames) * encoder.encode_frames(frames)).sum(axis=1).min() > 0.99
+    for ours, full in zip(half.encode_texts(TEXTS), encoder.encode_texts(TEXTS), strict=True):
+        assert ours.sentence @ full.sentence > 0.99
+        assert ours.sentence.dtype == np.float32
+
+
+def test_auto_precision_is_bfloat16_only_where_the_processor_has_it(monkeypatch, tmp_path):
+    cpu = torch.device("cpu")
+    for flags, wanted in (("avx512f avx512_vnni", torch.float32), ("avx512f avx512_bf16", torch.bfloat16)):
+        info = tmp_path / "cpuinfo"
+        info.write_text(f"flags\t\t: {flags}\n")
+        monkeypatch.setattr(hub, "_CPU_INFO", info)
+        assert hub._choose_dtype("auto", cpu) == wanted
+        assert hub._choose_dtype("float32", cpu) == torch.float32
+    monkeypatch.setattr(hub, "_CPU_INFO", tmp_path / "none")
+    assert hub._choose_dtype("auto", cpu) == torch.float32
+
+
+@pytest.mark.parametrize("setting", [{"precision": "int3"}, {"device": "abacus"}, {"batch_size": 0}])
+def test_an_unknown_setting_is_refused_by_name(folders, setting):
+    with pytest.raises(ConfigError, match=f"{next(iter(setting))} is {next(iter(setting.values()))!r}"):
+        TransformersEncoder.load(folders["clip"], **setting)
+
+
+@pytest.mark.parametrize("frames", [np.zeros((2, 8, 8, 3), np.float32), np.zeros((8, 8, 3), np.uint8)])
+def test_frames_that_are_not_a_stack_of_bytes_are_refused(encoders, frames):
+    with pytest.raises(FeatureError, match="wanted uint8"):
+        TransformersEncoder.encode_frames.__wrapped__(encoders["clip"], frames)
+
+
+def test_pickled_weights_are_refused_though_the_folder_is_else_complete(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match="pickled"):
+        TransformersEncoder.load(folder)
+
+
+def test_pickled_weights_beside_safe_ones_are_not_read(folders, tmp_path, encoders):
+    folder = shutil.copytree(folders["clip"], tmp_path / "both")
+    (folder / "pytorch_model.bin").write_bytes(b"not even a pickle")
+    assert TransformersEncoder.load(folder).identity == encoders["clip"].identity
+
+
+def test_missing_weights_are_refused_and_not_made_up(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "short")
+    weights = load_file(folder / "model.safetensors")
+    del weights["visual_projection.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EncoderError, match=r"1 weights are missing \(visual_projection.weight\)"):
+        TransformersEncoder.load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.json", "preprocessor_config.json"])
+def test_a_damaged_folder_is_one_line(folders, tmp_path, name):
+    folder = shutil.copytree(folders["clip"], tmp_path / "damaged")
+    (folder / name).write_bytes(b"\x00\x01 nonsense")
+    with pytest.raises(EncoderError, match="transformers cannot load it") as caught:
+        TransformersEncoder.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_code_in_a_folder_is_never_run(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "code")
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EncoderError, match="transformers cannot load it"):
+        TransformersEncoder.load(folder)
+    assert not ran.exists()
+
+
+def test_a_model_of_texts_alone_is_refused(tmp_path, folders):
+    from transformers import BertConfig, BertModel
+
+    folder = shutil.copytree(folders["chinese_clip"], tmp_path / "bert")
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=200, **size)).save_pretrained(folder)
+    with pytest.raises(EncoderError, match="choose a dual encoder"):
+        TransformersEncoder.load(folder)
+
+
+def test_loading_says_nothing_and_leaves_transformers_settings_alone(folders, capfd):
+    from transformers.utils import logging as transformers_logging
+
+    before = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    TransformersEncoder.load(folders["siglip2"])
+    assert (transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()) == before
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""

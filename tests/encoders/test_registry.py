@@ -1,0 +1,217 @@
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tiny_models import save_clip, save_siglip2
+from untrimmed.encoders import registry as encoders
+from untrimmed.encoders.registry import BUILTIN, DEFAULT, ENCODERS, load_encoder, self_test
+from untrimmed.errors import EncoderError, UnknownNameError
+from untrimmed.types import TextFeatures
+
+
+class ToyEncoder:
+    """Mean colours for frames and counts of letters for texts: quick, and honest enough for the self-test."""
+
+    name = BUILTIN
+    identity = "toy:0"
+    frame_dim = 3
+    word_dim = 2
+    short_side = 8
+
+    def encode_frames(self, frames: np.ndarray) -> np.ndarray:
+        return unit(frames.reshape(len(frames), -1, 3).mean(axis=1))
+
+    def encode_texts(self, texts) -> list[TextFeatures]:
+        sentences = unit(np.array([[text.count("a"), text.count("e"), len(text)] for text in texts], dtype=float))
+        words = [tuple(text.split()) for text in texts]
+        empty = [np.zeros((len(tokens), 2), np.float32) for tokens in words]
+        return [TextFeatures(*parts) for parts in zip(texts, sentences, empty, words, strict=True)]
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def builtin(monkeypatch) -> None:
+    """The built-in encoder replaced by a toy, so that these tests need none of its weights."""
+    module = types.ModuleType("untrimmed.encoders.builtin.encoder")
+    module.load = ToyEncoder
+    monkeypatch.setitem(sys.modules, "untrimmed.encoders.builtin.encoder", module)
+
+
+@pytest.fixture
+def unreachable(monkeypatch):
+    """The hub out of reach: nothing cached, and every question to it refused."""
+
+    def refuse(source, **_):
+        raise EncoderError(f"{source}: not in the hub's cache, and the hub cannot be reached; run `hf download`")
+
+    monkeypatch.setattr(encoders, "locate", refuse)
+
+
+@pytest.fixture(scope="module")
+def clip_folder(tmp_path_factory) -> Path:
+    return save_clip(tmp_path_factory.mktemp("clip"))
+
+
+def test_importing_the_table_loads_neither_torch_nor_transformers():
+    program = (
+        "import sys, untrimmed.encoders.registry as e\n"
+        "print([m for m in ('torch', 'transformers', 'huggingface_hub') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_the_table_names_every_card_by_its_key_and_cannot_be_changed():
+    assert all(name == card.name for name, card in ENCODERS.items())
+    assert {card.hub_id is None for name, card in ENCODERS.items() if name != BUILTIN} == {False}
+    with pytest.raises(TypeError):
+        ENCODERS["mine"] = ENCODERS[DEFAULT]
+
+
+def test_a_folder_is_loaded_and_its_name_loads_it_again(clip_folder, monkeypatch):
+    monkeypatch.chdir(clip_folder.parent)
+    loaded = load_encoder(clip_folder.name)
+    assert loaded.notice is None
+    assert loaded.encoder.name == str(clip_folder)
+    monkeypatch.chdir("/")
+    assert load_encoder(loaded.encoder.name).encoder.identity == loaded.encoder.identity
+
+
+def test_the_default_is_used_where_it_is_cached(tmp_path, monkeypatch):
+    folder = save_siglip2(tmp_path)
+    monkeypatch.setattr(encoders, "locate", lambda source, **_: folder)
+    loaded = load_encoder()
+    assert loaded.encoder.name == ENCODERS[DEFAULT].hub_id
+    assert loaded.notice is None
+
+
+@pytest.mark.usefixtures("builtin", "unreachable")
+def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
+    loaded = load_encoder()
+    assert loaded.encoder.name == BUILTIN
+    assert "\n" not in loaded.notice
+    for part in ("'builtin'", ENCODERS[DEFAULT].hub_id, "cannot be reached", "hf download", "new --library"):
+        assert part in loaded.notice
+
+
+@pytest.mark.usefixtures("builtin", "unreachable")
+def test_without_the_hub_and_without_leave_to_fall_back_it_is_an_error():
+    with pytest.raises(EncoderError, match="cannot be reached"):
+        load_encoder(fallback=False)
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_where_builtin_fails_too_both_reasons_are_given(monkeypatch):
+    def fail():
+        raise EncoderError("builtin: its weights are not installed; pip install 'untrimmed[offline]'")
+
+    module = types.ModuleType("untrimmed.encoders.builtin.encoder")
+    module.load = fail
+    monkeypatch.setitem(sys.modules, "untrimmed.encoders.builtin.encoder", module)
+    with pytest.raises(EncoderError, match=r"cannot be reached.*untrimmed\[offline\]"):
+        load_encoder()
+
+
+@pytest.mark.usefixtures("builtin")
+def test_a_damaged_default_is_an_error_and_not_replaced(tmp_path, monkeypatch):
+    folder = save_siglip2(tmp_path)
+    (folder / "model.safetensors").write_bytes(b"nonsense")
+    monkeypatch.setattr(encoders, "locate", lambda source, **_: folder)
+    with pytest.raises(EncoderError, match="transformers cannot load it"):
+        load_encoder()
+
+
+@pytest.mark.usefixtures("builtin")
+def test_an_encoder_asked_for_by_name_is_never_replaced(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for name in ("clip-b32", DEFAULT, "acme/none"):
+        with pytest.raises(EncoderError, match="HF_HUB_OFFLINE") as caught:
+            load_encoder(name)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("builtin")
+def test_builtin_by_name_says_what_is_better():
+    loaded = load_encoder("builtin")
+    assert loaded.encoder.name == BUILTIN
+    assert ENCODERS[DEFAULT].hub_id in loaded.notice
+
+
+def test_a_misspelt_name_gets_the_nearest_one():
+    with pytest.raises(UnknownNameError, match=r"no encoder named 'siglp2-base'. Did you mean 'siglip2-base'\?"):
+        load_encoder("siglp2-base")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all"])
+def test_a_path_that_does_not_exist_is_said_to_be_one(name):
+    with pytest.raises(EncoderError, match="no such folder"):
+        load_encoder(name)
+
+
+def test_the_self_test_accepts_a_working_encoder():
+    self_test(ToyEncoder())
+
+
+class OneVector(ToyEncoder):
+    def encode_frames(self, frames):
+        return unit(np.ones((len(frames), 3)))
+
+
+class OneSentence(ToyEncoder):
+    def encode_texts(self, texts):
+        return [TextFeatures(text, unit(np.ones((1, 3)))[0], np.zeros((1, 2), np.float32), ("a",)) for text in texts]
+
+
+class NotFinite(ToyEncoder):
+    def encode_frames(self, frames):
+        return super().encode_frames(frames) * np.float32(np.nan)
+
+
+class NotUnit(ToyEncoder):
+    def encode_frames(self, frames):
+        return super().encode_frames(frames) * np.float32(2)
+
+
+class OtherWidth(ToyEncoder):
+    frame_dim = 4
+
+
+class OtherWords(ToyEncoder):
+    word_dim = 5
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        (OneVector, "two different images give the same vector"),
+        (OneSentence, "two different texts give the same vector"),
+        (NotFinite, "not finite"),
+        (NotUnit, "wanted 1"),
+        (OtherWidth, r"shape \(2, 3\), wanted \(2, 4\)"),
+        (OtherWords, "word vectors"),
+    ],
+)
+def test_the_self_test_names_what_is_wrong(broken, found):
+    with pytest.raises(EncoderError, match=found):
+        self_test(broken())
+
+
+def test_a_real_model_whose_weights_are_all_zero_is_refused_on_loading(clip_folder, tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(clip_folder, tmp_path / "zero")
+    weights = {name: value * 0 for name, value in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EncoderError, match="self-test failed"):
+        load_encoder(str(folder))

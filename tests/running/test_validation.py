@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+
+from untrimmed.data.dataset import load_dataset
+from untrimmed.models.registry import create_model
+from untrimmed.running import validation
+from untrimmed.running.batches import caption_training_batch, prefetched, query_batch, training_batch, video_batch
+from untrimmed.running.validation import score_split
+
+SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20, "init_std": 0.3}
+
+
+@pytest.fixture(scope="module")
+def dataset(data_root):
+    return load_dataset("tvr", data_root, "test", max_frames=20)
+
+
+def model_of(method):
+    torch.manual_seed(0)
+    return create_model(method, **SIZES)
+
+
+@pytest.mark.parametrize("method", ["gmmformer_v2", "ms_sl"])
+@pytest.mark.parametrize("at_once", [1, 2**24])
+def test_scores_in_batches_equal_scores_at_once(method, at_once, dataset, monkeypatch):
+    monkeypatch.setattr(validation, "SIMILARITIES_AT_A_TIME", at_once)
+    model = model_of(method)
+    scores = score_split(model, dataset, video_batch_size=3, query_batch_size=4)
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        queries = model.encode_queries(query_batch(dataset, np.arange(len(dataset.caption_ids))))
+        whole = model.score(queries, model.encode_videos(video_batch(dataset, np.arange(len(dataset.video_ids)))))
+    assert np.allclose(scores.fused, whole.fused.numpy(), atol=2e-6)
+    for name, score in whole.branches.items():
+        assert np.allclose(scores.branches[name], score.value.numpy(), atol=2e-6)
+
+
+def test_videos_are_encoded_in_file_order_as_gmmformer_needs(dataset):
+    model = model_of("gmmformer").eval()
+    scores = score_split(model, dataset, video_batch_size=2, query_batch_size=50)
+    with torch.no_grad():
+        queries = model.encode_queries(query_batch(dataset, np.arange(len(dataset.caption_ids))))
+        parts = [model.score(queries, model.encode_videos(video_batch(dataset, np.array([i, i + 1])))) for i in (0, 2)]
+    wanted = torch.cat([part.fused for part in parts], dim=1).numpy()
+    assert np.allclose(scores.fused[:, :4], wanted, atol=2e-6)
+
+
+def test_a_training_batch_holds_the_features_of_its_rows(dataset):
+    batch = training_batch(dataset, np.array([2, 0]))
+    lengths = batch.videos.frame_mask.sum(dim=1).tolist()
+    assert lengths == sorted(lengths, reverse=True)
+    rows = dataset.training_rows(np.array([2, 0]))
+    for q, caption in enumerate(rows.captions):
+        own = dataset.features.words_packed.table(int(caption))
+        assert np.array_equal(batch.queries.words[q, : len(own)].numpy(), own)
+        assert rows.videos[batch.video_index[q]] == dataset.video_index[caption]
+
+
+def test_a_batch_of_captions_holds_each_with_a_copy_of_its_video(dataset):
+    twins = dataset.captions_of(1)[:2]
+    captions = np.array([twins[0], dataset.captions_of(0)[0], twins[1], dataset.captions_of(3)[0]])
+    batch = caption_training_batch(dataset, captions)
+    assert batch.video_index.tolist() == [0, 1, 2, 3]
+    frames, lengths = dataset.features.frames, dataset.features.frames.lengths
+    order = sorted(captions, key=lambda caption: -lengths[dataset.video_index[caption]])  # stable, like the release
+    assert batch.videos.frame_mask.sum(dim=1).tolist() == [lengths[dataset.video_index[c]] for c in order]
+    for row, caption in enumerate(order):
+        words = dataset.features.words_packed.table(int(caption))
+        assert np.array_equal(batch.queries.words[row, : len(words)].numpy(), words)
+        video = frames.table(int(dataset.video_index[caption]))
+        assert np.array_equal(batch.videos.frames[row, : len(video)].numpy(), video)
+
+
+def test_reading_ahead_keeps_order_and_passes_errors_on():
+    assert list(prefetched(lambda rows: rows.sum(), [np.arange(n) for n in range(5)])) == [0, 0, 1, 3, 6]
+    assert list(prefetched(len, [])) == []
+
+    def fail(rows):
+        raise ValueError("unreadable")
+
+    with pytest.raises(ValueError, match="unreadable"):
+        list(prefetched(fail, [np.arange(1)]))

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+
+from untrimmed.search.windows import GaussianWindows
+from untrimmed.types import FrameFeatures, TextFeatures
+
+DIM = 8
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def video_with_moment(rng, query, *, duration_s=60.0, span_s=None, fps=2.0, strength=1.0):
+    """Random frames; those inside `span_s` lean towards the query."""
+    times_s = np.arange(0, duration_s, 1 / fps)
+    vectors = rng.standard_normal((len(times_s), DIM)) * 0.3
+    vectors -= (vectors @ query.sentence)[:, None] * query.sentence
+    vectors += rng.standard_normal((len(times_s), 1)) * 0.02 * query.sentence
+    if span_s is not None:
+        vectors[(times_s >= span_s[0]) & (times_s < span_s[1])] += strength * query.sentence
+    return FrameFeatures(unit(vectors).astype(np.float16), times_s, duration_s)
+
+
+@pytest.fixture
+def query():
+    sentence = unit(np.random.default_rng(0).standard_normal(DIM)).astype(np.float32)
+    return TextFeatures("a sentence", sentence, sentence[None], ("sentence",))
+
+
+@pytest.mark.parametrize("span_s", [(10.0, 14.0), (20.0, 40.0), (0.0, 6.0), (50.0, 60.0), (0.0, 60.0)])
+def test_the_span_that_fits_the_query_is_found(query, span_s):
+    rng = np.random.default_rng(1)
+    others = [video_with_moment(rng, query) for _ in range(5)]
+    corpus = GaussianWindows().corpus([*others, video_with_moment(rng, query, span_s=span_s)])
+    assert corpus.rank(query, limit=1)[0].row == 5
+    best = corpus.moments(query, 5, limit=1)[0]
+    overlap = min(best.end_s, span_s[1]) - max(best.start_s, span_s[0])
+    union = max(best.end_s, span_s[1]) - min(best.start_s, span_s[0])
+    assert overlap / union > 0.6
+
+
+def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
+    video = video_with_moment(np.random.default_rng(4), query, duration_s=3600.0, span_s=(3300.0, 3304.0), fps=3.0)
+    corpus = GaussianWindows().corpus([video])
+    assert np.allclose(corpus.relevance(query, 0)[0], video.times_s, atol=1e-6)
+    best = corpus.moments(query, 0, limit=1)[0]
+    assert best.start_s == pytest.approx(3300.0, abs=0.7)
+    assert best.end_s == pytest.approx(3304.0, abs=0.7)
+
+
+def test_ranking_with_the_bound_equals_looking_at_every_window(query):
+    rng = np.random.default_rng(2)
+    videos = [
+        video_with_moment(rng, query, duration_s=float(rng.integers(3, 40)), span_s=(1.0, 1.0 + rng.random() * 6))
+        for _ in range(300)
+    ]
+    corpus = GaussianWindows().corpus(videos)
+    everything = [float(corpus.relevance(query, row)[1].max()) for row in range(len(videos))]
+    expected = np.argsort(-np.array(everything), kind="stable")[:10]
+    assert [video.row for video in corpus.rank(query, limit=10)] == expected.tolist()
+
+
+def test_the_order_of_the_corpus_changes_no_score(query):
+    rng = np.random.default_rng(3)
+    videos = [video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 6)]
+    forwards = GaussianWindows().corpus(videos).rank(query, limit=5)
+    backwards = GaussianWindows().corpus(videos[::-1]).rank(query, limit=5)
+    assert [video.row for video in forwards] == [4 - video.row for video in backwards]
+    assert [video.score for video in forwards] == [video.score for video in backwards]
+
+
+def test_spans_stay_inside_the_video_and_do_not_repeat_each_other(query):
+    rng = np.random.default_rng(4)
+    corpus = GaussianWindows().corpus([video_with_moment(rng, query, duration_s=30.0, span_s=(27.0, 30.0))])
+    moments = corpus.moments(query, 0, limit=20)
+    assert len(moments) > 3
+    assert all(0 <= moment.start_s < moment.end_s <= 30.0 for moment in moments)
+    pairs = [(a, b) for i, a in enumerate(moments) for b in moments[:i]]
+    assert max(a.iou(b) for a, b in pairs) <= GaussianWindows.Config().max_iou
+
+
+@pytest.mark.parametrize("num_frames", [1, 2, 3])
+def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
+    features = FrameFeatures(
+        np.tile(query.sentence, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5
+    )
+    unlike = FrameFeatures(-features.vectors, features.times_s, 1.5)
+    corpus = GaussianWindows().corpus([features, unlike])
+    assert corpus.rank(query, limit=3)[0].score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
+    best = corpus.moments(query, 0, limit=1)[0]
+    assert (best.start_s, best.end_s) == (0.0, 1.5)
+
+
+def test_a_single_frame_shorter_than_every_window_is_one_moment(query):
+    corpus = GaussianWindows().corpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
+    (moment,) = corpus.moments(query, 0, limit=3)
+    assert (moment.start_s, moment.end_s) == (0.0, 0.04)
+    assert moment.score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
+
+
+def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
+    other = np.roll(query.sentence, 1)
+    other = unit(other - (other @ query.sentence) * query.sentence)
+    times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
+    vectors = np.where((times_s >= 20)[:, None], query.sentence, other).astype(np.float16)
+    best = GaussianWindows().corpus([FrameFeatures(vectors, times_s, 40.0)]).moments(query, 0, limit=1)[0]
+    assert best.start_s > 14
+    assert best.end_s > 34
+
+
+def test_only_allowed_videos_are_ranked(query):
+    rng = np.random.default_rng(5)
+    corpus = GaussianWindows().corpus([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
+    allowed = np.array([False, True, False, True])
+    assert {video.row for video in corpus.rank(query, limit=4, allowed=allowed)} == {1, 3}
+
+
+def test_an_empty_corpus_gives_nothing(query):
+    assert GaussianWindows().corpus([]).rank(query, limit=3) == []

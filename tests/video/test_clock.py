@@ -1,0 +1,135 @@
+"""The time of every sampled frame, checked against the number drawn into it."""
+
+import av
+import numpy as np
+import pytest
+
+from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
+from untrimmed.errors import ConfigError
+from untrimmed.video.reader import Sampling, VideoReader, frame_at
+
+B_FRAMES = {"bf": "3", "g": "24"}
+REALTIME = {"deadline": "realtime", "cpu-used": "8"}
+# name: stamps, and how the clip is written
+CLIPS = {
+    "h264 constant.mp4": (constant_stamps(60), {"options": B_FRAMES}),
+    "h264 varying.mp4": (varying_stamps(60), {"options": B_FRAMES}),
+    "h264 late.mp4": (constant_stamps(60, start_s=7.3), {"options": B_FRAMES}),
+    "h264 ntsc.mov": (constant_stamps(90, fps=30000 / 1001), {"options": B_FRAMES, "ticks": 30000}),
+    "h264 varying.mkv": (varying_stamps(60, start_s=12.5), {"options": B_FRAMES}),
+    "h264 late.ts": (constant_stamps(60, start_s=3.0), {"options": B_FRAMES}),
+    "h264 varying.flv": (varying_stamps(60), {"options": B_FRAMES}),
+    "mpeg4.avi": (constant_stamps(60), {"codec": "mpeg4", "options": {"bf": "2"}}),
+    "mpeg2.ts": (constant_stamps(60), {"codec": "mpeg2video", "options": {"bf": "2"}}),
+    "mpeg2.mpg": (constant_stamps(60), {"codec": "mpeg2video", "options": {"bf": "2"}}),
+    "mpeg2.mxf": (constant_stamps(60), {"codec": "mpeg2video", "options": {"bf": "2"}}),
+    "vp8 varying.webm": (varying_stamps(60), {"codec": "libvpx", "options": REALTIME}),
+    "vp9 late.webm": (constant_stamps(60, start_s=2.0), {"codec": "libvpx-vp9", "options": REALTIME}),
+    "hevc varying.mp4": (varying_stamps(60), {"codec": "libx265", "options": {"x265-params": "log-level=none"}}),
+    "motion jpeg varying.mov": (varying_stamps(60), {"codec": "mjpeg", "pix_fmt": "yuvj420p"}),
+    "slow.mp4": (constant_stamps(20, fps=0.5), {"options": B_FRAMES}),
+    "fast.mkv": (constant_stamps(240, fps=120), {"options": B_FRAMES}),
+    "fragments.mp4": (varying_stamps(60), {"muxer_options": {"movflags": "frag_keyframe+empty_moov"}}),
+}
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clocks")
+    return {name: write_clip(folder / name, stamps, **how) for name, (stamps, how) in CLIPS.items()}
+
+
+def read_all(path, **sampling):
+    """(time, number) of every sample, and the exhausted stream."""
+    with VideoReader(sampling=Sampling(**sampling)) as reader:
+        stream = reader.read(path)
+        samples = [
+            (float(t), read_clock(f)) for batch in stream for t, f in zip(batch.times_s, batch.frames, strict=True)
+        ]
+    return samples, stream
+
+
+def on_screen(stamps, time_s):
+    """The numbers that may be on screen at a time, with the clock of the container good to a millisecond."""
+    starts = np.array(stamps) - stamps[0]
+    first, last = np.searchsorted(starts, [time_s - 1.1e-3, time_s + 1.1e-3], side="right") - 1
+    return range(max(0, first), last + 1)
+
+
+@pytest.mark.parametrize("fps", [2.0, 7.3, 0.4])
+@pytest.mark.parametrize("name", CLIPS)
+def test_each_sample_is_the_frame_on_screen_at_its_time(clips, name, fps):
+    stamps = CLIPS[name][0]
+    samples, stream = read_all(clips[name], fps=fps)
+    length_s = stamps[-1] - stamps[0]
+    assert stream.duration_s == pytest.approx(length_s + 0.04, abs=2.1)
+    assert [time for time, _ in samples] == pytest.approx(np.arange(len(samples)) / fps)
+    assert len(samples) >= np.floor(length_s * fps + 1e-6) + 1 - 1e-6
+    for time_s, number in samples:
+        assert number in on_screen(stamps, time_s)
+    assert stream.warnings == ()
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_key_frames_come_at_their_own_times(clips, name):
+    stamps = CLIPS[name][0]
+    samples, _ = read_all(clips[name], fps=1000.0, keyframes_only=True)
+    assert samples[0] == (pytest.approx(0.0, abs=1.1e-3), 0)
+    for time_s, number in samples:
+        assert time_s == pytest.approx(stamps[number] - stamps[0], abs=1.1e-3)
+    with av.open(str(clips[name])) as container:
+        num_key_frames = sum(packet.is_keyframe for packet in container.demux(video=0) if packet.size)
+    assert len(samples) == num_key_frames
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mov"])
+def test_what_an_edit_list_hides_is_not_counted(tmp_path, suffix):
+    """Stamps below 0 become an edit list: a player begins at frame 32, between two key frames."""
+    path = write_clip(
+        tmp_path / f"edited{suffix}",
+        constant_stamps(60, start_s=-1.28),
+        options={"bf": "0", "g": "24", "sc_threshold": "0"},
+    )
+    samples, stream = read_all(path, fps=2.0)
+    assert samples == [(0.0, 32), (0.5, 44), (1.0, 57)]
+    assert stream.duration_s == pytest.approx(28 / 25, abs=2e-3)
+    samples, _ = read_all(path, fps=2.0, keyframes_only=True)
+    assert samples == [(pytest.approx(16 / 25, abs=2e-3), 48)]
+
+
+def test_key_frames_are_thinned_to_the_rate_asked_for(clips):
+    samples, _ = read_all(clips["motion jpeg varying.mov"], fps=2.0, keyframes_only=True)
+    times = np.array([time for time, _ in samples])
+    assert 5 < len(samples) < 60
+    assert (np.diff(times) >= 0.5 - 1e-6).all()
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_frame_at_gives_the_frame_on_screen(clips, name):
+    stamps = CLIPS[name][0]
+    time_s = 0.7 * (stamps[-1] - stamps[0])
+    assert read_clock(frame_at(clips[name], time_s)) in on_screen(stamps, time_s)
+
+
+def test_frame_at_behind_the_end_is_the_last_frame(clips):
+    assert read_clock(frame_at(clips["h264 constant.mp4"], 99.0)) == 59
+
+
+@pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
+def test_frame_at_refuses_times_that_are_none(clips, time_s):
+    with pytest.raises(ConfigError, match="wanted a time from 0 s on"):
+        frame_at(clips["slow.mp4"], time_s)
+
+
+@pytest.mark.parametrize("rotation", [90, 180, 270])
+def test_turned_video_comes_upright(tmp_path, rotation):
+    path = write_clip(tmp_path / "turned.mp4", constant_stamps(10), rotation=rotation)
+    samples, stream = read_all(path, fps=5.0)
+    assert [number for _, number in samples] == [0, 5]
+    assert (stream.info.width, stream.info.height) == ((160, 96) if rotation == 180 else (96, 160))
+
+
+@pytest.mark.parametrize(("fps", "expected"), [(0.0, "0.0"), (-2.0, "-2.0"), (float("nan"), "nan"), (1e6, "1000000.0")])
+def test_sampling_refuses_rates_that_make_no_sense(fps, expected):
+    with pytest.raises(ConfigError, match=f"fps is {expected}, must be between"):
+        Sampling(fps=fps)

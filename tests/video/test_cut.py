@@ -1,0 +1,105 @@
+"""A cut starts and ends where asked, by the numbers in its frames and the length of its sound."""
+
+import av
+import pytest
+
+from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
+from untrimmed.errors import ConfigError, VideoError
+from untrimmed.video.reader import Sampling, VideoReader, cut
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    stamps = constant_stamps(250)
+    options = {"bf": "3", "g": "48"}
+    return write_clip(tmp_path_factory.mktemp("cut") / "clip.mp4", stamps, options=options, has_sound=True)
+
+
+def every_frame(path, fps=25.0):
+    with VideoReader(sampling=Sampling(fps=fps)) as reader:
+        stream = reader.read(path)
+        return [read_clock(frame) for batch in stream for frame in batch.frames], stream
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
+def test_a_cut_holds_exactly_the_frames_of_its_span(clip, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    cut(clip, 6.0, 8.0, out)
+    numbers, stream = every_frame(out)
+    assert numbers == list(range(150, 200))
+    assert stream.duration_s == pytest.approx(2.0, abs=0.002)
+    with av.open(str(out)) as container:
+        sound = container.streams.audio[0]
+        frames = list(container.decode(sound))
+        first_s = float(frames[0].pts * frames[0].time_base)
+        last_s = float(frames[-1].pts * frames[-1].time_base) + frames[-1].samples / sound.rate
+        assert first_s == pytest.approx(0.0, abs=0.07), "an AAC frame at 16 kHz lasts 64 ms"
+        assert last_s == pytest.approx(2.0, abs=0.07)
+        assert container.streams.video[0].codec.name == "h264"
+    assert list(tmp_path.iterdir()) == [out], "no partial file is left"
+    assert out.stat().st_mode & 0o400
+
+
+def test_a_span_between_two_frames_starts_with_the_one_on_screen(clip, tmp_path):
+    cut(clip, 1.01, 1.1, tmp_path / "out.mp4")
+    numbers, stream = every_frame(tmp_path / "out.mp4")
+    assert numbers[0] == 25
+    assert stream.duration_s == pytest.approx(0.09, abs=0.002)
+
+
+def test_the_first_moment_and_the_last_can_be_cut(clip, tmp_path):
+    cut(clip, 0.0, 0.2, tmp_path / "first.mp4")
+    assert every_frame(tmp_path / "first.mp4")[0] == [0, 1, 2, 3, 4]
+    cut(clip, 9.8, 99.0, tmp_path / "last.mp4")
+    assert every_frame(tmp_path / "last.mp4")[0] == [245, 246, 247, 248, 249]
+
+
+@pytest.mark.parametrize("name", ["late.mkv", "late.ts", "turned.mov", "odd.mp4", "packed.avi"])
+def test_cuts_of_odd_files_are_right(tmp_path, name):
+    how = {
+        "late.mkv": {"stamps": varying_stamps(60, start_s=50.0), "options": {"bf": "2"}},
+        "late.ts": {"stamps": constant_stamps(200, start_s=9.0), "options": {"bf": "2"}},
+        "turned.mov": {"stamps": constant_stamps(200), "rotation": 270},
+        "odd.mp4": {"stamps": constant_stamps(200), "size": (161, 97), "pix_fmt": "yuv444p"},
+        "packed.avi": {"stamps": constant_stamps(200), "codec": "mpeg4", "options": {"bf": "2"}},
+    }[name]
+    path = write_clip(tmp_path / name, **how)
+    stamps = how["stamps"]
+    cut(path, 5.0, 7.0, tmp_path / "out.mp4")
+    numbers, stream = every_frame(tmp_path / "out.mp4", fps=400.0)
+    begins = [stamp - stamps[0] for stamp in stamps]
+    first = max(number for number, begin_s in enumerate(begins) if begin_s <= 5.0 + 1e-6)
+    last = max(number for number, begin_s in enumerate(begins) if begin_s < 7.0 - 1e-6)
+    assert sorted(set(numbers)) == list(range(first, last + 1))
+    assert stream.duration_s == pytest.approx(2.0, abs=0.01)
+
+
+def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
+    out = tmp_path / "out.mp4"
+    out.write_text("precious")
+    with pytest.raises(ConfigError, match="is there already; choose another name"):
+        cut(clip, 0.0, 1.0, out)
+    assert out.read_text() == "precious"
+    cut(clip, 0.0, 0.2, out, overwrite=True)
+    assert every_frame(out)[0] == [0, 1, 2, 3, 4]
+
+
+def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
+    with pytest.raises(VideoError, match=r"shows nothing between 50 and 60 s; choose a span inside the video"):
+        cut(clip, 50.0, 60.0, tmp_path / "out.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("span", "name", "message"),
+    [
+        ((2.0, 2.0), "out.mp4", "wanted 0 <= start < end"),
+        ((-1.0, 2.0), "out.mp4", "wanted 0 <= start < end"),
+        ((0.0, float("nan")), "out.mp4", "wanted 0 <= start < end"),
+        ((0.0, 1.0), "out.gif", "cannot write '.gif' files"),
+        ((0.0, 1.0), "no/such/out.mp4", "create it first"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(clip, tmp_path, span, name, message):
+    with pytest.raises(ConfigError, match=message):
+        cut(clip, *span, tmp_path / name)

@@ -1,0 +1,119 @@
+"""One reader over every kind of file: each good one gives frames, each bad one is named with its reason."""
+
+import time
+
+import pytest
+
+from tests.media import make_zoo, read_clock, write_clip
+from untrimmed.errors import VideoError
+from untrimmed.video.reader import VideoReader, cut, frame_at, is_video_path
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    return make_zoo(tmp_path_factory.mktemp("zoo"))
+
+
+def numbers(stream):
+    return [read_clock(frame) for batch in stream for frame in batch.frames]
+
+
+def test_the_zoo_is_as_large_as_it_claims(zoo):
+    assert len(zoo.good) == 20
+    assert len(zoo.bad) >= 40
+
+
+def test_one_reader_reads_every_good_file_among_the_bad_ones(zoo):
+    bad = iter(zoo.bad.items())
+    start = time.monotonic()
+    with VideoReader() as reader:
+        for path in zoo.good:
+            stream = reader.read(path)
+            seen = numbers(stream)
+            assert seen[0] == 0, path.name
+            assert seen == sorted(seen), path.name
+            assert stream.warnings == (), path.name
+            for bad_path, reason in [next(bad, None), next(bad, None)]:
+                with pytest.raises(VideoError) as caught:
+                    list(reader.read(bad_path))
+                assert reason in str(caught.value)
+        child = reader.child_pid
+        for bad_path, reason in bad:
+            with pytest.raises(VideoError) as caught:
+                list(reader.read(bad_path))
+            assert reason in str(caught.value)
+        assert reader.child_pid == child, "no file of the zoo needs a new child"
+    assert time.monotonic() - start < 30
+
+
+def test_each_reason_is_one_line_that_names_the_file_and_what_to_do(zoo):
+    with VideoReader() as reader:
+        for path in zoo.bad:
+            with pytest.raises(VideoError) as caught:
+                list(reader.read(path))
+            message = str(caught.value)
+            assert message.startswith(f"{path}: ")
+            assert "; " in message
+            assert message.isprintable(), "one line"
+            assert len(message) - len(str(path)) < 300
+
+
+def test_a_name_with_line_ends_stays_on_one_line(tmp_path):
+    path = tmp_path / "a\nb.mp4"
+    path.write_bytes(b"")
+    with VideoReader() as reader, pytest.raises(VideoError) as caught:
+        reader.read(path)
+    assert str(caught.value).isprintable()
+    assert "a\\nb.mp4" in str(caught.value)
+
+
+def test_a_name_that_is_no_text_is_read(tmp_path):
+    path = tmp_path / b"caf\xe9.mp4".decode("utf-8", "surrogateescape")
+    path.write_bytes(write_clip(tmp_path / "plain.mp4").read_bytes())
+    with VideoReader() as reader:
+        assert numbers(reader.read(path)) == [0, 12, 25, 37]
+
+
+def test_frame_at_and_cut_give_the_same_reasons(zoo, tmp_path):
+    for path, reason in list(zoo.bad.items())[::6]:
+        with pytest.raises(VideoError, match=r"; ") as caught:
+            frame_at(path, 0.0)
+        assert reason.split(" of it")[0] in str(caught.value)
+        with pytest.raises(VideoError):
+            cut(path, 0.0, 1.0, tmp_path / "out.mp4")
+        assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize(("name", "cut_to"), [("mpeg2.ts", 0.6), ("b-frames.mkv", 0.6), ("mpeg4.avi", 0.6)])
+def test_a_cut_off_file_gives_what_is_there_and_a_warning(zoo, tmp_path, name, cut_to):
+    whole = next(path for path in zoo.good if path.name == name).read_bytes()
+    path = tmp_path / name
+    path.write_bytes(whole[: int(len(whole) * cut_to)])
+    with VideoReader() as reader:
+        stream = reader.read(path)
+        seen = numbers(stream)
+        assert 0 < len(seen) <= 3
+        assert 0.2 < stream.duration_s < 1.8
+
+
+def test_a_cut_off_film_says_so(tmp_path):
+    """With its index first, a half-downloaded MP4 plays up to where it ends."""
+    whole = write_clip(
+        tmp_path / "whole.mp4", [n / 5 for n in range(100)], muxer_options={"movflags": "faststart"}
+    ).read_bytes()
+    path = tmp_path / "half.mp4"
+    path.write_bytes(whole[: len(whole) // 2])
+    with VideoReader() as reader:
+        stream = reader.read(path)
+        seen = numbers(stream)
+        assert 5 < len(seen) < 20
+        assert stream.duration_s < 10
+        assert any("of the 19.8 s that it declares" in warning for warning in stream.warnings)
+
+
+def test_only_names_of_videos_are_taken_for_videos():
+    assert is_video_path("a/b/FILM.MP4")
+    assert is_video_path("clip.webm")
+    assert not is_video_path("list.m3u8")
+    assert not is_video_path("sound.mp3")
+    assert not is_video_path("mp4")
