@@ -33,7 +33,7 @@ ALLOWED = {
     "search": MODELS | {"video", "encoders", "data", "evaluation"},
     "parity": RUNNING | {"training"},
     "reproduction": RUNNING | {"training"},
-    "demo": VALUES | {"search", "video", "encoders", "evaluation"},
+    "demo": VALUES | {"moments", "search", "video", "encoders", "evaluation"},
 }
 
 

@@ -40,13 +40,3 @@ class Moment:
     start_s: float
     end_s: float
     score: float = 0.0
-
-    def iou(self, other: Moment) -> float:
-        """Temporal intersection over union with another span, in [0, 1].
-
-        >>> Moment(0.0, 4.0).iou(Moment(2.0, 6.0))
-        0.3333333333333333
-        """
-        overlap = min(self.end_s, other.end_s) - max(self.start_s, other.start_s)
-        union = max(self.end_s, other.end_s) - min(self.start_s, other.start_s)
-        return max(0.0, overlap) / union if union > 0 else 0.0

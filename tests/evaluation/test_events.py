@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from untrimmed.evaluation.events import event_recall, event_sum, overlap
+from untrimmed.evaluation.events import event_recall, event_sum
 
 
 def recall_of(video, spans, true_video, truth, **options):
@@ -53,12 +53,6 @@ def test_padding_is_no_prediction():
 def test_without_queries_there_is_no_recall():
     result = event_recall(np.zeros((0, 3), dtype=int), np.zeros((0, 3, 2)), np.zeros(0, dtype=int), [], at=(1,))
     assert all(np.isnan(value) for value in result.values())
-
-
-def test_spans_that_do_not_meet_overlap_by_nothing():
-    assert overlap(np.array([[[0.0, 1.0], [3.0, 3.0]]]), np.array([[[2.0, 4.0], [3.0, 3.0]]])).tolist() == [
-        [[0, 0], [0, 0]]
-    ]
 
 
 def test_the_sum_that_chooses_an_epoch_leaves_out_iou_03():

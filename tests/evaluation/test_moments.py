@@ -1,21 +1,11 @@
 import numpy as np
 import pytest
 
-from untrimmed.evaluation.moments import iou, mean_iou, moment_recall
+from untrimmed.evaluation.moments import mean_iou, moment_recall
 
 
 def spans(*rows):
     return np.array(rows, dtype=float).reshape(-1, 2)
-
-
-def test_iou_of_worked_out_pairs():
-    predicted, truth = spans((0, 4), (5, 6)), spans((2, 6), (0, 4), (10, 12))
-    # (0,4) with (2,6): 2 / 6; with itself: 1; (5,6) lies inside (2,6): 1 / 4
-    assert iou(predicted, truth) == pytest.approx(np.array([[1 / 3, 1, 0], [1 / 4, 0, 0]]))
-
-
-def test_spans_of_no_length_have_no_overlap():
-    assert iou(spans((3, 3)), spans((3, 3), (0, 5))).tolist() == [[0.0, 0.0]]
 
 
 def test_mean_iou_takes_the_first_prediction_and_its_best_truth():

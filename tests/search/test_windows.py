@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.windows import GaussianWindows
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -35,9 +36,7 @@ def test_the_span_that_fits_the_query_is_found(query, span_s):
     corpus = GaussianWindows().corpus([*others, video_with_moment(rng, query, span_s=span_s)])
     assert corpus.rank(query, limit=1)[0].row == 5
     best = corpus.moments(query, 5, limit=1)[0]
-    overlap = min(best.end_s, span_s[1]) - max(best.start_s, span_s[0])
-    union = max(best.end_s, span_s[1]) - min(best.start_s, span_s[0])
-    assert overlap / union > 0.6
+    assert iou(spans_of([best]), np.array([span_s])) > 0.6
 
 
 def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
@@ -76,8 +75,8 @@ def test_spans_stay_inside_the_video_and_do_not_repeat_each_other(query):
     moments = corpus.moments(query, 0, limit=20)
     assert len(moments) > 3
     assert all(0 <= moment.start_s < moment.end_s <= 30.0 for moment in moments)
-    pairs = [(a, b) for i, a in enumerate(moments) for b in moments[:i]]
-    assert max(a.iou(b) for a, b in pairs) <= GaussianWindows.Config().max_iou
+    spans = spans_of(moments)
+    assert np.tril(iou(spans[:, None], spans), -1).max() <= GaussianWindows.Config().max_iou
 
 
 @pytest.mark.parametrize("num_frames", [1, 2, 3])

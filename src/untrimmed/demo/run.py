@@ -20,6 +20,7 @@ from untrimmed.demo.reels import Truth, render_corpus
 from untrimmed.errors import VideoError
 from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
+from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.index_report import IndexReport
 from untrimmed.search.library import Hit, Library
 from untrimmed.types import Moment
@@ -41,7 +42,7 @@ class Answer:
     @property
     def iou(self) -> float:
         """How well the first hit's span meets the truth, in [0, 1]; 0 in another video."""
-        return Moment(self.hit.start_s, self.hit.end_s).iou(self.truth.moment) if self.rank == 1 else 0.0
+        return float(iou(spans_of(self.hit.moments[:1]), spans_of([self.truth.moment]))[0]) if self.rank == 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,8 @@ def _draw(library: Library, answers: list[Answer], path: Path) -> Path:
 
 def _measure(answers: list[Answer], picture: Path, start: float) -> DemoResult:
     recalls = recall(np.array([answer.rank for answer in answers]), at=(1, 5))
-    spans = [np.array([[answer.hit.start_s, answer.hit.end_s]]) for answer in answers]
-    truth = [np.array([[answer.truth.moment.start_s, answer.truth.moment.end_s]]) for answer in answers]
+    spans = [spans_of(answer.hit.moments[:1]) for answer in answers]
+    truth = [spans_of([answer.truth.moment]) for answer in answers]
     return DemoResult(
         recall_at_1=recalls["R@1"],
         recall_at_5=recalls["R@5"],

@@ -6,6 +6,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from untrimmed.moments.overlap import iou
+
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
 Truths = Literal["released", "paper"]
@@ -36,7 +38,7 @@ def event_recall(
     truth, real = _stacked(true_spans_s)
     first = max(at, default=0)
     right_video = video_index[:, :first] == true_video[:, None]
-    overlaps = overlap(span_s[:, :first], truth)  # [Q, N, G]
+    overlaps = iou(span_s[:, :first, None].astype(np.float32), truth[:, None])  # [Q, N, G]
     needed = np.where((truths == "released") & (real.sum(axis=1) >= SEVERAL), 2, 1)
     result = {}
     for threshold in min_iou:
@@ -57,21 +59,12 @@ def event_sum(recalls: Mapping[str, float]) -> float:
     return sum(recalls[f"R@{k} IoU={threshold}"] for threshold in (0.5, 0.7) for k in RECALL_AT)
 
 
-def overlap(spans: Float[np.ndarray, "Q N 2"], truth: Float[np.ndarray, "Q G 2"]) -> Float[np.ndarray, "Q N G"]:
-    """Intersection over the distance from first start to last end, the temporal IoU of spans that meet; float32."""
-    start, end = (spans[:, :, None, i].astype(np.float32) for i in (0, 1))
-    true_start, true_end = (truth[:, None, :, i].astype(np.float32) for i in (0, 1))
-    inside = np.maximum(np.minimum(end, true_end) - np.maximum(start, true_start), 0)
-    hull = np.maximum(end, true_end) - np.minimum(start, true_start)
-    return np.divide(inside, hull, out=np.zeros_like(inside), where=hull > 0)
-
-
 def _stacked(
     spans: Sequence[Float[np.ndarray, "_ 2"]],
 ) -> tuple[Float[np.ndarray, "Q G 2"], Bool[np.ndarray, "Q G"]]:
-    """Spans padded to the largest number, and which are real."""
+    """Spans in float32, padded to the largest number, and which are real."""
     counts = np.array([len(own) for own in spans], dtype=np.int64)
     real = np.arange(counts.max(initial=0)) < counts[:, None]
-    padded = np.zeros((*real.shape, 2))
-    padded[real] = np.concatenate([np.asarray(own, dtype=np.float64).reshape(-1, 2) for own in spans] or [padded[real]])
+    padded = np.zeros((*real.shape, 2), dtype=np.float32)
+    padded[real] = np.concatenate([np.asarray(own, dtype=np.float32).reshape(-1, 2) for own in spans] or [padded[real]])
     return padded, real

@@ -7,19 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.moments.overlap import iou
+
 Spans = Float[np.ndarray, "_ 2"]
-
-
-def iou(predicted: Float[np.ndarray, "N 2"], truth: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "N M"]:
-    """Temporal intersection over union of every predicted span with every true one, in [0, 1].
-
-    >>> iou(np.array([[0.0, 4.0]]), np.array([[2.0, 6.0], [8.0, 9.0]])).round(3).tolist()
-    [[0.333, 0.0]]
-    """
-    start, end = predicted[:, None, 0], predicted[:, None, 1]
-    overlap = np.clip(np.minimum(end, truth[None, :, 1]) - np.maximum(start, truth[None, :, 0]), 0.0, None)
-    union = (end - start) + (truth[None, :, 1] - truth[None, :, 0]) - overlap
-    return np.divide(overlap, union, out=np.zeros_like(overlap), where=union > 0)
 
 
 def mean_iou(predicted: Sequence[Spans], truth: Sequence[Spans]) -> float:
@@ -41,5 +31,8 @@ def moment_recall(predicted: Sequence[Spans], truth: Sequence[Spans], *, top: in
     >>> moment_recall(spans, [np.array([[0.0, 3.0]])], top=2, min_iou=0.5)
     100.0
     """
-    found = [bool((iou(spans[:top], true) >= min_iou).any()) for spans, true in zip(predicted, truth, strict=True)]
+    found = [
+        bool((iou(spans[:top, None], true[None]) >= min_iou).any())
+        for spans, true in zip(predicted, truth, strict=True)
+    ]
     return 100.0 * float(np.mean(found)) if found else 0.0

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
+
+from untrimmed.moments.suppression import suppress
 
 QUERIES_AT_A_TIME = 64  # bounds the size of the tables below
 
@@ -66,8 +68,7 @@ def suppress_ranked(
 ) -> RankedMoments:
     """The ranked moments without those that overlap a better one of the same video by more than `max_overlap`.
 
-    Overlap is intersection over the distance from the first start to the last end. Equal scores are ordered by the
-    best rank of their videos, then by their own, as released.
+    Equal scores are ordered by the best rank of their videos, then by their own, as released.
     """
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]
     parts = [
@@ -96,12 +97,9 @@ def _suppress_block(
     column = np.arange(len(row)) - starts[pair]
 
     spans = np.zeros((len(starts), column.max(initial=-1) + 1, 2), dtype=span.dtype)
-    alive = np.zeros(spans.shape[:2], dtype=bool)
-    spans[pair, column], alive[pair, column] = span[row, rank], True
-    kept = _greedy(spans, alive, max_overlap)
-    kept &= kept.cumsum(axis=1) <= limit_per_video
-
-    keep = kept[pair, column]
+    real = np.zeros(spans.shape[:2], dtype=bool)
+    spans[pair, column], real[pair, column] = span[row, rank], True
+    keep = suppress(spans, real, max_iou=max_overlap, limit=limit_per_video)[pair, column]
     row, rank, first_rank = row[keep], rank[keep], rank[starts[pair]][keep]
     order = np.lexsort((rank, first_rank, -score[row, rank], row))
     row, rank = row[order], rank[order]
@@ -115,17 +113,3 @@ def _suppress_block(
     result.video_index[row, place] = video[row, rank]
     result.span_s[row, place], result.score[row, place] = span[row, rank], score[row, rank]
     return result
-
-
-def _greedy(
-    spans: Float[np.ndarray, "G K 2"], alive: Bool[np.ndarray, "G K"], max_overlap: float
-) -> Bool[np.ndarray, "G K"]:
-    """Which spans of each row survive, visited from left to right."""
-    kept = alive.copy()
-    start, end = spans[..., 0], spans[..., 1]
-    for i in range(spans.shape[1] - 1):
-        ours, later = slice(i, i + 1), slice(i + 1, None)
-        inside = np.minimum(end[:, ours], end[:, later]) - np.maximum(start[:, ours], start[:, later])
-        hull = np.maximum(end[:, ours], end[:, later]) - np.minimum(start[:, ours], start[:, later])
-        kept[:, later] &= ~(kept[:, ours] & (inside > max_overlap * hull))
-    return kept

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
+
+from untrimmed.moments.overlap import iou
 
 
 def suppress(
-    spans: Float[np.ndarray, "N 2"], scores: Float[np.ndarray, " N"], *, limit: int, max_iou: float
-) -> Int[np.ndarray, " K"]:
-    """The positions of the best spans, none overlapping a better one by more than `max_iou`, best first.
+    spans: Float[np.ndarray, "G K 2"], real: Bool[np.ndarray, "G K"], *, max_iou: float, limit: int
+) -> Bool[np.ndarray, "G K"]:
+    """Which spans of each row are kept, visited from left to right: the first `limit` that no kept one overlaps.
 
-    Equal scores are decided by the earlier start, then the earlier end, so the result does not depend on the order.
+    Two overlap if their IoU is more than `max_iou`; with 0, kept spans touch at most. What is not `real` is padding.
 
-    >>> spans = np.array([[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]])
-    >>> suppress(spans, np.array([0.9, 0.8, 0.2]), limit=5, max_iou=0.3).tolist()
-    [0, 2]
+    >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
+    [[True, False, True]]
     """
-    order = np.lexsort((spans[:, 1], spans[:, 0], -scores))
-    kept: list[int] = []
-    while len(order) and len(kept) < limit:
-        best = order[0]
-        kept.append(int(best))
-        start, end = spans[order, 0], spans[order, 1]
-        overlap = np.clip(np.minimum(end, spans[best, 1]) - np.maximum(start, spans[best, 0]), 0.0, None)
-        union = (end - start) + (spans[best, 1] - spans[best, 0]) - overlap
-        order = order[1:][(overlap <= max_iou * union)[1:]]
-    return np.array(kept, dtype=np.int64)
+    kept, left = np.zeros_like(real), real.copy()
+    rows = np.arange(len(spans))
+    for _ in range(min(limit, spans.shape[1])):
+        best = left.argmax(axis=1)
+        found = left[rows, best]
+        if not found.any():
+            break
+        kept[rows, best] |= found
+        left &= ~(found[:, None] & (iou(spans, spans[rows, best][:, None]) > max_iou))
+        left[rows, best] = False
+    return kept

@@ -13,6 +13,7 @@ import numpy as np
 
 from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.evaluation.moments import mean_iou, moment_recall
+from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
 from untrimmed.search.video_names import VideoNames
 from untrimmed.types import Moment
@@ -42,7 +43,7 @@ class QueryOutcome:
     @property
     def iou(self) -> float:
         """Best IoU of the found moment with a true one, in [0, 1]."""
-        return max((self.found.iou(moment) for moment in self.query.moments), default=0.0)
+        return float(iou(spans_of([self.found]), spans_of(self.query.moments)).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
     timed = [(outcome, rank) for outcome, rank in zip(outcomes, ranks, strict=True) if outcome.query.moments]
     if not timed:
         return figures
-    truth = [np.array([(m.start_s, m.end_s) for m in outcome.query.moments], dtype=float) for outcome, _ in timed]
-    found = [np.array([(outcome.found.start_s, outcome.found.end_s)]) for outcome, _ in timed]
+    truth = [spans_of(outcome.query.moments) for outcome, _ in timed]
+    found = [spans_of([outcome.found]) for outcome, _ in timed]
     figures["mean IoU"] = mean_iou(found, truth)
     for threshold in _IOUS:
         figures[f"R1@IoU={threshold}"] = moment_recall(found, truth, top=1, min_iou=threshold)

@@ -137,7 +137,10 @@ class WindowCorpus:
         all_spans = np.concatenate([[[0.0, duration_s]], spans])
         all_relevance = np.concatenate([curve.mean(keepdims=True), filtered[width_index, peaks]])
         standing_out = (all_relevance - background) * (all_spans[:, 1] - all_spans[:, 0]) ** config.width_exponent
-        kept = suppress(all_spans, standing_out, limit=limit, max_iou=config.max_iou)
+        # Equal ones are decided by the earlier start, then the earlier end.
+        order = np.lexsort((all_spans[:, 1], all_spans[:, 0], -standing_out))
+        is_kept = suppress(all_spans[order][None], np.ones((1, len(order)), bool), max_iou=config.max_iou, limit=limit)
+        kept = order[is_kept[0]]
         return [Moment(float(all_spans[i, 0]), float(all_spans[i, 1]), float(all_relevance[i])) for i in kept]
 
     def relevance(self, query: TextFeatures, row: int) -> tuple[Curve, Curve]:
