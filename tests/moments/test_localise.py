@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -5,7 +7,8 @@ import torch.nn.functional as F
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import localise
 from untrimmed.moments.gaussian_proposals import centered_proposals
-from untrimmed.moments.localise import LocateSettings, pool_real, rank_windows, suppress_overlaps, window_cosines
+from untrimmed.moments.localise import LocateSettings, pool_real, rank_windows, suppress_overlaps, window_similarities
+from untrimmed.scores.max_sim import cosines
 
 PROPOSALS = centered_proposals(16, 10, min_width=0.05, max_width=1.0)
 
@@ -15,8 +18,8 @@ def random_units(*shape, seed=0):
 
 
 def rank(query, units, mask, duration_s, **settings):
-    cosines = window_cosines(query, units, mask, PROPOSALS)
-    return rank_windows(cosines, len(query), PROPOSALS, duration_s, LocateSettings(**settings))
+    similarities = window_similarities(partial(cosines, query), units, mask, PROPOSALS)
+    return rank_windows(similarities, len(query), PROPOSALS, duration_s, LocateSettings(**settings))
 
 
 def test_a_planted_moment_is_found_in_its_video_and_in_seconds():
@@ -69,9 +72,9 @@ def test_videos_in_chunks_give_what_they_give_at_once(monkeypatch):
 
 def test_the_score_of_a_video_lifts_its_moments():
     query, units = random_units(1, 6), random_units(4, 9, 6)
-    cosines = window_cosines(query, units, None, PROPOSALS)
+    similarities = window_similarities(partial(cosines, query), units, None, PROPOSALS)
     lift = torch.tensor([[0.0, 0.0, 5.0, 0.0]])
-    lifted = rank_windows(cosines, 1, PROPOSALS, torch.ones(4), LocateSettings(per_video=3), lift)
+    lifted = rank_windows(similarities, 1, PROPOSALS, torch.ones(4), LocateSettings(per_video=3), lift)
     assert lifted.video_index[0, :3].tolist() == [2, 2, 2]
     assert lifted.score[0, 0] > 4
 

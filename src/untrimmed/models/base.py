@@ -41,8 +41,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -52,9 +54,16 @@ from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
 from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals
-from untrimmed.moments.localise import LocateSettings, Similarities, rank_windows, suppress_overlaps, window_cosines
+from untrimmed.moments.localise import (
+    LocateSettings,
+    Similarities,
+    rank_windows,
+    suppress_overlaps,
+    window_similarities,
+)
 from untrimmed.moments.ranked_moments import RankedMoments
 from untrimmed.nn.tower import SiblingTower
+from untrimmed.scores.max_sim import products
 from untrimmed.scores.score import Scores
 
 LossSettings = dict[str, dict[str, Any] | None]
@@ -236,11 +245,18 @@ class RetrievalModel(nn.Module, ABC):
             raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it")
         return videos.clips, None
 
-    def window_cosines(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
+    def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
+        """How each query fits each vector of a timeline, or of a window of it; higher is better. By default the cosine.
+
+        Moments and curves of relevance come from it, so that a method in another space than that of cosines has them.
+        """
+        return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
+
+    def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
         units, mask = self.timeline(videos)
         proposals = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # JSG's on ActivityNet Captions
-        return proposals, window_cosines(queries.sentence, units, mask, proposals)
+        return proposals, window_similarities(partial(self.similarity, queries), units, mask, proposals)
 
     def locate_settings(self) -> LocateSettings:
         """How many moments are kept where the caller does not say."""
@@ -259,9 +275,9 @@ class RetrievalModel(nn.Module, ABC):
         Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
         """
         settings = settings or self.locate_settings()
-        proposals, cosines = self.window_cosines(queries, videos)
+        proposals, similarities = self.window_similarities(queries, videos)
         video_score = settings.video_weight * self.score(queries, videos).fused if settings.video_weight else None
-        return rank_windows(cosines, len(queries), proposals, duration_s, settings, video_score)
+        return rank_windows(similarities, len(queries), proposals, duration_s, settings, video_score)
 
     def locate(
         self,

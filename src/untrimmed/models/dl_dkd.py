@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.branch import branch_terms
-from untrimmed.losses.decay import Decay, ShareDecay, distillation_decay, share_decay
 from untrimmed.losses.distillation import distillation, own_frame_cosines
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce
 from untrimmed.models import released
 from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.dl_dkd_decay import Decay, ShareDecay, distillation_decay, share_decay
 from untrimmed.models.registry import register
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer

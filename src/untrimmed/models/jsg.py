@@ -14,6 +14,7 @@ loss weights of 0 turn off the terms `glance_*`, `gaze_*` or `intra_*`; w/o GZ o
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -40,7 +41,7 @@ from untrimmed.moments.gaussian_proposals import (
     proposal_widths,
     sliding_proposals,
 )
-from untrimmed.moments.localise import LocateSettings, Similarities, window_cosines
+from untrimmed.moments.localise import LocateSettings, Similarities, window_similarities
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.down_sampling import DownSampling
 from untrimmed.nn.init import initialise
@@ -193,11 +194,11 @@ class JSG(RetrievalModel):
         """As released, with the number of moments a video that the configuration gives."""
         return LocateSettings(per_video=self.config.moments_per_video)
 
-    def window_cosines(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
+    def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says; `sum` weighs as for videos."""
-        c, sentence = self.config, queries.sentence
-        glance = window_cosines(sentence, self.glance_rows(videos), None, self.proposals, c.pooling)
-        gaze = window_cosines(sentence, required(videos, "frames"), None, self.proposals, c.pooling)
+        c, similarity = self.config, partial(self.similarity, queries)
+        glance = window_similarities(similarity, self.glance_rows(videos), None, self.proposals, c.pooling)
+        gaze = window_similarities(similarity, required(videos, "frames"), None, self.proposals, c.pooling)
         if c.rank_moments_by == "sum":
             return self.proposals, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return self.proposals, glance if c.rank_moments_by == "glance" else gaze

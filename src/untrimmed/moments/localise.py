@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -44,23 +43,20 @@ class LocateSettings:
             raise ConfigError(f"max_overlap is {self.max_overlap}, wanted a share between 0 and 1")
 
 
-def window_cosines(
-    query: Float[Tensor, "Q D"],
+def window_similarities(
+    similarity: Callable[[Float[Tensor, "C P D"]], Float[Tensor, "Q C P"]],
     units: Float[Tensor, "V N D"],
     mask: Bool[Tensor, "V N"] | None,
     proposals: Proposals,
     pooling: Pooling = "gaussian",
 ) -> Similarities:
-    """Cosines with windows pooled over a video's vectors, which stand in temporal order at equal steps.
+    """How windows fit, pooled over a video's vectors, which stand in temporal order at equal steps.
 
-    `mask` says which are real; windows span those only.
+    `similarity` compares vectors with the queries; `mask` says which are real, and windows span those only.
     """
-    unit_query = F.normalize(query, dim=-1)
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
-        pooled = pool_real(units[videos], None if mask is None else mask[videos], proposals, pooling)
-        unit_windows = F.normalize(pooled, dim=-1)
-        return (unit_query @ unit_windows.flatten(0, 1).T).unflatten(1, unit_windows.shape[:2])
+        return similarity(pool_real(units[videos], None if mask is None else mask[videos], proposals, pooling))
 
     return of
 

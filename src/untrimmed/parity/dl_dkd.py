@@ -11,12 +11,12 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
 from untrimmed.data.dataset import load_dataset
-from untrimmed.losses.decay import SIGMOID_SCALE, distillation_decay, share_decay
 from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, own_frame_cosines
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.dl_dkd import DLDKD
+from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, distillation_decay, share_decay
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import UNUSED, as_tensors, import_released
 from untrimmed.parity.case import Arrays, Case

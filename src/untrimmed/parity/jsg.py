@@ -242,8 +242,8 @@ class JSGParity(RetrievalParity):
             before_suppression=case.setting("max_vcmr_props"),
             max_overlap=case.setting("nms_threshold"),
         )
-        _, cosines = model.window_cosines(queries, videos)
-        top = top_windows(cosines(slice(None)), settings.per_video)
+        _, similarities = model.window_similarities(queries, videos)
+        top = top_windows(similarities(slice(None)), settings.per_video)
         duration_s = torch.from_numpy(case.batch["durations"])
         ranked = model.rank_moments(queries, videos, duration_s, settings)
         located = model.locate(queries, videos, duration_s, settings)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import torch.nn.functional as F
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.moments.gaussian_proposals import centered_proposals
-from untrimmed.moments.localise import window_cosines
+from untrimmed.moments.localise import window_similarities
 from untrimmed.plots.trained_run import TrainedRun
 
 WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)
@@ -20,7 +21,7 @@ WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)
 
 @dataclass(frozen=True)
 class Course:
-    """Cosines of some captions with the parts of one video, each of which covers an equal share of it."""
+    """How some captions fit the parts of one video, each of which covers an equal share of it."""
 
     similarity: Float[np.ndarray, "Q N"]
 
@@ -51,11 +52,11 @@ def courses(
 ) -> list[Course]:
     """For each video the course of its captions, in their order; `video_index` are rows of `videos`."""
     units, mask = parts(model, videos)
-    sentence = F.normalize(queries.sentence, dim=-1)
     found = []
     for video in range(len(videos)):
-        rows = F.normalize(units[video] if mask is None else units[video][mask[video]], dim=-1)
-        found.append(Course((sentence[video_index == video] @ rows.T).cpu().numpy()))
+        own = queries.select(torch.from_numpy(np.flatnonzero(video_index == video)))
+        rows = units[video] if mask is None else units[video][mask[video]]
+        found.append(Course(model.similarity(own, rows[None])[:, 0].cpu().numpy()))
     return found
 
 
@@ -68,6 +69,6 @@ def best_windows(
     """
     encoded, queries = run.videos(np.array([video])), run.queries(captions)
     units, mask = parts(run.model, encoded)
-    cosines = window_cosines(queries.sentence, units, mask, WINDOWS)(slice(0, 1))[:, 0]
+    fits = window_similarities(partial(run.model.similarity, queries), units, mask, WINDOWS)(slice(0, 1))[:, 0]
     course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
-    return course, WINDOWS.spans[cosines.argmax(dim=1).cpu()].numpy()
+    return course, WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()

@@ -157,9 +157,8 @@ class TrainedCorpus:
 
     @torch.inference_mode()
     def relevance(self, query: TextFeatures, row: int) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Times in seconds and the cosine of the model's own vectors there with the query."""
+        """Times in seconds and how the model's own vectors there fit the query, by its own similarity."""
         encoded = self._model.encode_query(query)
         units, mask = self._model.model.timeline(self._videos.select(slice(row, row + 1)))
-        real = units[0] if mask is None else units[0][mask[0]]
-        cosines = torch.nn.functional.cosine_similarity(real, encoded.sentence, dim=-1).numpy()
-        return (np.arange(len(real)) + 0.5) * (self._durations_s[row] / len(real)), cosines.astype(np.float64)
+        fits = self._model.model.similarity(encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
+        return (np.arange(len(fits)) + 0.5) * (self._durations_s[row] / len(fits)), fits.astype(np.float64)

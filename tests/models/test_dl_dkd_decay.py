@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from untrimmed.losses.decay import distillation_decay, share_decay
+from untrimmed.models.dl_dkd_decay import distillation_decay, share_decay
 
 
 @pytest.mark.parametrize(

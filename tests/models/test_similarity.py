@@ -1,0 +1,48 @@
+"""Moments and curves come from a method's own similarity, which need not be the cosine."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.models.ms_sl import MSSL
+from untrimmed.plots.timeline import courses
+
+
+class Distances(MSSL):
+    """Compares by distance, so that of two vectors in one direction the nearer wins, which cosines cannot tell."""
+
+    name = "distances"
+
+    def similarity(self, queries, units):
+        return -torch.cdist(queries.sentence[None].expand(len(units), -1, -1), units).transpose(0, 1)
+
+
+@pytest.fixture
+def model():
+    return Distances(Distances.Config(**SIZES)).eval()
+
+
+def a_video_with_the_sentence_in_its_third_quarter():
+    """Everywhere the direction of the sentence, but its length there alone."""
+    sentence = torch.arange(1.0, 9.0)[None]
+    lengths = torch.full((1, 32, 1), 5.0)
+    lengths[:, 16:24] = 1.0
+    clips = lengths * sentence
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    return EncodedQueries(sentence=sentence), EncodedVideos(clips=clips, frames=sentence[None], frame_mask=mask)
+
+
+def test_moments_are_found_by_the_methods_own_similarity(model):
+    queries, videos = a_video_with_the_sentence_in_its_third_quarter()
+    start_s, end_s = model.locate(queries, videos, torch.tensor([32.0])).span_s[0, 0]
+    assert 15 <= start_s < end_s <= 25
+
+
+def test_curves_are_drawn_by_the_methods_own_similarity(model):
+    queries, videos = a_video_with_the_sentence_in_its_third_quarter()
+    (course,) = courses(model, queries, videos, np.array([0]))
+    assert course.similarity[0, 16:24] == pytest.approx(np.zeros(8))
+    assert (course.similarity[0, :16] < -1).all()
+    assert 0.5 < course.position[0] < 0.75
