@@ -78,8 +78,8 @@ def kill_repeatedly(folder, videos, undisturbed, *, kills):
     assert {name: vectors for name, (_, vectors) in contents(library).items()} == undisturbed
 
 
-def test_twenty_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
-    kill_repeatedly(tmp_path, videos, undisturbed, kills=20)
+def test_thirty_two_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
+    kill_repeatedly(tmp_path, videos, undisturbed, kills=32)
 
 
 @pytest.mark.slow

@@ -74,6 +74,13 @@ class _Failed:
     reason: str
 
 
+def _require_unchanged(file: _File) -> None:
+    """Raise a FeatureError if the file is not the one that was hashed: its frames would stand for other content."""
+    stat = file.path.stat()
+    if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
+        raise FeatureError(f"{shown(file.path)}: changed while it was read; index it again when it is complete")
+
+
 _Step = _Known | _Started | _Batch | _Ended | _Failed
 
 
@@ -159,6 +166,7 @@ class Indexer:
                     break
                 yield _Batch(batch)
                 started = time.perf_counter()
+            _require_unchanged(file)
             self._copies[file.digest] += 1
             yield _Ended()
         except FeatureError as error:
