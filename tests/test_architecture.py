@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
-VALUES = {"types", "batches", "errors", "config", "files"}
+VALUES = {"types", "batches", "errors", "config", "files", "devices"}
 MODELS = VALUES | {"nn", "losses", "scores", "moments", "models"}
 RUNNING = MODELS | {"data", "evaluation", "presets", "running"}
 ALLOWED = {
@@ -16,6 +16,7 @@ ALLOWED = {
     "types": {"errors"},
     "config": {"errors"},
     "files": {"errors"},
+    "devices": {"errors"},
     "batches": {"types", "errors"},
     "nn": VALUES,
     "losses": VALUES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untrimmed.files import whole_file, whole_folder
+from untrimmed.files import whole_file, whole_folder, write_whole
 
 
 def write_half(path):
@@ -60,7 +60,29 @@ def test_an_error_leaves_no_folder_that_was_made_for_it(tmp_path, writer):
 
 @pytest.mark.parametrize("writer", [whole_file, whole_folder])
 def test_an_error_names_what_was_to_be_written_not_what_stands_for_it(tmp_path, writer):
-    path = tmp_path / ("a" * 250)  # with what makes it temporary, longer than names can be
+    path = tmp_path / ("a" * 256)  # longer than names can be
     with pytest.raises(OSError, match="too long") as raised, writer(path):
         pass
     assert raised.value.filename == str(path)
+
+
+def test_the_longest_name_can_be_written(tmp_path):
+    write_whole(tmp_path / ("a" * 255), "all")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["all"]
+
+
+def test_without_replacing_a_file_that_has_come_up_meanwhile_stays(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(FileExistsError), whole_file(path, replace=False):
+        path.write_text("early")
+    assert path.read_text() == "early"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_kill_has_left_is_cleared_away_by_the_only_writer(tmp_path):
+    with whole_file(tmp_path / "a.txt", alone=True) as temporary:
+        left = temporary
+    left.write_text("half, and more than all")
+    left.chmod(0o600)
+    write_whole(tmp_path / "a.txt", "all", alone=True)
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == {tmp_path / "a.txt": "all"}

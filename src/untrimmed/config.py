@@ -1,7 +1,6 @@
 """Settings as typed dataclasses: read from YAML, checked, overridden by dotted keys, written back as plain values."""
 
 import dataclasses
-import difflib
 import math
 import re
 import types
@@ -12,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, nearest
 
 T = TypeVar("T")
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -35,16 +34,6 @@ def build(cls: type[T], values: Mapping[str, Any], *, where: str = "configuratio
         if no_default and name not in values:
             raise ConfigError(f"{where}: {name!r} is missing and has no default; add it")
     return cls(**{key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()})
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a message: ". Did you mean 'x'?" when a known name is close, else nothing.
-
-    >>> nearest("temprature", ["temperature", "dim"])
-    ". Did you mean 'temperature'?"
-    """
-    match = difflib.get_close_matches(name, list(known), n=1)
-    return f". Did you mean {match[0]!r}?" if match else ""
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

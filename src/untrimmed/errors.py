@@ -4,6 +4,10 @@ Every message names the thing, the value found, the value wanted and the next st
 one line and a non-zero exit; anything else is a bug and keeps its traceback.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class UntrimmedError(Exception):
     """The base of everything this package raises on purpose."""
@@ -15,6 +19,16 @@ class ConfigError(UntrimmedError, ValueError):
 
 class UnknownNameError(UntrimmedError, LookupError):
     """A name that no registry, library or data set knows."""
+
+    @classmethod
+    def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+        """An error that names the nearest known one, and all.
+
+        >>> print(UnknownNameError.among("model", "mssl", ["jsg", "ms_sl"]))
+        no model named 'mssl'. Did you mean 'ms_sl'? Known: jsg, ms_sl
+        """
+        known = list(known)
+        return cls(f"no {what} named {name!r}{nearest(name, known) or '.'} Known: {', '.join(known) or 'none'}")
 
 
 class FeatureError(UntrimmedError, ValueError):
@@ -39,3 +53,15 @@ class IndexMismatchError(UntrimmedError, ValueError):
 
 class IndexBusyError(UntrimmedError, RuntimeError):
     """Another process is writing to the index."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a message: ". Did you mean 'x'?" when a known name is close, else nothing.
+
+    >>> nearest("temprature", ["temperature", "dim"])
+    ". Did you mean 'temperature'?"
+    """
+    import difflib  # only for a message: every command imports this file
+
+    match = difflib.get_close_matches(name, list(known), n=1)
+    return f". Did you mean {match[0]!r}?" if match else ""

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def write_whole(path: Path, content: str | bytes, *, alone: bool = False) -> None:
+    """Write a file of this content, text as UTF-8 with its line ends as they are; see `whole_file`."""
+    with whole_file(path, alone=alone) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iterator[Path]:
     """A path beside `path` to write to; it takes the name `path` when the block ends without an error.
 
     Missing parent folders are made. After an error nothing is left, made folders included, and an older `path` is
-    untouched.
+    untouched. A kill or a loss of power at any moment leaves the old file or the new one, and what was written so far
+    under a hidden name; a writer that is `alone`, for no other process writes this file, clears that of the last away.
+
+    Raises: FileExistsError, without `replace`, where another file has come up under that name meanwhile.
     """
-    with _new_parents(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+    with _beside(path, "part" if alone else secrets.token_hex(4)) as temporary:
         try:
+            if alone:
+                temporary.unlink(missing_ok=True)
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666))
+            mode = temporary.stat().st_mode
             yield temporary
-            # mkstemp and some writers make private files; a data set or a run is shared like any other file
-            temporary.chmod(0o666 & ~_umask())
-            os.replace(temporary, path)
+            temporary.chmod(mode)  # some writers make private files; a data set or a run is shared like any other file
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            (os.replace if replace else _link)(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -36,10 +47,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     If `path` is there by then, made by another process, theirs stays and ours is dropped.
     """
-    with _new_parents(path):
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        temporary.chmod(0o777 & ~_umask())
+    with _beside(path, secrets.token_hex(4)) as temporary:
         try:
+            temporary.mkdir()
             yield temporary
             try:
                 os.rename(temporary, path)
@@ -51,14 +61,17 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _new_parents(path: Path) -> Iterator[None]:
-    """Make missing parent folders; those that are still empty after an error are removed again."""
+def _beside(path: Path, suffix: str) -> Iterator[Path]:
+    """A hidden name beside `path`; missing parents are made, and removed again if still empty after an error."""
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:50]}.{suffix}")
     try:
-        yield
+        with suppress(FileNotFoundError):
+            path.lstat()  # a name that cannot be is told before the work, not after it
+        yield temporary
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None and _tells_nobody(error.filename, path):
+        if isinstance(error, OSError) and error.errno is not None and _tells_nobody(error.filename, temporary):
             error.filename = str(path)
         for folder in made:
             with suppress(OSError):  # not empty: another process uses it
@@ -66,12 +79,16 @@ def _new_parents(path: Path) -> Iterator[None]:
         raise
 
 
-def _tells_nobody(name: str | bytes | None, path: Path) -> bool:
-    """Whether an error names nothing, as one of a full disk, or the temporary file or folder that stands for `path`."""
-    return name is None or Path(os.fsdecode(name)).name.startswith(f".{path.name}.")
+def _tells_nobody(name: str | bytes | None, temporary: Path) -> bool:
+    """Whether an error names nothing, as one of a full disk, or the temporary file or folder."""
+    return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _link(temporary: Path, path: Path) -> None:
+    """Give the file a name that must be free."""
+    try:
+        os.link(temporary, path)  # unlike a rename, fails where another file has come up
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.rename(temporary, path)

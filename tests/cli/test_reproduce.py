@@ -77,7 +77,7 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
     ("words", "message"),
     [
         (["gmmformr"], "Did you mean 'gmmformer'? Known: gmmformer, gmmformer_v2, ral, proto, jsg"),
-        (["jsg", "table7"], "jsg has no 'table7'"),
+        (["jsg", "table7"], "no table or figure of jsg named 'table7'"),
         (["jsg", "table1", "--root", "nowhere"], "nowhere: no such folder"),
         (["jsg", "--out", "jsg.txt"], "name a file that ends in .md"),
     ],

@@ -63,7 +63,7 @@ def test_a_variant_of_a_data_set_takes_the_attachment_settings_of_the_data_set()
 def test_a_composition_has_a_preset_where_its_method_has_one():
     assert has_preset("ms_sl+matching", "charades")
     assert not has_preset("ms_sl+matching", "my_videos")
-    with pytest.raises(UnknownNameError, match="ms_sl has no preset 'my_videos'"):
+    with pytest.raises(UnknownNameError, match="no preset of ms_sl named 'my_videos'"):
         load_preset("ms_sl+matching", "my_videos")
 
 

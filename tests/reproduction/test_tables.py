@@ -124,5 +124,5 @@ def test_names_are_understood_as_people_write_them():
 def test_unknown_names_say_what_exists():
     with pytest.raises(UnknownNameError, match=r"Did you mean 'ral'\? Known: gmmformer, .*jsg"):
         paper_named("rall")
-    with pytest.raises(UnknownNameError, match=r"jsg has no 'table7'.* It has table1, .*figure5"):
+    with pytest.raises(UnknownNameError, match=r"of jsg named 'table7'.* Known: table1, .*figure5"):
         paper_named("jsg").entry("table7")

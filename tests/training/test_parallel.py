@@ -9,11 +9,12 @@ import torch
 from tests.retrieval_world import SIZES, make_batch
 from tests.training.test_resume import PROCESSES
 from tests.training.train_child import train_as_one_of, train_here
+from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import parse_name
 from untrimmed.models.registry import create_model, list_compositions, list_models
-from untrimmed.running.devices import Encoding, choose_device
+from untrimmed.running.devices import Encoding
 
 LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
 FITTING = [name for name, problem in list_compositions().items() if not problem]

@@ -58,7 +58,7 @@ def test_a_killed_run_goes_on_to_the_same_result(kill_at, uninterrupted, data_ro
         theirs, ours = load_file(uninterrupted / file), load_file(folder / file)
         assert theirs.keys() == ours.keys()
         assert all((theirs[name] - ours[name]).abs().max() <= 1e-6 for name in theirs)
-    assert not list(folder.glob("*.part"))
+    assert not list(folder.glob(".*"))
 
 
 @pytest.mark.parametrize("kill_at", ["step 8", "validating 2", "last.safetensors"])

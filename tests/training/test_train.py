@@ -210,7 +210,7 @@ def test_wrong_settings_are_refused_before_anything_is_written(overrides, messag
 def test_names_nobody_knows_are_refused(data_root, small, tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'gmmformer_v2'"):
         train("gmmformer_v3", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    with pytest.raises(UnknownNameError, match=r"ms_sl has no preset 'tvrr'\. Did you mean 'tvr'"):
+    with pytest.raises(UnknownNameError, match=r"no preset of ms_sl named 'tvrr'\. Did you mean 'tvr'"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", preset="tvrr", **small)
     with pytest.raises(FeatureError, match="no such folder"):
         train("ms_sl", data="tvr", root=tmp_path / "nowhere", out=tmp_path / "run", **small)

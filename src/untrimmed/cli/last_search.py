@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.files import write_whole
 
 if TYPE_CHECKING:
     from untrimmed.search.library import Hit
@@ -20,12 +20,8 @@ _FILE = "last_search.json"
 def remember(library: Path, hits: Iterable[Hit]) -> None:
     """Keep where these hits are; beside a library that cannot be written to nothing is kept."""
     spans = [(str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits]
-    temporary = library / f"last_search.{os.getpid()}.tmp"
     with contextlib.suppress(OSError):  # the hits themselves are worth more than their numbers
-        temporary.write_text(json.dumps(spans), encoding="utf-8")
-        temporary.replace(library / _FILE)
-    with contextlib.suppress(OSError):
-        temporary.unlink(missing_ok=True)
+        write_whole(library / _FILE, json.dumps(spans))
 
 
 def recall(library: Path, number: str) -> tuple[Path, float, float]:

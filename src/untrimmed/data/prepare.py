@@ -14,7 +14,7 @@ from untrimmed.data.bigfile import Caption, write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
-from untrimmed.files import whole_file
+from untrimmed.files import whole_file, write_whole
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
     for split, captions in read.items():
         write_annotations(layout, split, captions)
     if pieces:
-        with whole_file(layout.merged_videos) as temporary:
-            temporary.write_text(json.dumps(pieces, indent=0) + "\n", encoding="utf-8")
+        write_whole(layout.merged_videos, json.dumps(pieces, indent=0) + "\n")
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())
     return Prepared(splits, missing, layout.folder)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from untrimmed.files import whole_file
 from untrimmed.types import Moment
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def draw_hit(
     right.plot(
         frame_s, np.interp(frame_s, times_s, relevance), "o", color=_CURVE, markersize=7, markeredgecolor="white"
     )
-    unfinished = path.with_name(f".{path.name}.part")
-    figure.savefig(unfinished, format="png")
-    return unfinished.replace(path)
+    with whole_file(path) as unfinished:
+        figure.savefig(unfinished, format="png")
+    return path
 
 
 def _draw_curve(axes: Axes, times_s: np.ndarray, relevance: np.ndarray, truth: Sequence[Moment], hit: Moment) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from untrimmed.demo.camera import HEIGHT, WIDTH, Planes, blend, plan_move, to_planes, view
 from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures, source_path
+from untrimmed.files import whole_file, write_whole
 from untrimmed.types import Moment
 
 FRAME_RATE = 25
@@ -129,9 +130,7 @@ def render_corpus(
         {"video": t.video, "query": t.query, "start_s": round(t.moment.start_s, 3), "end_s": round(t.moment.end_s, 3)}
         for t in truth
     )
-    unfinished = folder / f".{TRUTH_FILE}.part"
-    unfinished.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    unfinished.replace(folder / TRUTH_FILE)
+    write_whole(folder / TRUTH_FILE, "".join(json.dumps(line) + "\n" for line in lines), alone=True)
     return truth
 
 
@@ -140,9 +139,8 @@ def render_reel(reel: Reel, folder: Path) -> Path:
     import av
 
     path = folder / f"{reel.name}.mp4"
-    unfinished = folder / f".{reel.name}.mp4.part"
     codec = next(name for name in ENCODERS if name in av.codecs_available)
-    with av.open(str(unfinished), "w", format="mp4") as container:
+    with whole_file(path, alone=True) as unfinished, av.open(str(unfinished), "w", format="mp4") as container:
         stream = container.add_stream(codec, rate=FRAME_RATE, options=ENCODERS[codec])
         assert isinstance(stream, av.VideoStream)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
@@ -155,7 +153,6 @@ def render_reel(reel: Reel, folder: Path) -> Path:
             frame.pts = index
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
-    unfinished.replace(path)
     return path
 
 

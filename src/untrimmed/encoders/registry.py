@@ -5,7 +5,6 @@ Importing this module is quick; torch and transformers are loaded when an encode
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,10 +166,7 @@ def _source(name: str) -> str:
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).is_absolute()
     if looks_like_path or Path(name).is_dir() or is_hub_id(name):
         return name
-    close = difflib.get_close_matches(name, ENCODERS, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    known = ", ".join(ENCODERS)
-    raise UnknownNameError(f"no encoder named {name!r}.{hint} Known: {known}, any hub id (OWNER/NAME) or a folder")
+    raise UnknownNameError.among("encoder", name, [*ENCODERS, "any hub id (OWNER/NAME) or a folder"])
 
 
 def _two_images() -> np.ndarray:

@@ -49,7 +49,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
-from untrimmed.config import build, nearest
+from untrimmed.config import build
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
@@ -143,8 +143,7 @@ def build_attachments(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[
     attachments = {}
     for name, values in settings.items():
         if name not in _ATTACHMENTS:
-            hint = nearest(name, _ATTACHMENTS)
-            raise UnknownNameError(f"no attached loss named {name!r}{hint} Known: {', '.join(sorted(_ATTACHMENTS))}")
+            raise UnknownNameError.among("attached loss", name, sorted(_ATTACHMENTS))
         if values is not None:
             attachments[name] = build(_ATTACHMENTS[name], values, where=f"losses.{name}")
     return attachments

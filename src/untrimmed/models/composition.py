@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
-from untrimmed.config import nearest
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.base import LossSettings, ModelConfig, RetrievalModel, attached_losses
@@ -151,8 +150,7 @@ def compose(method: type[RetrievalModel], attached: tuple[str, ...]) -> type[Ret
 def _require_fit(method: type[RetrievalModel], name: str, carried: Mapping[str, Any]) -> None:
     known = sorted({*EXTENSIONS, *attached_losses()})
     if name not in known:
-        hint = nearest(name, known) or "."
-        raise UnknownNameError(f"nothing named {name!r} can be attached{hint} Known: {', '.join(known)}")
+        raise UnknownNameError.among("attachment", name, known)
     if name in carried:
         raise ConfigError(f"{method.name} carries {name} already; change its settings with losses.{name}")
     if name not in EXTENSIONS:

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 import untrimmed.models
-from untrimmed.config import build, nearest, override, to_plain
+from untrimmed.config import build, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.base import RetrievalModel, attached_losses
 from untrimmed.models.composition import compose
@@ -52,8 +52,7 @@ def model_class(name: str) -> type[RetrievalModel]:
     if method not in _MODELS:
         if method in list_attachments():
             raise UnknownNameError(f"{method!r} is no model but an attachment; name a method too, e.g. ms_sl+{method}")
-        known = ", ".join(list_models())
-        raise UnknownNameError(f"no model named {method!r}{nearest(method, _MODELS) or '.'} Known: {known}")
+        raise UnknownNameError.among("model", method, list_models())
     for part in attached:
         if part in _MODELS:
             raise ConfigError(

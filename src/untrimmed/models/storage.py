@@ -1,7 +1,6 @@
 """A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from untrimmed.config import build, to_plain
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.files import whole_file
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import model_class
 
@@ -20,13 +20,11 @@ WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 
 def save_model(model: RetrievalModel, folder: Path) -> None:
     """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     settings = {"format": FORMAT, "method": model.name, "model": to_plain(model.config)}
-    settings_part = folder / f"{SETTINGS}.part"
-    settings_part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    write_tensors(folder / WEIGHTS, tensors)
-    os.replace(settings_part, folder / SETTINGS)
+    with whole_file(folder / SETTINGS, alone=True) as settings_file:
+        settings_file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        write_tensors(folder / WEIGHTS, tensors)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -34,15 +32,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
     Raises: CheckpointError when it cannot be written, for instance on a full disk; nothing is left of it then.
     """
-    part = path.with_name(f"{path.name}.part")
     try:
-        save_file(tensors, part, metadata=metadata)
-        part.chmod(path.parent.stat().st_mode & 0o666)  # safetensors makes private files; as open as the folder is
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        with whole_file(path, alone=True) as temporary:
+            save_file(tensors, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
-        part.unlink(missing_ok=True)
         raise CheckpointError(f"{path}: cannot be written ({error}); free space, or choose another folder") from error
 
 

@@ -10,7 +10,6 @@ from typing import TypeVar
 import numpy as np
 
 import untrimmed.parity
-from untrimmed.config import nearest
 from untrimmed.errors import FeatureError, UnknownNameError, UntrimmedError
 from untrimmed.parity.case import Arrays, Case, load_case, read_arrays
 from untrimmed.parity.compare import RULES, Comparison, Rules, compare_all
@@ -69,8 +68,7 @@ def run_case(folder: Path, method: str | None = None) -> list[Comparison]:
     case = load_case(folder, method)
     name = case.method.replace("_", "-")
     if name not in _METHODS:
-        known = ", ".join(sorted(_METHODS))
-        raise UnknownNameError(f"no parity code for method {name!r}{nearest(name, _METHODS) or '.'} Known: {known}")
+        raise UnknownNameError.among("parity code for method", name, sorted(_METHODS))
     parity = _METHODS[name]()
     try:
         ours, exact, rules = parity.produce(case), parity.exact(case), parity.rules(case)

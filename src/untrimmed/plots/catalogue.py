@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from untrimmed.config import nearest
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.naming import parse_name
 from untrimmed.models.ral_distribution import DistributionHead
@@ -181,8 +180,7 @@ def get_picture(name: str) -> Picture:
     Raises: UnknownNameError when there is none.
     """
     if name not in PICTURES:
-        hint = nearest(name, PICTURES) or "."
-        raise UnknownNameError(f"no picture named {name!r}{hint} Known: {', '.join(PICTURES)}")
+        raise UnknownNameError.among("picture", name, PICTURES)
     return PICTURES[name]
 
 

@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Int
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
-from untrimmed.config import nearest
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.devices import choose_device
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import load_model
 from untrimmed.running.batches import prefetched, query_batch, video_batch
-from untrimmed.running.devices import Encoding, choose_device
+from untrimmed.running.devices import Encoding
 from untrimmed.running.run import RunConfig, is_model, is_run, read_config
 from untrimmed.running.split import load_split, require_widths
 from untrimmed.running.validation import SplitScores, encode_queries, in_batches, score_split

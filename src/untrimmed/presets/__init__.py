@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from untrimmed.config import build, nearest, override, read_yaml
+from untrimmed.config import build, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.naming import full_name, parse_name
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
@@ -47,10 +47,7 @@ def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None =
     base, attached = parse_name(method)
     path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
-        known = [d for m, d in list_presets() if m == base]
-        raise UnknownNameError(
-            f"{base} has no preset {dataset!r}{nearest(dataset, known) or '.'} It has: {', '.join(known) or 'none'}"
-        )
+        raise UnknownNameError.among(f"preset of {base}", dataset, [d for m, d in list_presets() if m == base])
     if not attached:
         return read_preset(path, overrides)
     values = read_yaml(path) | {"reported": {}}

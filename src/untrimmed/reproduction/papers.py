@@ -1,6 +1,5 @@
 """The five papers by name."""
 
-from untrimmed.config import nearest
 from untrimmed.errors import UnknownNameError
 from untrimmed.reproduction import gmmformer, gmmformer_v2, jsg, proto, ral
 from untrimmed.reproduction.tables import Paper
@@ -14,5 +13,5 @@ def paper_named(name: str) -> Paper:
     Raises: UnknownNameError when there is none.
     """
     if name not in PAPERS:
-        raise UnknownNameError(f"no paper {name!r}{nearest(name, PAPERS) or '.'} Known: {', '.join(PAPERS)}")
+        raise UnknownNameError.among("paper", name, PAPERS)
     return PAPERS[name]

@@ -20,7 +20,7 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import make_report
-from untrimmed.files import whole_file
+from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import model_class
 from untrimmed.models.storage import load_model
@@ -205,8 +205,7 @@ class Plan:
             run = self._train(tell)
             tell("evaluating")
             figures = self._evaluate(run)
-            with whole_file(kept) as path:
-                path.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+            write_whole(kept, json.dumps(figures, indent=1))
             tell("done", finished=True)
         if STORED in self.column.metrics:
             sizes = {key: value for key, value in self.row.overrides.items() if key.startswith("model.")}

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from untrimmed.config import nearest
 from untrimmed.errors import UnknownNameError
 
 RECALL = ("R@1", "R@5", "R@10", "R@100", "SumR")
@@ -133,8 +132,7 @@ class Paper:
         for entry in self.entries:
             if entry.name == name:
                 return entry
-        known = [entry.name for entry in self.entries]
-        raise UnknownNameError(f"{self.name} has no {wanted!r}{nearest(name, known) or '.'} It has {', '.join(known)}")
+        raise UnknownNameError.among(f"table or figure of {self.name}", name, [entry.name for entry in self.entries])
 
 
 def entry_name(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a model runs and in which number format."""
+"""How the encoders of a model run: on which device, in which number format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +13,6 @@ from untrimmed.models.base import RetrievalModel
 
 Precision = Literal["fp32", "bf16"]
 R = TypeVar("R", bound=Record)
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is CUDA where there is one, else the CPU.
-
-    Raises: ConfigError for another name, or for CUDA where there is none.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise ConfigError(f"device {name!r} is not known; choose auto, cpu or cuda (cuda:1 for the second)")
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    if count == 0:
-        raise ConfigError(f"device {name!r}: PyTorch {torch.__version__} finds no CUDA device here; use --device cpu")
-    if colon and int(number) >= count:
-        raise ConfigError(f"device {name!r}: there are {count} of them, counted from 0; choose another number")
-    return torch.device(name)
 
 
 def require_precision(name: str) -> None:

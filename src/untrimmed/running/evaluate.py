@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
-from untrimmed.running.devices import Encoding, Precision, choose_device, require_precision
+from untrimmed.running.devices import Encoding, Precision, require_precision
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config

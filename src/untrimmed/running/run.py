@@ -18,7 +18,7 @@ import yaml
 
 from untrimmed.config import build, read_yaml, to_plain
 from untrimmed.errors import CheckpointError, ConfigError
-from untrimmed.files import whole_file
+from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel, build_attachments
 from untrimmed.models.registry import model_class
 from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
@@ -100,16 +100,14 @@ def read_config(folder: Path) -> RunConfig:
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write the settings; the folder is made."""
-    with whole_file(folder / CONFIG) as path:
-        path.write_text(yaml.safe_dump(to_plain(config), sort_keys=False), encoding="utf-8")
+    write_whole(folder / CONFIG, yaml.safe_dump(to_plain(config), sort_keys=False), alone=True)
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
     """Write one line for each finished epoch, unless they are there already."""
     lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
     if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
-        with whole_file(folder / METRICS) as path:
-            path.write_bytes(lines)
+        write_whole(folder / METRICS, lines, alone=True)
 
 
 def require_same(folder: Path, wanted: RunConfig) -> None:

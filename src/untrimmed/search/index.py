@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.files import write_whole
 from untrimmed.types import FrameFeatures
 from untrimmed.video.process import shown
 
@@ -160,10 +161,8 @@ class VideoIndex:
 
     def write_settings(self, settings: Settings) -> None:
         """Record what the rows share; whole or not at all."""
-        temporary = self._settings_file.with_suffix(".json.tmp")
         with self._writing():
-            temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
-            temporary.replace(self._settings_file)
+            write_whole(self._settings_file, json.dumps(asdict(settings), indent=2) + "\n", alone=True)
 
     # -- one writer
 

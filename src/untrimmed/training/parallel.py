@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from untrimmed.batches import Record
+from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
-from untrimmed.running.devices import Encoding, Precision, R, choose_device
+from untrimmed.running.devices import Encoding, Precision, R
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -13,12 +13,13 @@ import torch
 from untrimmed.config import build, to_plain
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
+from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
 from untrimmed.models.naming import full_name
 from untrimmed.models.registry import model_class
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
-from untrimmed.running.devices import Precision, choose_device, require_precision
+from untrimmed.running.devices import Precision, require_precision
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
 from untrimmed.running.split import load_split, require_widths

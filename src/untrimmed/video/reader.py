@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from untrimmed.errors import ConfigError, VideoError
+from untrimmed.files import whole_file
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder, shown
 
 __all__ = [
@@ -256,11 +256,8 @@ def cut(
         raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting")
     if not out.parent.is_dir():
         raise ConfigError(f"{shown(out)}: the folder {out.parent} does not exist; create it first")
-    handle, name = tempfile.mkstemp(prefix=f".{out.stem[:50]}-", suffix=".partial", dir=out.parent)
-    os.close(handle)
-    partial = Path(name)
     try:
-        with _one_shot(limits) as process:
+        with whole_file(out, replace=overwrite) as partial, _one_shot(limits) as process:
             process.ask(
                 {
                     "task": "cut",
@@ -272,24 +269,8 @@ def cut(
                 }
             )
             process.next_message(path)
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o666 & ~umask)  # mkstemp made it private
-        _put_in_place(partial, out, overwrite=overwrite)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _put_in_place(partial: Path, out: Path, *, overwrite: bool) -> None:
-    if overwrite:
-        partial.replace(out)
-        return
-    try:
-        os.link(partial, out)  # unlike a rename, fails where another file has come up meanwhile
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting") from error
-    except OSError:  # a file system without hard links
-        partial.rename(out)
 
 
 @contextlib.contextmanager

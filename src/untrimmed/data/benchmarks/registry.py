@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from untrimmed.data.benchmarks import activitynet, charades, didemo, qvhighlights, tvr
 from untrimmed.data.benchmarks.benchmark import Benchmark
 from untrimmed.errors import UnknownNameError
@@ -26,9 +24,7 @@ def get_benchmark(name: str) -> Benchmark:
     """
     if name in _BENCHMARKS:
         return _BENCHMARKS[name]
-    near = difflib.get_close_matches(name, _BENCHMARKS, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UnknownNameError(f"no benchmark named {name!r}.{hint} Known: {', '.join(list_benchmarks())}")
+    raise UnknownNameError.among("benchmark", name, list_benchmarks())
 
 
 def find_benchmark(name: str) -> Benchmark | None:

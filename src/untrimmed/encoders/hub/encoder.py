@@ -20,6 +20,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
+from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
 from untrimmed.encoders.hub.weights import first_line, locate, weights_digest
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
@@ -85,7 +86,7 @@ class TransformersEncoder:
             ConfigError: an unknown device or precision.
             EncoderError: no such model, no safetensors weights, weights that do not fit, or not a dual encoder.
         """
-        chosen_device = _choose_device(device)
+        chosen_device = choose_device(device, mps=True)
         dtype = _choose_dtype(precision, chosen_device)
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}, wanted 1 or more")
@@ -291,17 +292,6 @@ def _quiet_transformers() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
-
-
-def _choose_device(device: str) -> torch.device:
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        return torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"device is {device!r}, wanted auto, cpu, cuda, cuda:N or mps") from error
 
 
 def _choose_dtype(precision: str, device: torch.device) -> torch.dtype:
