@@ -1,18 +1,22 @@
 import json
 import shutil
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.rounding import assert_only_rounded, rounded_to_bfloat16
 from tests.tiny_models import FAMILIES, save_clip
 from untrimmed.encoders.hub import encoder as hub
 from untrimmed.encoders.hub.encoder import TransformersEncoder
 from untrimmed.encoders.registry import self_test
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
+from untrimmed.types import TextFeatures
 
 TEXTS = ["A dog runs along the Beach", "the cat sleeps", "a red car drives down the road to the kitchen"]
 IN_SHARED_SPACE = {"clip", "siglip", "siglip2", "siglip2_naflex", "chinese_clip", "altclip", "align"}
@@ -25,7 +29,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def encoders(folders) -> dict[str, TransformersEncoder]:
-    return {name: TransformersEncoder.load(folder) for name, folder in folders.items()}
+    return {name: TransformersEncoder.load(folder, precision="float32") for name, folder in folders.items()}
 
 
 @pytest.fixture(params=FAMILIES)
@@ -42,8 +46,16 @@ def random_frames(count: int, height: int = 36, width: int = 60) -> np.ndarray:
     return np.random.default_rng(5).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
 
 
-def reference(folder: Path, family: str, frames: np.ndarray) -> tuple[Any, Any, dict[str, Any]]:
-    """The model's own output for frames and `TEXTS`, written out as its documentation does, and its text input."""
+class Reference(NamedTuple):
+    """What a model says of frames and of `TEXTS`: unit vectors [T, D] and [Q, D], and word vectors [Q, W, D]."""
+
+    frames: np.ndarray
+    sentences: np.ndarray
+    words: np.ndarray
+
+
+def reference(folder: Path, family: str, frames: np.ndarray, *, rounded: bool = False) -> Reference:
+    """The model's own output, written out as its documentation does; `rounded`: as bfloat16 would have it."""
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
     model = AutoModel.from_pretrained(folder).float().eval()
@@ -57,8 +69,21 @@ def reference(folder: Path, family: str, frames: np.ndarray) -> tuple[Any, Any, 
         if family == "blip":
             del texts["token_type_ids"]
     images = AutoImageProcessor.from_pretrained(folder)(images=list(frames), return_tensors="pt")
-    with torch.inference_mode():
-        return model, model(**images, **texts), texts
+    if rounded:
+        images["pixel_values"] = images["pixel_values"].bfloat16().float()
+    with torch.inference_mode(), rounded_to_bfloat16(model) if rounded else nullcontext():
+        output = model(**images, **texts)
+        states = model.text_model(**texts).last_hidden_state
+        if family in IN_SHARED_SPACE:
+            states = (model.text_projection if hasattr(model, "text_projection") else model.text_model.head)(states)
+    unit = partial(torch.nn.functional.normalize, dim=-1)
+    return Reference(unit(output.image_embeds).numpy(), unit(output.text_embeds).numpy(), states.numpy())
+
+
+def words_of(rows: np.ndarray, family: str, features: list[TextFeatures]) -> list[np.ndarray]:
+    """The rows of the reference that are words: none of a start, an end or padding."""
+    first = 0 if family in ("siglip", "siglip2", "siglip2_naflex", "altclip") else 1
+    return [row[first : first + len(text.tokens)] for row, text in zip(rows, features, strict=True)]
 
 
 def test_frames_become_unit_vectors_of_the_stated_width(encoder):
@@ -104,36 +129,28 @@ def test_a_text_is_the_same_among_longer_ones(encoder):
 
 def test_frames_equal_the_model_and_its_own_processor(encoder, folders, family):
     frames = random_frames(3, 32, 32)  # the size the model sees: nothing is resized, so nothing is rounded
-    _, output, _ = reference(folders[family], family, frames)
-    wanted = torch.nn.functional.normalize(output.image_embeds, dim=-1).numpy()
+    wanted = reference(folders[family], family, frames).frames
     np.testing.assert_allclose(encoder.encode_frames(frames), wanted, atol=1e-5)
 
 
 def test_resized_frames_equal_the_processor_to_a_rounded_pixel(encoder, folders, family):
     frames = random_frames(3, 45, 83)
-    _, output, _ = reference(folders[family], family, frames)
-    wanted = torch.nn.functional.normalize(output.image_embeds, dim=-1).numpy()
+    wanted = reference(folders[family], family, frames).frames
     assert (encoder.encode_frames(frames) * wanted).sum(axis=1).min() > 0.9999
 
 
 def test_sentences_equal_the_model_and_its_own_tokenizer(encoder, folders, family):
-    _, output, _ = reference(folders[family], family, random_frames(1))
-    wanted = torch.nn.functional.normalize(output.text_embeds, dim=-1).numpy()
+    wanted = reference(folders[family], family, random_frames(1)).sentences
     ours = np.stack([features.sentence for features in encoder.encode_texts(TEXTS)])
     np.testing.assert_allclose(ours, wanted, atol=1e-5)
 
 
 def test_words_are_hidden_states_in_the_shared_space_where_the_projection_allows(encoder, folders, family):
-    model, _, texts = reference(folders[family], family, random_frames(1))
-    with torch.inference_mode():
-        states = model.text_model(**texts).last_hidden_state
-        if family in IN_SHARED_SPACE:
-            states = (model.text_projection if hasattr(model, "text_projection") else model.text_model.head)(states)
-    starts_with_special = 0 if family in ("siglip", "siglip2", "siglip2_naflex", "altclip") else 1
+    wanted = reference(folders[family], family, random_frames(1)).words
     assert encoder.word_dim == (encoder.frame_dim if family in IN_SHARED_SPACE else 24)
-    for row, features in zip(states, encoder.encode_texts(TEXTS), strict=True):
-        wanted = row[starts_with_special : starts_with_special + len(features.tokens)].numpy()
-        np.testing.assert_allclose(features.words, wanted, atol=2e-5)
+    features = encoder.encode_texts(TEXTS)
+    for rows, ours in zip(words_of(wanted, family, features), features, strict=True):
+        np.testing.assert_allclose(ours.words, rows, atol=2e-5)
 
 
 def test_a_long_text_is_cut_at_the_models_limit(encoder):
@@ -161,7 +178,7 @@ def test_every_family_passes_the_self_test(encoder):
 
 def test_one_model_loaded_twice_or_copied_has_one_identity(encoders, folders, family, tmp_path):
     copy = shutil.copytree(folders[family], tmp_path / "copy")
-    again = TransformersEncoder.load(copy)
+    again = TransformersEncoder.load(copy, precision="float32")
     assert again.identity == encoders[family].identity
     assert again.name == str(copy)
     frames = random_frames(2)
@@ -178,26 +195,53 @@ def test_the_names_of_a_folder_and_a_copy_are_what_loads_them(folders, tmp_path,
     assert TransformersEncoder.load(folders["clip"], name="acme/clip").name == "acme/clip"
 
 
-def test_bfloat16_differs_by_rounding_alone_and_keeps_the_identity(encoder, folders, family):
-    half = TransformersEncoder.load(folders[family], precision="bfloat16", device="cpu")
+@pytest.fixture(scope="module")
+def halves(folders) -> dict[str, TransformersEncoder]:
+    """The same encoders in bfloat16: by its instructions where the processor has them, emulated by torch elsewhere."""
+    return {name: TransformersEncoder.load(folder, precision="bfloat16") for name, folder in folders.items()}
+
+
+def test_bfloat16_is_as_far_from_float32_as_rounding_takes_it(halves, folders, family):
+    half, frames = halves[family], random_frames(8, 32, 32)
+    features = half.encode_texts(TEXTS)
+    exact = reference(folders[family], family, frames)
+    rounded = reference(folders[family], family, frames, rounded=True)
+    ours = half.encode_frames(frames), np.stack([text.sentence for text in features])
+    for kind, vectors in zip(("frames", "sentences"), ours, strict=True):
+        assert_only_rounded(vectors, getattr(rounded, kind), getattr(exact, kind))
+    words, exact_words = (np.concatenate(words_of(made.words, family, features)) for made in (rounded, exact))
+    assert_only_rounded(np.concatenate([text.words for text in features]), words, exact_words)
+
+
+def test_bfloat16_keeps_identity_lengths_and_tokens(halves, encoder, family):
+    half = halves[family]
     assert half.identity == encoder.identity
-    frames = random_frames(4)
-    assert (half.encode_frames(frames) * encoder.encode_frames(frames)).sum(axis=1).min() > 0.99
+    assert (half.frame_dim, half.word_dim) == (encoder.frame_dim, encoder.word_dim)
+    np.testing.assert_allclose(np.linalg.norm(half.encode_frames(random_frames(4)), axis=1), 1, atol=1e-5)
     for ours, full in zip(half.encode_texts(TEXTS), encoder.encode_texts(TEXTS), strict=True):
-        assert ours.sentence @ full.sentence > 0.99
-        assert ours.sentence.dtype == np.float32
+        assert ours.tokens == full.tokens
+        assert np.linalg.norm(ours.sentence) == pytest.approx(1, abs=1e-5)
+        assert ours.sentence.dtype == ours.words.dtype == np.float32
 
 
-def test_auto_precision_is_bfloat16_only_where_the_processor_has_it(monkeypatch, tmp_path):
-    cpu = torch.device("cpu")
-    for flags, wanted in (("avx512f avx512_vnni", torch.float32), ("avx512f avx512_bf16", torch.bfloat16)):
-        info = tmp_path / "cpuinfo"
-        info.write_text(f"flags\t\t: {flags}\n")
-        monkeypatch.setattr(hub, "_CPU_INFO", info)
-        assert hub._choose_dtype("auto", cpu) == wanted
-        assert hub._choose_dtype("float32", cpu) == torch.float32
-    monkeypatch.setattr(hub, "_CPU_INFO", tmp_path / "none")
-    assert hub._choose_dtype("auto", cpu) == torch.float32
+@pytest.fixture(params=["avx512f avx512_vnni", "avx512f avx512_bf16", "amx_bf16 amx_tile", None])
+def processor(request, monkeypatch, tmp_path) -> str | None:
+    """The instructions a processor names, whatever this one has; None: the system does not tell."""
+    info = tmp_path / "cpuinfo"
+    if request.param:
+        info.write_text(f"flags\t\t: fpu {request.param}\n")
+    monkeypatch.setattr(hub, "_CPU_INFO", info)
+    return request.param
+
+
+def test_auto_precision_is_bfloat16_only_where_the_processor_has_it(processor, folders):
+    quick = processor is not None and "bf16" in processor
+    assert hub.has_fast_bfloat16(torch.device("cpu")) == quick
+    loaded = TransformersEncoder.load(folders["clip"], device="cpu")
+    frames = random_frames(2)
+    for precision, equal in (("bfloat16", quick), ("float32", not quick)):
+        fixed = TransformersEncoder.load(folders["clip"], device="cpu", precision=precision)
+        assert np.array_equal(loaded.encode_frames(frames), fixed.encode_frames(frames)) == equal
 
 
 @pytest.mark.parametrize("setting", [{"precision": "int3"}, {"device": "abacus"}, {"batch_size": 0}])
