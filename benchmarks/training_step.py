@@ -87,8 +87,7 @@ class Side:
             with torch.no_grad():
                 for parameter in self.model.parameters():
                     parameter.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
-        if name == OURS_BF16:
-            Encoding(torch.device("cpu"), "bf16").install(self.model)
+        self.encoding = Encoding(torch.device("cpu"), "bf16" if name == OURS_BF16 else "fp32")
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
         share = PRESET.train.warmup_share
         self.schedule = warmup_linear_schedule(self.optimizer, total_steps=TOTAL_STEPS, warmup_share=share)
@@ -97,7 +96,7 @@ class Side:
         if self.name in (STRAIGHTFORWARD, NUDGED):
             return self.model(batch, PRESET.weights)
         # The hardest negative for all, so that no random choice tells them apart.
-        return total_loss(self.model(batch, draws=Draws(hard_pool=1)), PRESET.weights)
+        return total_loss(self.model(batch, draws=Draws(hard_pool=1), encode=self.encoding), PRESET.weights)
 
     def step(self, batch: TrainingBatch) -> float:
         loss = self.loss(batch)

@@ -91,9 +91,9 @@ def straightforward(model: StraightforwardGMMFormerV2, dataset: RetrievalDataset
     return scores, figures, times
 
 
-def ours(model: torch.nn.Module, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
+def ours(model: torch.nn.Module, encoding: Encoding, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
     start = time.perf_counter()
-    scores = score_split(model, dataset, video_batch_size=100, query_batch_size=50)
+    scores = score_split(model, dataset, video_batch_size=100, query_batch_size=50, encode=encoding)
     times = {"encode and score": time.perf_counter() - start}
     start = time.perf_counter()
     figures = retrieval_metrics(scores.fused, dataset.video_index)
@@ -109,9 +109,7 @@ def measure(side: str, args: argparse.Namespace, results: multiprocessing.Queue)
     model = create_model("gmmformer_v2", **PRESET.settings).eval()
     if side in (OURS, OURS_BF16):
         keep_freed_memory()
-        if side == OURS_BF16:
-            Encoding(torch.device("cpu"), "bf16").install(model)
-        run = partial(ours, model)
+        run = partial(ours, model, Encoding(torch.device("cpu"), "bf16" if side == OURS_BF16 else "fp32"))
     else:
         plain = StraightforwardGMMFormerV2(model.config).eval()
         plain.load_state_dict(export_released(model.released_names(), model.state_dict()))

@@ -7,9 +7,9 @@ the index and the evaluation still handle them.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 R = TypeVar("R", bound="Record")
+E = TypeVar("E", bound="Record")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,19 @@ class EncodedVideos(Record):
     frame_mask: Bool[Tensor, "V T"] | None = None
     video: Float[Tensor, "V D"] | None = None
     unit_attention: Float[Tensor, "V M K"] | None = None
+
+
+@runtime_checkable
+class Encode(Protocol):
+    """How batches go through an encoder: on which device, in which number format, shared among which processes."""
+
+    def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
+        """The encodings of all rows."""
+
+
+def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
+    """The encodings where the rows are, in their own number format, by this process alone."""
+    return encoder(rows)
 
 
 def required(record: Record, field: str) -> Any:

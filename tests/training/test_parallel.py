@@ -74,12 +74,12 @@ def test_every_method_trains_under_bf16_near_float32(name):
     torch.manual_seed(0)
     model = create_model(name, **(SIZES | LARGE.get(parse_name(name)[0], {})), init_std=0.3).eval()
     exact = model.encode_queries(batch.queries).sentence
-    Encoding(torch.device("cpu"), "bf16").install(model)
-    encoded = model.encode_queries(batch.queries).sentence
+    encoding = Encoding(torch.device("cpu"), "bf16")
+    encoded = encoding(model.encode_queries, batch.queries).sentence
     assert encoded.dtype == torch.float32
     assert not torch.equal(encoded, exact)
     assert (encoded - exact).norm() <= 0.05 * exact.norm()
-    terms = model.train()(batch, draws=Draws(hard_pool=1))
+    terms = model.train()(batch, draws=Draws(hard_pool=1), encode=encoding)
     sum(terms.values()).backward()
     assert all(term.isfinite() for term in terms.values())
     for parameter in model.parameters():

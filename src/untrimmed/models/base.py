@@ -48,7 +48,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
 from untrimmed.config import build
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
@@ -220,12 +220,14 @@ class RetrievalModel(nn.Module, ABC):
         """Words that know where they stand, by the method's own position table."""
         return self.query_tower.tower.positions(x)  # type: ignore[union-attr, operator]
 
-    def forward(self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0) -> dict[str, Float[Tensor, ""]]:
+    def forward(
+        self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0, encode: Encode = encode_here
+    ) -> dict[str, Float[Tensor, ""]]:
         """All loss terms of a batch by name, unweighted: the method's own and the attached ones."""
-        queries, videos = self.encode_queries(batch.queries), self.encode_videos(batch.videos)
+        queries, videos = encode(self.encode_queries, batch.queries), encode(self.encode_videos, batch.videos)
         terms = self.losses(queries, videos, batch, draws=draws, epoch=epoch)
         if self.attachments and self.training and self.config.separate_pass:
-            queries = self.encode_queries(batch.queries)
+            queries = encode(self.encode_queries, batch.queries)
         return terms | {
             name: attachment(queries, videos, batch.video_index) for name, attachment in self.attachments.items()
         }

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, nearest
@@ -33,34 +33,39 @@ class TrainedRun:
     config: RunConfig
     model: RetrievalModel
     dataset: RetrievalDataset
+    encode: Encode
 
     def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
         """The encodings of some captions."""
         with torch.no_grad():
-            return self.model.encode_queries(query_batch(self.dataset, captions))
+            return self.encode(self.model.encode_queries, query_batch(self.dataset, captions))
 
     @cached_property
     def all_queries(self) -> EncodedQueries:
         """The encodings of all captions in file order."""
-        return encode_queries(self.model, self.dataset, self.config.train.eval_query_batch)
+        return encode_queries(self.model, self.dataset, self.config.train.eval_query_batch, self.encode)
 
     def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
         """The encodings of some videos."""
         with torch.no_grad():
-            return self.model.encode_videos(video_batch(self.dataset, videos))
+            return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
         """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
         rows = in_batches(np.arange(len(self.dataset.video_ids)), self.config.train.eval_video_batch)
         for own, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
             with torch.no_grad():
-                yield own, self.model.encode_videos(batch)
+                yield own, self.encode(self.model.encode_videos, batch)
 
     def score(self, dataset: RetrievalDataset) -> SplitScores:
         """All scores of this run's split, or of another form of it."""
         sizes = self.config.train
         return score_split(
-            self.model, dataset, video_batch_size=sizes.eval_video_batch, query_batch_size=sizes.eval_query_batch
+            self.model,
+            dataset,
+            video_batch_size=sizes.eval_video_batch,
+            query_batch_size=sizes.eval_query_batch,
+            encode=self.encode,
         )
 
     @cached_property
@@ -107,8 +112,7 @@ def open_trained(
     dataset = load_split(data, model.config, config.features, split)
     require_widths(model.config, dataset, str(folder))
     encoding = Encoding(choose_device(device), "fp32")
-    encoding.install(model.to(encoding.device))
-    return TrainedRun(label, config, model.eval(), dataset)
+    return TrainedRun(label, config, model.to(encoding.device).eval(), dataset, encoding)
 
 
 def labels(folders: Sequence[Path]) -> list[str]:

@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import torch
 
-from untrimmed.batches import Record
+from untrimmed.batches import E, R
 from untrimmed.errors import ConfigError
-from untrimmed.models.base import RetrievalModel
 
 Precision = Literal["fp32", "bf16"]
-R = TypeVar("R", bound=Record)
 
 
 def require_precision(name: str) -> None:
@@ -28,13 +25,8 @@ class Encoding:
     device: torch.device
     precision: Precision = "fp32"
 
-    def install(self, model: RetrievalModel) -> None:
-        """Make both encoders of this model instance run so; whatever calls them gets the encodings of whole batches."""
-        for name in ("encode_queries", "encode_videos"):
-            setattr(model, name, partial(self, getattr(model, name)))
-
-    def __call__(self, encode: Callable[[R], Record], rows: R) -> Record:
+    def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of a batch."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            encoded = encode(rows.to(self.device))
+            encoded = encoder(rows.to(self.device))
         return encoded.to(self.device, torch.float32)

@@ -59,14 +59,16 @@ def evaluate(
     dataset = load_split(settings, model.config, features, split)
     require_widths(model.config, dataset, str(folder))
     encoding = Encoding(choose_device(device), precision)
-    encoding.install(model.to(encoding.device))
+    model.to(encoding.device)
     keep_freed_memory()
     num_videos, num_queries = batches.eval_video_batch, batches.eval_query_batch
-    scores = score_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries)
+    scores = score_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries, encode=encoding)
     events = None
     note = why_no_events(dataset) if moments else "event-level recall was left out"
     if not note:
-        events = event_recall_of_split(model, dataset, video_batch_size=num_videos, query_batch_size=num_queries)
+        events = event_recall_of_split(
+            model, dataset, video_batch_size=num_videos, query_batch_size=num_queries, encode=encoding
+        )
     return make_report(
         f"{model.name} on {dataset.name}, {split}",
         scores.fused,

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from untrimmed.batches import Encode, encode_here
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.events import event_recall
@@ -42,6 +43,7 @@ def locate_split(
     video_batch_size: int,
     query_batch_size: int,
     settings: LocateSettings | None = None,
+    encode: Encode = encode_here,
 ) -> RankedMoments:
     """The moments that fit each caption best among all videos of a split; captions in file order.
 
@@ -54,14 +56,14 @@ def locate_split(
     settings = settings or model.locate_settings()
     was_training = model.training
     model.eval()
-    queries = encode_queries(model, dataset, query_batch_size)
+    queries = encode_queries(model, dataset, query_batch_size, encode)
     duration_s = torch.from_numpy(dataset.durations_s).float()
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(queries), QUERIES_AT_A_TIME)]
     best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
     first = 0
     rows = in_batches(np.arange(len(dataset.video_ids)), video_batch_size)
     for own_rows, batch in zip(rows, prefetched(partial(video_batch, dataset), rows), strict=True):
-        videos = model.encode_videos(batch)
+        videos = encode(model.encode_videos, batch)
         for i, block in enumerate(blocks):
             found = model.rank_moments(queries.select(block), videos, duration_s[own_rows], settings)
             best[i] = RankedMoments.best([best[i], found.shifted(first)], settings.before_suppression)
@@ -77,6 +79,7 @@ def event_recall_of_split(
     video_batch_size: int,
     query_batch_size: int,
     settings: LocateSettings | None = None,
+    encode: Encode = encode_here,
 ) -> dict[str, float]:
     """Event-level recall of a model on a split, in percent by `R@K IoU=m`, over the captions that have a moment.
 
@@ -89,7 +92,12 @@ def event_recall_of_split(
         raise FeatureError(reason)
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     located = locate_split(
-        model, dataset, video_batch_size=video_batch_size, query_batch_size=query_batch_size, settings=settings
+        model,
+        dataset,
+        video_batch_size=video_batch_size,
+        query_batch_size=query_batch_size,
+        settings=settings,
+        encode=encode,
     )
     return event_recall(
         located.video_index[annotated],

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, encode_here
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.models.base import RetrievalModel
 from untrimmed.running.batches import prefetched, query_batch, video_batch
@@ -26,7 +26,12 @@ class SplitScores:
 
 @torch.no_grad()
 def score_split(
-    model: RetrievalModel, dataset: RetrievalDataset, *, video_batch_size: int, query_batch_size: int
+    model: RetrievalModel,
+    dataset: RetrievalDataset,
+    *,
+    video_batch_size: int,
+    query_batch_size: int,
+    encode: Encode = encode_here,
 ) -> SplitScores:
     """All scores of a split; the model is in evaluation mode meanwhile.
 
@@ -36,11 +41,11 @@ def score_split(
     """
     was_training = model.training
     model.eval()
-    queries = encode_queries(model, dataset, query_batch_size)
+    queries = encode_queries(model, dataset, query_batch_size, encode)
     fused, branches = [], []
     videos = np.arange(len(dataset.video_ids))
     for batch in prefetched(partial(video_batch, dataset), in_batches(videos, video_batch_size)):
-        whole, parts = _score(model, queries, model.encode_videos(batch))
+        whole, parts = _score(model, queries, encode(model.encode_videos, batch))
         fused.append(whole)
         branches.append(parts)
     model.train(was_training)
@@ -52,14 +57,16 @@ def score_split(
 
 
 @torch.no_grad()
-def encode_queries(model: RetrievalModel, dataset: RetrievalDataset, batch_size: int) -> EncodedQueries:
+def encode_queries(
+    model: RetrievalModel, dataset: RetrievalDataset, batch_size: int, encode: Encode = encode_here
+) -> EncodedQueries:
     """All captions in file order.
 
     They are encoded by length, so that little is padded; a query's vector does not depend on its batch mates.
     """
     order = np.argsort(dataset.features.words_packed.lengths, kind="stable")
     batches = prefetched(partial(query_batch, dataset), in_batches(order, batch_size))
-    encoded = [model.encode_queries(batch) for batch in batches]
+    encoded = [encode(model.encode_queries, batch) for batch in batches]
     return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(order)))
 
 

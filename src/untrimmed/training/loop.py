@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from untrimmed.batches import TrainingBatch
+from untrimmed.batches import Encode, TrainingBatch
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.events import event_sum
@@ -63,6 +63,7 @@ class TrainingLoop:
     train_set: RetrievalDataset
     val_set: RetrievalDataset
     fabric: "Fabric"
+    encode: Encode
     report: Callable[[Progress], None] = lambda progress: None
     state: TrainingState = field(default_factory=TrainingState)
 
@@ -102,7 +103,7 @@ class TrainingLoop:
         if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
         with torch.no_grad():
-            terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws())
+            terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws(), encode=self.encode)
         terms["loss"] = total_loss(terms, self.config.weights)
         for name, value in terms.items():
             if not math.isfinite(value):
@@ -141,7 +142,7 @@ class TrainingLoop:
         generator = torch.Generator().manual_seed(seed_of(train.seed, state.updates, DRAWS))
         hard = state.epoch >= train.hard_negatives_from_epoch
         draws = Draws(hard_pool=train.hard_pool if hard else None, generator=generator)
-        terms = self.module(batch, draws=draws, epoch=state.epoch)
+        terms = self.module(batch, draws=draws, epoch=state.epoch, encode=self.encode)
         loss = total_loss(terms, self.config.weights)
         self._require_finite(terms | {"loss": loss})
         self.optimizer.zero_grad(set_to_none=True)
@@ -197,11 +198,13 @@ class TrainingLoop:
         """Results on the validation split; those of moments only where they choose the epoch, as they take longer."""
         train = self.config.train
         num_videos, num_queries = train.eval_video_batch, train.eval_query_batch
-        scores = score_split(self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries)
+        scores = score_split(
+            self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries, encode=self.encode
+        )
         figures = retrieval_metrics(scores.fused, self.val_set.video_index)
         if train.select_by == "event SumR":
             recalls = event_recall_of_split(
-                self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries
+                self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries, encode=self.encode
             )
             figures |= recalls | {"event SumR": event_sum(recalls)}
         return figures

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from untrimmed.batches import Record
+from untrimmed.batches import E, R
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
-from untrimmed.running.devices import Encoding, Precision, R
+from untrimmed.running.devices import Encoding, Precision
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -29,14 +29,14 @@ class SharedEncoding(Encoding):
 
     fabric: "Fabric | None" = None
 
-    def __call__(self, encode: Callable[[R], Record], rows: R) -> Record:
+    def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of the whole batch, in its order, on every process."""
         assert self.fabric is not None
         total, size = len(rows), self.fabric.world_size
         share = -(-total // size)
         # Rows are dealt in turn, so that each process gets long and short videos; a short last round begins again.
         own = (torch.arange(share) * size + self.fabric.global_rank) % total
-        encoded = super().__call__(encode, rows.select(own))
+        encoded = super().__call__(encoder, rows.select(own))
         whole = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
         return dataclasses.replace(encoded, **whole)
 

@@ -89,8 +89,7 @@ def train(
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
     model = model_class(method)(sizes)
-    encoding.install(model)
-    loop = TrainingLoop(config, folder, model.to(fabric.device), train_set, val_set, fabric)
+    loop = TrainingLoop(config, folder, model.to(fabric.device), train_set, val_set, fabric, encoding)
     if progress is not None:
         loop.report = progress
     loop.run()
