@@ -1,10 +1,10 @@
-# `make demo` and `make test` set themselves up: a virtual environment, pinned packages, the small CPU build of torch.
+# `make demo`, `make test` and `make docs` set themselves up: a virtual environment, pinned packages, the small CPU build of torch.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test stress lint setup clean
+.PHONY: demo test stress lint docs setup clean
 
 demo: setup
 	$(BIN)/untrimmed demo
@@ -20,6 +20,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: setup
+	$(BIN)/python docs/site/make.py
+
 setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -30,4 +33,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo build

@@ -1,0 +1,116 @@
+"""Build the documentation into one static site: `make docs`, or `python docs/site/make.py [FOLDER]`.
+
+What is published is put together in FOLDER/docs (default: build/): the pages of docs/, README, CONTRIBUTING and
+CHANGELOG, the two pictures of the map, and one page for every module, made from its docstrings. Links are written for
+readers of the repository; here those to files of the code become links to their pages. A link that leads nowhere and
+every warning of the generator end the build.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pictures
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, PACKAGE = ROOT / "docs", ROOT / "src" / "untrimmed"
+FRONT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+LINK = re.compile(r'(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?: "(?P<name>untrimmed[\w.]+)")?(?=\))')
+
+
+def build(folder: Path) -> Path:
+    """Write everything below a folder and give the folder of the finished site.
+
+    Raises: ValueError naming page and link if a link leads nowhere.
+    """
+    tree = folder / "docs"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    pictures.write()
+    shutil.copytree(DOCS / "figures", tree / "figures")
+    for picture in DOCS.glob("*.png"):
+        shutil.copy(picture, tree)
+    shutil.copy(DOCS / "site" / "site.css", tree)
+    for page in [*(ROOT / name for name in FRONT), *DOCS.glob("*.md")]:
+        source = page.relative_to(ROOT).as_posix()
+        (tree / _place(source)).write_text(_relinked(page.read_text(encoding="utf-8"), source, tree), encoding="utf-8")
+    config = yaml.safe_load((DOCS / "site" / "config.yml").read_text(encoding="utf-8"))
+    config["nav"].append({"Code": _write_api(tree)})
+    python = config["plugins"][1]["mkdocstrings"]["handlers"]["python"]
+    python["paths"], python["options"]["extensions"] = [str(PACKAGE.parent)], [str(DOCS / "site" / "examples.py")]
+    (folder / "docs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", folder / "docs.yml"]
+    subprocess.run(command, check=True, cwd=folder, env={**os.environ, "NO_COLOR": "1"})
+    return folder / "site"
+
+
+def modules() -> list[str]:
+    """All modules that have pages, by path below the package: `models/base`."""
+    paths = sorted(PACKAGE.rglob("*.py"), key=lambda path: (path.parent != PACKAGE, path))
+    names = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in paths]
+    return [name for name in names if not name.rpartition("/")[2].startswith("__") or _is_documented(name)]
+
+
+def _is_documented(module: str) -> bool:
+    """Whether an `__init__` says anything; `__main__` is for launchers."""
+    return module.endswith("__init__") and (PACKAGE / f"{module}.py").read_text(encoding="utf-8").startswith('"""')
+
+
+def _write_api(tree: Path) -> list[dict[str, object]]:
+    """A page for every module; gives them for the navigation, room by room."""
+    rooms: dict[str, list[str]] = {}
+    for module in modules():
+        page = tree / "code" / f"{module}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        name = ".".join(["untrimmed", *module.split("/")]).removesuffix(".__init__")
+        page.write_text(f"::: {name}\n", encoding="utf-8")
+        rooms.setdefault(module.partition("/")[0] if "/" in module else "", []).append(module)
+    nav: list[dict[str, object]] = []
+    for room, inside in rooms.items():
+        pages = [{_label(module, room): f"code/{module}.md"} for module in inside]
+        nav += [{room: pages}] if room else pages
+    return nav
+
+
+def _label(module: str, room: str) -> str:
+    name = module.removeprefix(f"{room}/")
+    return (room or "untrimmed") if name == "__init__" else name
+
+
+def _place(source: str) -> str:
+    """Where a page of the repository lies on the site."""
+    return FRONT.get(source, source.removeprefix("docs/"))
+
+
+def _relinked(text: str, source: str, tree: Path) -> str:
+    """The text of a page with links as they lead on the site; other files of the repository come along."""
+
+    def lead(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found["path"]))
+        if not (ROOT / target).exists():
+            raise ValueError(f"{source}: links to {target}, which is not there; correct the link")
+        anchor = found["anchor"] or ""
+        if target.endswith(".md"):
+            return _place(target) + anchor
+        if target.startswith("docs/"):
+            return target.removeprefix("docs/")
+        if target.startswith("src/untrimmed/") and target.endswith(".py"):
+            page = "code/" + target.removeprefix("src/untrimmed/").replace(".py", ".md")
+            return f"{page}#{found['name']}" if found["name"] else page
+        (tree / "files" / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / target, tree / "files" / target)
+        return f"files/{target}"
+
+    return LINK.sub(lead, text)
+
+
+if __name__ == "__main__":
+    site = build(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve())
+    print(f"{site}/index.html; search in it needs a server: python -m http.server -d {site}")

@@ -1,0 +1,87 @@
+"""What the pages say is there: files, modules, names of the code, axis letters, and the pictures as they are drawn."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "untrimmed"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MADE_BY_USERS = re.compile(r"<|>|\*|^(runs|demo|data|mine|features|frames|words|ROOT|RUN|FOLDER|figures|FeatureData)\b")
+
+ARRAYS = {"Float", "Int", "Bool", "UInt8", "Complex"}
+
+sys.path.insert(0, str(ROOT / "docs" / "site"))
+import pictures  # noqa: E402
+
+
+def code_spans(text):
+    """What stands in backticks, outside blocks of code."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
+
+
+def is_there(name):
+    """Whether a dotted name is a module, or a class, function or value in one, or a member of a class."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        path = PACKAGE.joinpath(*parts[1:size])
+        module = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+        if module is not None:
+            return holds(ast.parse(module.read_text(encoding="utf-8")).body, parts[size:])
+    return False
+
+
+def holds(body, names):
+    if not names:
+        return True
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == names[0]:
+            return holds(node.body, names[1:])
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        if any(isinstance(target, ast.Name) and target.id == names[0] for target in targets):
+            return len(names) == 1
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_that_are_there(page):
+    targets = re.findall(r'(?:\]\(|src=")([^)\s#"]+)', page.read_text(encoding="utf-8"))
+    files = [target for target in targets if not target.startswith("https:")]
+    assert [file for file in files if not (page.parent / file).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_names_of_the_code_that_a_page_mentions_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    words = [word.rstrip("/") for word in code_spans(text) if re.fullmatch(r"[\w./-]+", word)]
+    paths = [word for word in words if re.search(r"\w/\w.*\.(py|yaml|npy)$", word) and not MADE_BY_USERS.search(word)]
+    places = (ROOT, PACKAGE, ROOT / "docs", ROOT / "tests")
+    assert [path for path in paths if not any((place / path).exists() for place in places)] == []
+    names = [word for word in words if word.startswith("untrimmed.") and "/" not in word]
+    names += re.findall(r'"(untrimmed\.[\w.]+)"', text)
+    assert [name for name in names if not is_there(name)] == []
+
+
+def test_axis_letters_are_all_in_the_glossary():
+    legend = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## The letters of axes")[2]
+    known = {name for row in re.findall(r"(?m)^\| (`.+?) \|", legend) for name in re.findall(r"`([^`]+)`", row)}
+    used = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ARRAYS:
+                axes = getattr(getattr(node.slice, "elts", [None])[-1], "value", None)
+                used |= set(axes.split()) if isinstance(axes, str) else set()
+    assert {letter for axis in used for letter in re.findall(r"[A-Z]\w*", axis)} == {
+        name for name in known if name[0].isupper()
+    }
+
+
+@pytest.mark.parametrize("name", pictures.FLOWS)
+def test_pictures_are_as_drawn_and_name_files_that_are_there(name):
+    steps, title = pictures.FLOWS[name]
+    assert [place for step in steps for place in step.modules if not (PACKAGE / place).exists()] == []
+    drawn = (ROOT / "docs" / "figures" / name).read_text(encoding="utf-8")
+    assert drawn == pictures.draw(steps, title), "draw them again: python docs/site/pictures.py"

@@ -1,0 +1,63 @@
+"""The documentation builds without a warning, fetches nothing when it is read, and leads to the code in two clicks."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytest.importorskip("zensical", reason="the docs group is not installed")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    made = subprocess.run(
+        [sys.executable, ROOT / "docs" / "site" / "make.py", folder],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "site"
+
+
+def links(page):
+    found = re.findall(r'href="([^"#:]+\.html(?:#[^"]+)?)"', page.read_text(encoding="utf-8"))
+    return [link.removeprefix("./") for link in found]
+
+
+def test_every_page_of_the_repository_is_in_the_navigation_and_every_module_has_a_page(site):
+    navigation = (ROOT / "docs" / "site" / "config.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    pages = [page.name for page in (ROOT / "docs").glob("*.md")]
+    assert [
+        page for page in pages if f": {page}\n" not in navigation or not (site / page).with_suffix(".html").is_file()
+    ] == []
+    package = ROOT / "src" / "untrimmed"
+    modules = [path.relative_to(package) for path in package.rglob("*.py") if not path.name.startswith("__")]
+    assert [module for module in modules if not (site / "code" / module).with_suffix(".html").is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "code/models/base.html#untrimmed.models.base.RetrievalModel.forward",
+        "code/search/library.html#untrimmed.search.library.Library.search",
+    ],
+)
+def test_two_clicks_lead_from_the_first_page_to_where_losses_and_moments_are_made(site, place):
+    assert "architecture.html" in links(site / "index.html")
+    assert place in links(site / "architecture.html")
+    file, _, anchor = place.partition("#")
+    assert f'id="{anchor}"' in (site / file).read_text(encoding="utf-8")
+
+
+def test_reading_fetches_nothing_from_elsewhere(site):
+    fetched = (
+        r'<(?:script|img|iframe)[^>]+src="https?:[^"]*|<link[^>]+rel="(?:stylesheet|preload)"[^>]+href="https?:[^"]*'
+    )
+    assert [found for page in site.rglob("*.html") for found in re.findall(fetched, page.read_text("utf-8"))] == []
