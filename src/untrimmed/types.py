@@ -24,6 +24,18 @@ class FrameFeatures:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What an encoder made of a sentence's words; `num_words_read` is None where it read all of them.
+
+    A sentence of which no word is understood has a vector all the same, but one that says nothing.
+    """
+
+    unknown: tuple[str, ...] = ()
+    is_understood: bool = True
+    num_words_read: int | None = None
+
+
+@dataclass(frozen=True)
 class TextFeatures:
     """One sentence as vectors: the whole in the space of the frames, and each word by itself."""
 
@@ -31,6 +43,7 @@ class TextFeatures:
     sentence: Float[np.ndarray, " D"]
     words: Float[np.ndarray, "W E"]
     tokens: tuple[str, ...]
+    reading: Reading = Reading()
 
 
 @dataclass(frozen=True, order=True)

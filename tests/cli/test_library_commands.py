@@ -3,47 +3,17 @@
 import importlib
 import io
 import json
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
+from tests.cli.conftest import NOTICE
 from tests.toy import ToyEncoder, write_clip
-from untrimmed.cli import app as app_module
-from untrimmed.encoders.registry import ENCODERS, LoadedEncoder
-from untrimmed.search import library as library_module
+from untrimmed.encoders.registry import ENCODERS
 
 index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command
-
-NOTICE = "using the encoder 'toy'; install more for better results"
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Type a command; gives exit code, stdout, stderr."""
-    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
-    monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            app_module.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def videos(tmp_path):
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    write_clip(folder / "flag.mp4", ["red", "white", "green"])
-    write_clip(folder / "sea [1].mp4", ["blue", "blue"])
-    return folder
 
 
 def test_index_then_search_finds_the_moment(run, videos):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from untrimmed.cli.console import (
     LibraryOption,
@@ -23,7 +24,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
-    from untrimmed.search.library import Hit, Library
+    from untrimmed.search.library import Hit, Hits, Library
 
 NOTHING_FOUND = 1
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
@@ -57,7 +58,8 @@ def search(
 ) -> None:
     """Find the videos that fit a sentence, and where in them.
 
-    Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold.
+    Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold, or no word of the
+    sentence is known to the encoder.
     """
     import untrimmed
 
@@ -94,13 +96,14 @@ def similar(
     _show(opened, {"like": what}, hits, json_output, save_frames)
 
 
-def _show(
-    library: Library, query: dict[str, str], hits: Sequence[Hit], json_output: bool, save_frames: Path | None
-) -> None:
+def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool, save_frames: Path | None) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
-    document = {**query, "hits": [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]}
+    found = [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]
+    document = {**query, "warnings": hits.warnings, "hits": found}
     remember(library.folder, hits)
     print_notice(library.notice)
+    for warning in hits.warnings:
+        progress_console.print(f"[yellow]warning:[/] {escape(warning)}")
     if json_output:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     for rank, hit in enumerate(hits if not json_output else (), start=1):
@@ -111,7 +114,7 @@ def _show(
         for moment in hit.moments[1:]:
             result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}", markup=False)
     if not hits:
-        progress_console.print("nothing above the threshold")
+        progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
         raise typer.Exit(NOTHING_FOUND)
 
 

@@ -31,5 +31,5 @@ class Encoder(Protocol):
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word vectors of each text (float32)."""
+        """A unit sentence vector and the word vectors of each text (float32), and which words are unknown or unread."""
         ...

@@ -113,8 +113,9 @@ def evaluate_library(
     for number, (query, path) in enumerate(zip(queries, paths, strict=True), start=1):
         hits = library.search(query.text, limit=min(_DEPTH, len(records)), moments=1)
         rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
-        found = library.search(query.text, limit=1, moments=1, within=path)[0].moments[0]
-        outcomes.append(QueryOutcome(query, rank, found))
+        inside = library.search(query.text, limit=1, moments=1, within=path)
+        # of a sentence without a word that the encoder knows there are no hits: it was not found, and nowhere
+        outcomes.append(QueryOutcome(query, rank, inside[0].moments[0] if inside else Moment(0.0, 0.0)))
         if progress is not None:
             progress(number, len(queries))
     return LibraryQuality(figures(outcomes), tuple(outcomes), len(records))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
+from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.windows import GaussianWindows, RankedVideo
 from untrimmed.types import Moment, TextFeatures
@@ -50,6 +51,14 @@ class Hit:
     score: float  # of the video: the relevance of its best window; comparable within one library and encoder
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
+
+
+class Hits(list[Hit]):
+    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read."""
+
+    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = ()):
+        super().__init__(hits)
+        self.warnings = tuple(warnings)
 
 
 class Library:
@@ -217,8 +226,11 @@ class Library:
         moments: int = 3,
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
-    ) -> list[Hit]:
+    ) -> Hits:
         """The videos that fit a sentence best, each with its best moments.
+
+        The list's `warnings` name words that the encoder does not know, and say where it stopped to read; of a sentence
+        without a word that it knows there are no hits.
 
         Args:
             text: What is to be seen, in plain words.
@@ -233,10 +245,11 @@ class Library:
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        _check_sentence(text)
+        check_sentence(text)
         self.engine.refresh()
         query = self._ready_encoder().encode_texts([text])[0]
-        return self._hits(self.engine.corpus(), query, limit, moments, min_score, within)
+        hits = self._hits(self.engine.corpus(), query, limit, moments, min_score, within)
+        return Hits(hits if query.reading.is_understood else (), sentence_warnings(query, self._ready_encoder().name))
 
     def similar(
         self,
@@ -246,12 +259,12 @@ class Library:
         moments: int = 3,
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
-    ) -> list[Hit]:
+    ) -> Hits:
         """The videos with frames like this RGB image, by the encoder alone; the rest is as in `search`."""
         self.engine.refresh()
         vector = self._ready_encoder().encode_frames(image[None])[0]
         query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-        return self._hits(self.engine.windows(), query, limit, moments, min_score, within)
+        return Hits(self._hits(self.engine.windows(), query, limit, moments, min_score, within))
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -265,7 +278,7 @@ class Library:
         paths = [record.path for record in self.engine.records]
         if str(_absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-        _check_sentence(text)
+        check_sentence(text)
         query = self._ready_encoder().encode_texts([text])[0]
         return self.engine.corpus().relevance(query, paths.index(str(_absolute(video))))
 
@@ -366,15 +379,6 @@ def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_onl
         fps=before.fps if fps is None else fps,
         keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
     )
-
-
-def _check_sentence(text: str) -> None:
-    if not text.strip():
-        raise ConfigError("the sentence to search for is empty; describe what is to be seen")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"the sentence {text!r} is not valid UTF-8; type it again") from None
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:

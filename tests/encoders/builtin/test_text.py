@@ -16,6 +16,7 @@ pytest.importorskip("tokenizers", reason="untrimmed[offline] is not installed")
 
 from untrimmed.encoders.builtin.classes import embed_class_texts, load_class_vectors, read_class_texts
 from untrimmed.encoders.builtin.text import MiniLM
+from untrimmed.types import Reading
 
 TEXTS = ["a cat on a mat", "Ballooning over the hills, unbelievably, at dawn with thirty people watching", "dog"]
 
@@ -62,3 +63,25 @@ def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
     # float16 keeps 11 bits: half a unit in the last place of 0.25 is 1.2e-4
     made = embed_class_texts(text_encoder, [texts[i] for i in rows])
     np.testing.assert_allclose(load_class_vectors()[rows], made, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown", "is_understood"),
+    [
+        ("a dog jumps, over 3 x-rays in a café", (), True),
+        ("a 犬 and собака 🐶!", ("犬", "собака", "🐶!"), True),
+        ("qwxzk grass", ("qwxzk",), True),  # spelt out letter by letter
+        ("собака прыгает в озеро", ("собака", "прыгает", "в", "озеро"), False),
+        ("狗跳进湖里", ("狗跳进湖里",), False),
+        ("?!", (), False),
+        ("x" * 200_000, ("x" * 200_000,), False),
+    ],
+)
+def test_words_that_mean_nothing_to_it_are_told(text_encoder, text, unknown, is_understood):
+    (sentence,) = text_encoder.encode([text])
+    assert sentence.reading == Reading(unknown, is_understood)
+
+
+def test_a_cut_text_says_how_many_words_were_read(text_encoder):
+    (sentence,) = text_encoder.encode(["dog " * 1000])
+    assert sentence.reading == Reading(num_words_read=254)

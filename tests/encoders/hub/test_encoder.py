@@ -16,7 +16,7 @@ from untrimmed.encoders.hub import encoder as hub
 from untrimmed.encoders.hub.encoder import TransformersEncoder
 from untrimmed.encoders.registry import self_test
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
-from untrimmed.types import TextFeatures
+from untrimmed.types import Reading, TextFeatures
 
 TEXTS = ["A dog runs along the Beach", "the cat sleeps", "a red car drives down the road to the kitchen"]
 IN_SHARED_SPACE = {"clip", "siglip", "siglip2", "siglip2_naflex", "chinese_clip", "altclip", "align"}
@@ -318,3 +318,16 @@ def test_loading_says_nothing_and_leaves_transformers_settings_alone(folders, ca
     assert (transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()) == before
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+@pytest.mark.parametrize("name", ["chinese_clip", "siglip2"])
+def test_words_outside_the_vocabulary_are_told(encoders, name):
+    known, mixed, strange = encoders[name].encode_texts(["the cat sleeps", "the 犬 sleeps", "犬犬 犬"])
+    assert known.reading == Reading()
+    assert mixed.reading == Reading(("犬",))
+    assert strange.reading == Reading(("犬犬", "犬"), is_understood=False)
+
+
+def test_a_text_behind_the_limit_says_how_many_words_were_read(encoders):
+    (features,) = encoders["chinese_clip"].encode_texts(["the cat sleeps " * 20])
+    assert features.reading == Reading(num_words_read=len(features.tokens))

@@ -105,7 +105,7 @@ class BuiltinEncoder:
             meaning = _TEXT_PART * _unit(sentence.vector - self._mean)
             colour = self.recipe.colour_weight * _TEXT_PART**2 / _COLOUR_PART * self._colours.wanted(text)
             vector = _unit(np.concatenate([meaning, colour, np.zeros(1)])).astype(np.float32)
-            features.append(TextFeatures(text, vector, sentence.words, sentence.tokens))
+            features.append(TextFeatures(text, vector, sentence.words, sentence.tokens, sentence.reading))
         return features
 
     def _encode_batch(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:

@@ -7,6 +7,7 @@ a test holds it equal to `transformers`.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 
 from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
+from untrimmed.encoders.reading import reading_of
+from untrimmed.types import Reading
 
 DIM = 384
 _NUM_LAYERS = 6
@@ -37,6 +40,7 @@ class Sentence:
     vector: Float[np.ndarray, " D"]
     words: Float[np.ndarray, "W D"]
     tokens: tuple[str, ...]
+    reading: Reading
 
 
 class _Bert(nn.Module):
@@ -111,5 +115,27 @@ class MiniLM:
                 state = state[real]
                 vector = nn.functional.normalize(state.mean(0), dim=0)
                 tokens = tuple(encoding.tokens[1 : len(state) - 1])
-                sentences[row] = Sentence(vector.numpy(), state[1:-1].numpy(), tokens)
+                reading = _read(texts[row], encoding)
+                sentences[row] = Sentence(vector.numpy(), state[1:-1].numpy(), tokens, reading)
         return [sentences[i] for i in range(len(texts))]
+
+
+def _read(text: str, encoding: Encoding) -> Reading:
+    """Which words of a text mean something to a model that was trained on English.
+
+    Its vocabulary holds single letters of many scripts, so that a Greek or a Russian word is spelt out and never
+    `[UNK]`; what is spelt out says nothing, nor does a character outside the Latin script.
+    """
+    pieces: dict[int, list[int]] = {}
+    for place, word in enumerate(encoding.word_ids):
+        if word is not None:
+            pieces.setdefault(word, []).append(place)
+    found = []
+    for places in pieces.values():
+        start, end = encoding.offsets[places[0]][0], encoding.offsets[places[-1]][1]
+        tokens = [encoding.tokens[place].removeprefix("##") for place in places]
+        is_spelt_out = len(tokens) > 2 and max(map(len, tokens)) == 1
+        is_latin = any(c.isdigit() or "LATIN" in unicodedata.name(c, "") for c in text[start:end])
+        if tokens == ["[UNK]"] or any(map(str.isalnum, text[start:end])):  # punctuation is neither known nor unknown
+            found.append((start, end, is_latin and not is_spelt_out and tokens != ["[UNK]"]))
+    return reading_of(text, found, is_cut=bool(encoding.overflowing))

@@ -23,8 +23,9 @@ from torch.nn import functional
 from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
 from untrimmed.encoders.hub.weights import first_line, locate, weights_digest
+from untrimmed.encoders.reading import reading_of
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
-from untrimmed.types import TextFeatures
+from untrimmed.types import Reading, TextFeatures
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PROBE_TEXT = "a dog runs along the beach"
@@ -154,12 +155,13 @@ class TransformersEncoder:
             states = self._word_projection(states)
         rows = functional.normalize(sentences.float(), dim=-1).cpu().numpy()
         words = states.float().cpu().numpy()
+        readings = self._recipe.read(self._tokenizer, texts)
         features = []
         for row, text in enumerate(texts):
             ids = inputs["input_ids"][row].tolist()
             real = [place for place, token in enumerate(ids) if token not in self._recipe.special_ids]
             tokens = self._tokenizer.convert_ids_to_tokens([ids[place] for place in real])
-            features.append(TextFeatures(text, rows[row], words[row, real], tuple(tokens)))
+            features.append(TextFeatures(text, rows[row], words[row, real], tuple(tokens), readings[row]))
         return features
 
     def _text_features(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -220,6 +222,24 @@ class _TextRecipe:
             return_tensors="pt",
         )
         return {name: value for name, value in batch.items() if name in self.inputs}
+
+    def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
+        """Which words are unknown to the tokenizer, and where texts are cut; those that know all bytes know all words.
+
+        Tokenizers in plain Python do not say where a token stands in the text: theirs count as read.
+        """
+        if not tokenizer.is_fast:
+            return [Reading()] * len(texts)
+        written = [text.lower() if self.lower_case else text for text in texts]
+        unknown = {tokenizer.unk_token_id} - self.special_ids
+        readings = []
+        for text, encoding in zip(
+            written, tokenizer(written, truncation=True, max_length=self.max_length).encodings, strict=True
+        ):
+            real = [place for place, token in enumerate(encoding.ids) if token not in self.special_ids]
+            pieces = [(*encoding.offsets[place], encoding.ids[place] not in unknown) for place in real]
+            readings.append(reading_of(text, pieces, is_cut=bool(encoding.overflowing)))
+        return readings
 
 
 def _text_recipe(model: Any, tokenizer: Any) -> _TextRecipe:

@@ -1,0 +1,33 @@
+"""What an encoder made of a sentence's words: which it does not know, and where it stopped to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from untrimmed.types import Reading
+
+
+def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
+    """The `Reading` of a text from its tokens, each with first and last character and whether it means something.
+
+    A word (between blanks) is known if one of its tokens is; one without tokens of its own, or behind the cut, is
+    neither known nor unknown.
+
+    >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
+    Reading(unknown=('犬',), is_understood=True, num_words_read=None)
+    """
+    listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]  # some tokenizers write blanks, too
+    stop = max((end for _, end, _ in listed), default=0) if is_cut else len(text)
+    words = [match.span() for match in re.finditer(r"\S+", text[:stop])]
+    unknown, is_understood, at = [], False, 0
+    for start, end in words:
+        known = []
+        while at < len(listed) and listed[at][0] < end:
+            known.append(listed[at][2])
+            at += 1
+        is_understood = is_understood or any(known)
+        if known and not any(known):
+            unknown.append(text[start:end])
+    num_whole = len(words) - (is_cut and stop < len(text) and bool(words) and not text[stop].isspace())
+    return Reading(tuple(unknown), is_understood, num_whole if is_cut else None)

@@ -1,0 +1,38 @@
+"""Commands run as they are typed, with the toy encoder, on a folder of two clips."""
+
+import sys
+
+import pytest
+
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.cli import app as app_module
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+
+NOTICE = "using the encoder 'toy'; install more for better results"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Type a command; gives exit code, stdout, stderr."""
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
+    monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            app_module.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def videos(tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "flag.mp4", ["red", "white", "green"])
+    write_clip(folder / "sea [1].mp4", ["blue", "blue"])
+    return folder

@@ -1,0 +1,77 @@
+"""Sentences with words that an encoder does not know: said on stderr and in JSON, and no hits where none is known."""
+
+import json
+
+import pytest
+
+from tests.toy import COLOURS, ToyEncoder
+from untrimmed.encoders.reading import reading_of
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+from untrimmed.types import TextFeatures
+
+MAX_WORDS = 5
+
+
+class ColourReader(ToyEncoder):
+    """Knows the names of colours and no other word, and reads five of them."""
+
+    def _text(self, text):
+        features = super()._text(text)
+        starts = [text.index(word) for word in text.split()]
+        pieces = [(i, i + len(w), w in COLOURS) for i, w in zip(starts, text.split(), strict=True)]
+        reading = reading_of(text, pieces[:MAX_WORDS], is_cut=len(pieces) > MAX_WORDS)
+        return TextFeatures(text, features.sentence, features.words, features.tokens, reading)
+
+
+@pytest.fixture
+def indexed(run, videos, monkeypatch):
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ColourReader(), None))
+    run("index", videos)
+    return run
+
+
+def test_a_known_sentence_has_no_warnings(indexed):
+    code, out, err = indexed("search", "red green", "--json")
+    assert (code, json.loads(out)["warnings"]) == (0, [])
+    assert "warning" not in err
+
+
+@pytest.mark.parametrize("sentence", ["собака", "🐶", "x" * 200_000])
+def test_without_one_known_word_nothing_is_found(indexed, sentence):
+    code, out, err = indexed("search", sentence, "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["hits"] == []
+    assert document["warnings"] == ["encoder 'toy' knows no word of the sentence; say it in other words, or in English"]
+    assert f"warning: {document['warnings'][0]}" in err
+    assert len(err) < 500
+
+
+def test_unknown_words_among_known_ones_are_named(indexed):
+    code, out, err = indexed("search", "red \x1b[31mdogs green")
+    assert code == 0
+    assert "flag.mp4" in out
+    assert "encoder 'toy' does not know '\\x1b[31mdogs'; the other words were searched for" in err
+    assert "\x1b" not in err
+
+
+def test_many_unknown_words_are_counted(indexed):
+    _, _, err = indexed("search", "one two three four red")
+    assert "'one', 'two', 'three', 'four'; the other" in err
+
+
+def test_a_sentence_that_is_too_long_says_how_much_was_read(indexed):
+    code, out, _ = indexed("search", "red white green blue yellow aa bb", "--json")
+    assert code == 0
+    assert json.loads(out)["warnings"] == [
+        "the sentence is longer than encoder 'toy' reads: 5 of its 7 words count; shorten it"
+    ]
+
+
+def test_a_labelled_sentence_without_a_known_word_counts_as_not_found(indexed, tmp_path):
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"video": "flag", "query": "dogs", "start_s": 4.0, "end_s": 6.0}\n')
+    code, out, _ = indexed("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
+    assert code == 0
+    assert [(query["rank"], query["iou"]) for query in json.loads(out)["queries"]] == [(None, 0.0)]
