@@ -16,7 +16,11 @@ def scores():
 
 
 def loop_version(scores, guide, index, hard_share, label_share):
-    """Written caption by caption and video by video, as the methods page states it."""
+    """The soft InfoNCE of DL-DKD++ as released, written caption by caption and video by video.
+
+    Rows from `hard_share` of the batch on have labels mixed from the guide's softmax and the truth; a video's labels
+    enter as logarithms beside the scores, plus 1e-12.
+    """
     num_queries, num_videos = scores.shape
     true = [[float(index[q] == v) for v in range(num_videos)] for q in range(num_queries)]
     hq, hv = math.floor(hard_share * num_queries), math.floor(hard_share * num_videos)

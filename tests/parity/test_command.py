@@ -148,7 +148,8 @@ def test_only_elements_whose_gradient_is_rounding_are_left_out_of_final_weights(
 
 
 def test_bias_units_that_cancel_are_found_by_their_gradient_in_double_precision():
-    """GMMFormer v2's page, section 8: unit 11 of this tensor is open for every sample and layer."""
+    """In this case the ReLU behind unit 11 is open for every sample and layer, so its bias shifts all weights of the
+    consolidation alike, and their softmax cancels it: the released update of it is rounding noise alone."""
     exact = GMMFormerV2Parity().exact(load_case(CASES / "gmmformer-v2" / "optim"))
     assert np.flatnonzero(exact["null_gradient/clip_encoder.layer1.bias"]).tolist() == [11]
     assert exact["null_gradient/query_encoder.self.key.bias"].all()

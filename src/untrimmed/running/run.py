@@ -1,10 +1,12 @@
 """A run's folder: what was asked for, what came out, the best model, and the state to go on from.
 
-config.yaml         every setting, defaults included; the same settings give the same run
-metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
-model.safetensors   the best model by `train.select_by` on the validation split,
-config.json         its method and sizes (together: what `load_model` reads)
-last.safetensors    where to go on after an interruption
+What lies in it:
+
+    config.yaml         every setting, defaults included; the same settings give the same run
+    metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
+    model.safetensors   the best model by `train.select_by` on the validation split,
+    config.json         its method and sizes (together: what `load_model` reads)
+    last.safetensors    where to go on after an interruption
 """
 
 from __future__ import annotations
