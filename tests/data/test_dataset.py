@@ -5,9 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from untrimmed.data.dataset import load_dataset
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.dataset import dataset_of_arrays, load_dataset
+from untrimmed.data.layout import Layout
+from untrimmed.data.packed import PackSettings
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
+from untrimmed.data.sources import open_frames, open_words
 from untrimmed.errors import ConfigError, FeatureError
 
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
@@ -68,6 +72,50 @@ def test_the_three_layouts_hold_the_same_data(tmp_path):
         np.testing.assert_allclose(data.features.clips, field.features.clips, atol=1e-6)
         np.testing.assert_allclose(data.features.frames.rows, field.features.frames.rows, atol=1e-6)
         np.testing.assert_array_equal(data.features.words_packed.rows, field.features.words_packed.rows)
+
+
+def test_arrays_in_memory_give_what_files_give_and_write_nothing(tmp_path):
+    simulate("toy", tmp_path, num_videos=10, settings=SMALL)
+    stored = load_dataset(
+        "toy", tmp_path, "train", cache_dir=tmp_path / "cache", num_clips=4, max_frames=9, max_words=3
+    )
+    layout, before = Layout.at(tmp_path, "toy"), sorted(tmp_path.rglob("*"))
+    frames = {video: open_frames(layout).read(video) for video in stored.video_ids}
+    words = {caption: open_words(layout).read(caption)[None] for caption in stored.caption_ids}
+    data = dataset_of_arrays(
+        frames, words, stored.annotations, PackSettings(num_clips=4, max_frames=9, max_words=3), split="train"
+    )
+    np.testing.assert_array_equal(data.features.clips, stored.features.clips)
+    np.testing.assert_array_equal(data.features.frames.rows, stored.features.frames.rows)
+    np.testing.assert_array_equal(data.features.frames.offsets, stored.features.frames.offsets)
+    np.testing.assert_array_equal(data.features.words_packed.rows, stored.features.words_packed.rows)
+    assert (data.video_ids, data.caption_ids, data.moments) == (stored.video_ids, stored.caption_ids, stored.moments)
+    assert data.features.folder is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+ROWS = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("frames", "words", "captions", "message"),
+    [
+        ({}, {"c": ROWS}, ["c"], "mine, frames: no array"),
+        ({"w": ROWS}, {"c": ROWS}, ["c"], "mine, frames: no entry 'v'"),
+        ({"v": ROWS}, {"d": ROWS}, ["c"], "mine, words: no entry 'c'"),
+        ({"v": ROWS[:0]}, {"c": ROWS}, ["c"], "'v' has no frame vectors"),
+        ({"v": ROWS}, {"c": ROWS[:0]}, ["c"], "'c' has no word vectors"),
+        ({"v": ROWS * np.inf}, {"c": ROWS}, ["c"], "'v' is not finite in 2 of 2 rows"),
+        ({"w": ROWS, "v": ROWS[:, :2]}, {"c": ROWS}, ["c"], "'v' has width 2, 'w' has 3"),
+        ({"v": ROWS[0]}, {"c": ROWS}, ["c"], r"'v' has shape \(3,\), wanted \(rows, 3\)"),
+        ({"v": ROWS.astype(str)}, {"c": ROWS}, ["c"], "'v' holds <U32, wanted numbers"),
+        ({"v": ROWS}, {"c": ROWS}, ["c", "c"], "mine, split test: caption id 'c' occurs 2 times"),
+        ({"v": ROWS}, {"c": ROWS}, [], "mine: no caption"),
+    ],
+)
+def test_arrays_that_make_no_data_set_are_named(frames, words, captions, message):
+    with pytest.raises(FeatureError, match=message):
+        dataset_of_arrays(frames, words, [Annotation("v", c, "a dog") for c in captions], name="mine")
 
 
 def test_the_teacher_comes_with_the_training_split_only(tmp_path):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from untrimmed.errors import FeatureError
+from untrimmed.parity import data_cases
 from untrimmed.parity.registry import run_case
+from untrimmed.running.validation import query_batches
 
 CASES = Path(__file__).parent / "cases"
 # One loss case of each method, DL-DKD's and JSG's in one of their two versions.
@@ -182,6 +184,30 @@ def test_the_total_follows_the_loss_weights_of_the_case(name, terms, settings, t
     np.savez(folder / "expected.npz", **expected)
     (folder / "grads.npz").unlink()
     assert failures(folder) == []
+
+
+@pytest.mark.parametrize("name", ["gmmformer/eval-pipeline", "gmmformer-v2/eval-pipeline"])
+@pytest.mark.parametrize("array", ["frames", "words"])
+def test_one_altered_number_of_a_data_set_is_noticed_in_the_scores(name, array, tmp_path):
+    folder, _ = copy_of(name, tmp_path, "eval-pipeline")
+    assert failures(folder) == []
+    batch = arrays_of(folder / "batch.npz")
+    batch[array][0, 0] += 0.5
+    np.savez(folder / "batch.npz", **batch)
+    assert any("fused_scores" in failure for failure in failures(folder))
+
+
+def test_videos_validated_in_other_batches_are_noticed(tmp_path):
+    """The window of GMMFormer's second branch depends on the longest video of a batch."""
+    folder, _ = copy_of("gmmformer/eval-pipeline", tmp_path, "eval-pipeline", eval_context_bsz=10)
+    assert any("video_vectors" in failure for failure in failures(folder))
+
+
+def test_captions_taken_in_another_order_than_released_are_noticed(tmp_path, monkeypatch):
+    folder, _ = copy_of("gmmformer/collate", tmp_path, "collate")
+    assert failures(folder) == []
+    monkeypatch.setattr(data_cases, "query_batches", lambda dataset, size, order: query_batches(dataset, size))
+    assert any("text_batch0_caption_ids" in failure for failure in failures(folder))
 
 
 @pytest.mark.parametrize(

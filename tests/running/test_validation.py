@@ -6,7 +6,7 @@ from untrimmed.data.dataset import load_dataset
 from untrimmed.models.registry import create_model
 from untrimmed.running import validation
 from untrimmed.running.batches import caption_training_batch, prefetched, query_batch, training_batch, video_batch
-from untrimmed.running.validation import score_split
+from untrimmed.running.validation import query_batches, score_split
 
 SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20, "init_std": 0.3}
 
@@ -45,6 +45,36 @@ def test_videos_are_encoded_in_file_order_as_gmmformer_needs(dataset):
         parts = [model.score(queries, model.encode_videos(video_batch(dataset, np.array([i, i + 1])))) for i in (0, 2)]
     wanted = torch.cat([part.fused for part in parts], dim=1).numpy()
     assert np.allclose(scores.fused[:, :4], wanted, atol=2e-6)
+
+
+def test_captions_go_by_length_or_as_released_through_the_file_with_the_longest_of_each_batch_first(dataset):
+    lengths = dataset.features.words_packed.lengths
+    by_length = np.concatenate(query_batches(dataset, 3))
+    assert np.all(np.diff(lengths[by_length]) >= 0)
+    released = query_batches(dataset, 3, "released")
+    assert [sorted(rows) for rows in released] == [
+        list(range(start, min(start + 3, len(lengths)))) for start in range(0, len(lengths), 3)
+    ]
+    assert all(np.all(np.diff(lengths[rows]) <= 0) for rows in released)
+    assert any(list(rows) != sorted(rows) for rows in released)
+
+
+def test_the_order_of_captions_changes_no_score(dataset):
+    model, sizes = model_of("gmmformer_v2"), {"video_batch_size": 3, "query_batch_size": 3}
+    released = score_split(model, dataset, **sizes, query_order="released")
+    np.testing.assert_allclose(released.fused, score_split(model, dataset, **sizes).fused, atol=2e-6)
+
+
+def test_a_model_in_double_precision_is_scored_in_double_precision(dataset):
+    model, sizes = model_of("ms_sl"), {"video_batch_size": 3, "query_batch_size": 3}
+    single = score_split(model, dataset, **sizes).fused
+
+    def encode(encoder, rows):
+        return encoder(rows.to("cpu", torch.float64))
+
+    double = score_split(model.double(), dataset, **sizes, encode=encode).fused
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(single, double, atol=2e-6)
 
 
 def test_a_training_batch_holds_the_features_of_its_rows(dataset):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.layout import Layout, read_split
-from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed
-from untrimmed.data.sources import open_frames, open_teacher, open_words
+from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed, pack
+from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
 from untrimmed.errors import FeatureError
 
 
@@ -146,7 +146,7 @@ def load_dataset(
     root = Path(root)
     layout = Layout.at(root, name)
     annotations = read_split(name, root, split)
-    require_distinct(annotations, layout, split)
+    require_distinct(annotations, _caption_file(layout, split), split)
     settings = PackSettings(
         num_clips=num_clips,
         max_frames=max_frames,
@@ -174,17 +174,48 @@ def load_dataset(
     )
 
 
+def dataset_of_arrays(
+    frames: Mapping[str, np.ndarray],
+    words: Mapping[str, np.ndarray],
+    annotations: Sequence[Annotation],
+    settings: PackSettings | None = None,
+    *,
+    name: str = "arrays",
+    split: str = "test",
+) -> RetrievalDataset:
+    """A split whose features are in memory and stay there: [frames, D] by video id and [words, E] by caption id.
+
+    They are resampled here and come out as `load_dataset` gives them from files; a teacher is read from files only.
+
+    Raises: FeatureError as `load_dataset`.
+    """
+    if not annotations:
+        raise FeatureError(f"{name}: no caption; give at least one annotation")
+    require_distinct(annotations, name, split)
+    sources = PackSources(
+        frames=ArrayVectors(frames, f"{name}, frames"),
+        words=ArrayVectors(words, f"{name}, words"),
+        video_ids=videos_of(annotations),
+        caption_ids=[annotation.caption_id for annotation in annotations],
+    )
+    return RetrievalDataset(name, split, tuple(annotations), pack(sources, settings or PackSettings()))
+
+
 def averages_in_float64(layout: Layout, video_features: str | None) -> bool:
     """Whether the releases average these frames in float64: those of a BigFile folder, not those of JSG's HDF5."""
     return layout.is_plain or layout.frames(video_features).is_dir()
 
 
-def require_distinct(annotations: Sequence[Annotation], layout: Layout, split: str) -> None:
-    """Raise a FeatureError for the first caption id that repeats or caption that is empty."""
+def _caption_file(layout: Layout, split: str) -> Path:
+    if layout.is_plain:
+        return layout.plain_captions
+    return layout.captions(split) if layout.captions(split).is_file() else layout.moments(split)
+
+
+def require_distinct(annotations: Sequence[Annotation], place: Path | str, split: str) -> None:
+    """Raise a FeatureError for the first caption id that repeats or caption that is empty; `place` holds them."""
     counts = Counter(annotation.caption_id for annotation in annotations)
     caption_id, count = counts.most_common(1)[0]
-    field = layout.captions(split) if layout.captions(split).is_file() else layout.moments(split)
-    place = layout.plain_captions if layout.is_plain else field
     if count > 1:
         raise FeatureError(
             f"{place}, split {split}: caption id {caption_id!r} occurs {count} times; rename all but one"

@@ -124,7 +124,7 @@ class PackedFeatures:
     words_packed: RaggedRows
     teacher: TeacherFeatures | None
     settings: PackSettings
-    folder: Path
+    folder: Path | None  # of the cache; None where they were made in memory
 
     @property
     def video_dim(self) -> int:
@@ -194,7 +194,7 @@ def open_packed(
         logger.info("packing %d videos and %d captions to %s", len(sources.video_ids), len(sources.caption_ids), folder)
         try:
             with whole_folder(folder) as temporary:
-                _pack(sources, temporary, settings, progress)
+                pack(sources, settings, temporary, progress)
         except OSError as error:
             raise FeatureError(f"{cache_dir}: cannot be written ({error}); free space or set cache_dir") from error
     return _open(folder, settings)
@@ -218,10 +218,18 @@ def _load(folder: Path, name: str, mapped: bool = True) -> np.ndarray:
         raise FeatureError(f"{path}: cannot be read ({error}); remove {folder}, it will be made again") from error
 
 
-def _pack(
-    sources: PackSources, folder: Path, settings: PackSettings, progress: Callable[[int, int], None] | None
-) -> None:
-    """Fill the folder; sizes are known beforehand, so that nothing larger than one video is held in memory."""
+def pack(
+    sources: PackSources,
+    settings: PackSettings,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PackedFeatures:
+    """All features resampled, into files of a folder or, without one, into memory.
+
+    Sizes are known beforehand, so that with a folder nothing larger than one video is held in memory.
+
+    Raises: FeatureError as `open_packed`.
+    """
     videos, teacher = sources.video_ids, sources.teacher
     teacher_frames = teacher[0] if teacher is not None else None
     lengths = [_frame_count(sources.frames, teacher_frames, video, settings) for video in videos]
@@ -246,20 +254,25 @@ def _pack(
         frames.table(index)[:] = normalise(_sample(raw, settings))
         if progress is not None:
             progress(index + 1, len(videos))
-    _pack_words(sources, folder, settings)
-    if teacher is not None:
-        _pack_sentences(teacher[1], sources.caption_ids, folder, settings)
+    words = _pack_words(sources, folder, settings)
+    features = None
+    if teacher is not None and taught is not None:
+        features = TeacherFeatures(taught, _pack_sentences(teacher[1], sources.caption_ids, folder, settings))
+    return PackedFeatures(clips, frames, words, features, settings, folder)
 
 
-def _pack_words(sources: PackSources, folder: Path, settings: PackSettings) -> None:
+def _pack_words(sources: PackSources, folder: Path | None, settings: PackSettings) -> RaggedRows:
     captions = sources.caption_ids
     lengths = [min(_count(sources.words, caption, "word"), settings.max_words) for caption in captions]
     words = _create_ragged(folder, "words", lengths, sources.words.dim, settings.dtype)
     for index, caption in enumerate(captions):
         words.table(index)[:] = normalise(read_finite(sources.words, caption))[: settings.max_words]
+    return words
 
 
-def _pack_sentences(source: VectorSource, captions: Sequence[str], folder: Path, settings: PackSettings) -> None:
+def _pack_sentences(
+    source: VectorSource, captions: Sequence[str], folder: Path | None, settings: PackSettings
+) -> Float[np.ndarray, "Q S"]:
     sentences = _create(folder, "teacher_sentences", (len(captions), source.dim), settings.dtype)
     for index, caption in enumerate(captions):
         short = caption.replace("#enc#", "#")  # the later version's files use this form
@@ -267,6 +280,7 @@ def _pack_sentences(source: VectorSource, captions: Sequence[str], folder: Path,
         if len(rows) != 1:
             raise FeatureError(f"{source.place}: caption {caption!r} has {len(rows)} sentence vectors, wanted one")
         sentences[index] = rows[0]
+    return sentences
 
 
 def _sample(frames: np.ndarray, settings: PackSettings) -> np.ndarray:
@@ -313,7 +327,9 @@ def read_finite(source: VectorSource, name: str) -> np.ndarray:
     return rows
 
 
-def _create(folder: Path, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def _create(folder: Path | None, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if folder is None:
+        return np.zeros(shape, dtype)
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
     if hasattr(os, "posix_fallocate"):  # space taken now: a disk that is full later kills who writes to a mapped file
@@ -322,7 +338,8 @@ def _create(folder: Path, name: str, shape: tuple[int, ...], dtype: str) -> np.n
     return array
 
 
-def _create_ragged(folder: Path, name: str, lengths: Sequence[int], dim: int, dtype: str) -> RaggedRows:
+def _create_ragged(folder: Path | None, name: str, lengths: Sequence[int], dim: int, dtype: str) -> RaggedRows:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    np.save(folder / f"{name}_offsets.npy", offsets)
+    if folder is not None:
+        np.save(folder / f"{name}_offsets.npy", offsets)
     return RaggedRows(_create(folder, name, (int(offsets[-1]), dim), dtype), offsets)

@@ -1,10 +1,10 @@
-"""Rows of vectors by name, stored in a BigFile folder, an HDF5 file or a folder of numpy files."""
+"""Rows of vectors by name: in a BigFile folder, an HDF5 file, a folder of numpy files, or in memory."""
 
 from __future__ import annotations
 
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -206,6 +206,40 @@ class FolderVectors(_Tables):
         if path is None:
             raise FeatureError(_absent(self.place, f"{name}.npy"))
         return _load_numpy(path)
+
+
+class ArrayVectors(_Tables):
+    """Arrays in memory, (rows, width) or (1, rows, width) by name; `what` they are stands in messages."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], what: str):
+        if not arrays:
+            raise FeatureError(f"{what}: no array in them; give one per entry")
+        self.place = Path(what)
+        self._arrays = arrays
+        self._first = next(iter(arrays))
+        first = arrays[self._first]
+        self._dim = first.shape[-1] if first.ndim else 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def count(self, name: str) -> int:
+        """Number of rows of an array."""
+        return self._shape(name, self._array(name))[0]
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The rows of an array."""
+        values = self._array(name)
+        return _as_float(values, self.place, name).reshape(self._shape(name, values))
+
+    def files(self, names: list[str]) -> list[Path]:
+        """None: what is made of them is kept in memory too."""
+        return []
+
+    def _array(self, name: str) -> np.ndarray:
+        if name not in self._arrays:
+            raise FeatureError(_absent(self.place, name))
+        return self._arrays[name]
 
 
 class JoinedFrames(VectorSource):

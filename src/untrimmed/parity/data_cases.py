@@ -1,16 +1,25 @@
 """Cases without a network: preprocessing, batches, files, metrics, windows, the matching loss."""
 
+import tempfile
+from pathlib import Path
+from typing import Literal
+
 import numpy as np
 import torch
 
-from untrimmed.data.bigfile import BigFile, read_video2frames
-from untrimmed.data.collate import collate_queries, collate_training, collate_videos
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.bigfile import BigFile, Caption, read_video2frames
+from untrimmed.data.dataset import RetrievalDataset, dataset_of_arrays, load_dataset
+from untrimmed.data.layout import Layout
+from untrimmed.data.packed import PackSettings, TeacherRule
 from untrimmed.data.resampling import at_most, normalise, segment_bounds, segment_means
+from untrimmed.errors import FeatureError
 from untrimmed.evaluation.recall import ranks, recall, retrieval_metrics
 from untrimmed.losses.matching import matched_pairs, optimal_matching
 from untrimmed.nn.window import constraint_windows
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.corpus import in_batches, read_corpus, store_folders, video_of
+from untrimmed.running.batches import query_batch, training_batch, video_batch
+from untrimmed.running.validation import in_batches, query_batches
 
 
 def preprocessing(case: Case) -> Arrays:
@@ -35,56 +44,88 @@ def preprocessing(case: Case) -> Arrays:
     return made
 
 
+def store_root(case: Case) -> Path:
+    """The folder that holds the toy data set of a case which keeps it in files.
+
+    Raises: FeatureError when it is not there.
+    """
+    root = case.folder / case.setting("store")
+    if not (root / case.setting("collection")).is_dir():
+        raise FeatureError(f"{root}: no such folder; the case keeps its data set there, run it where it lies")
+    return root
+
+
+def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> RetrievalDataset:
+    """A split of the toy data set of a case, from its files or, where it holds arrays, from those (one split then)."""
+    sizes = {
+        "num_clips": case.config.get("map_size", 32),
+        "max_frames": case.setting("max_ctx_l"),
+        "max_words": case.setting("max_desc_l"),
+    }
+    if "store" in case.config:
+        name, features = case.setting("collection"), case.setting("visual_feature")
+        with tempfile.TemporaryDirectory() as cache:  # what is mapped outlives its name
+            return load_dataset(
+                name, store_root(case), split, cache_dir=cache, video_features=features, teacher=teacher, **sizes
+            )
+    case.require(("video_ids", "frame_counts", "frames", "caption_ids", "word_counts", "words"))
+    frames, words = (_by_id(case.batch, *names) for names in (("video", "frame"), ("caption", "word")))
+    annotations = [Annotation(Caption(caption_id, "").video_id, caption_id, "?") for caption_id in words]
+    return dataset_of_arrays(frames, words, annotations, PackSettings(**sizes))
+
+
+def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
+    """Rows that stand one after the other in one array, by id."""
+    parts = np.split(arrays[f"{row}s"], np.cumsum(arrays[f"{row}_counts"])[:-1])
+    return dict(zip(map(str, arrays[f"{item}_ids"]), parts, strict=True))
+
+
 def collate(case: Case) -> Arrays:
-    """One training batch and all evaluation batches of a toy corpus."""
-    train = read_corpus(case, str(case.config.get("train_split", "")))
-    made = _training_batch(case)
-    made["dataset_video_order"] = np.array(train.video_ids)
-    corpus = read_corpus(case, str(case.config.get("eval_split", "")))
-    position = {caption_id: i for i, caption_id in enumerate(corpus.caption_ids)}
-    for i, ids in enumerate(in_batches(corpus.caption_ids, case.setting("eval_query_bsz"))):
-        queries = collate_queries([corpus.caption_item(case, caption_id) for caption_id in ids])
-        made[f"text_batch{i}_feat"] = queries.batch.words.numpy()
-        made[f"text_batch{i}_mask"] = queries.batch.mask.numpy().astype(np.float32)
-        made[f"text_batch{i}_caption_ids"] = np.array(queries.caption_ids)
-        made[f"text_batch{i}_index"] = np.array([position[caption_id] for caption_id in queries.caption_ids])
-    for i, ids in enumerate(in_batches(corpus.video_ids, case.setting("eval_context_bsz"))):
-        videos = collate_videos([corpus.video_item(case, video_id) for video_id in ids])
-        made[f"video_batch{i}_clips"] = videos.batch.clips.numpy()
-        made[f"video_batch{i}_frames"] = videos.batch.frames.numpy()
-        made[f"video_batch{i}_mask"] = videos.batch.frame_mask.numpy().astype(np.float32)
-        made[f"video_batch{i}_video_ids"] = np.array(videos.video_ids)
+    """One training batch and all evaluation batches of a toy data set."""
+    made = training_arrays(case)
+    dataset = toy_dataset(case, case.config.get("eval_split", "val"))
+    captions, videos = np.array(dataset.caption_ids), np.array(dataset.video_ids)
+    for i, rows in enumerate(query_batches(dataset, case.setting("eval_query_bsz"), "released")):
+        queries = query_batch(dataset, rows)
+        made[f"text_batch{i}_feat"] = queries.words.numpy()
+        made[f"text_batch{i}_mask"] = queries.mask.numpy().astype(np.float32)
+        made[f"text_batch{i}_caption_ids"] = captions[rows]
+        made[f"text_batch{i}_index"] = rows
+    for i, rows in enumerate(in_batches(np.arange(len(videos)), case.setting("eval_context_bsz"))):
+        batch = video_batch(dataset, rows)
+        made[f"video_batch{i}_clips"] = batch.clips.numpy()
+        made[f"video_batch{i}_frames"] = batch.frames.numpy()
+        made[f"video_batch{i}_mask"] = batch.frame_mask.numpy().astype(np.float32)
+        made[f"video_batch{i}_video_ids"] = videos[rows]
     return made
 
 
-def _training_batch(case: Case) -> Arrays:
-    corpus = read_corpus(case, str(case.config.get("train_split", "")))
-    order = case.batch["train_item_order"] if "train_item_order" not in case.config else case.config["train_item_order"]
-    drawn = [corpus.video_ids[item] for item in order]
-    items = [
-        (
-            corpus.video_item(case, video_id),
-            [corpus.caption_item(case, c) for c in corpus.caption_ids if video_of(c) == video_id],
-        )
-        for video_id in drawn
-    ]
-    made = collate_training(items)
-    queries, videos = made.batch.queries, made.batch.videos
+def training_arrays(
+    case: Case, *, teacher: TeacherRule | None = None, sort_by: Literal["frames", "captions"] = "frames"
+) -> Arrays:
+    """The training batch of the items that a case drew; a teacher's vectors too where there is one (DL-DKD)."""
+    dataset = toy_dataset(case, case.config.get("train_split", "train"), teacher)
+    drawn = case.config["train_item_order"] if "train_item_order" in case.config else case.batch["train_item_order"]
+    rows = dataset.training_rows(np.array(drawn), sort_by=sort_by)
+    batch = training_batch(dataset, np.array(drawn), sort_by=sort_by)
+    taught = {"video_features": batch.videos.teacher, "text_feat": batch.queries.teacher}
     return {
-        "train_video_ids": np.array(made.video_ids),
-        "train_caption_ids": np.array(made.caption_ids),
-        "train_text_labels": made.batch.video_index.numpy(),
-        "train_clip_video_features": videos.clips.numpy(),
-        "train_frame_video_features": videos.frames.numpy(),
-        "train_videos_mask": videos.frame_mask.numpy().astype(np.float32),
-        "train_text_feat": queries.words.numpy(),
-        "train_text_mask": queries.mask.numpy().astype(np.float32),
-    }
+        "dataset_video_order": np.array(dataset.video_ids),
+        "train_video_ids": np.array(dataset.video_ids)[rows.videos],
+        "train_caption_ids": np.array(dataset.caption_ids)[rows.captions],
+        "train_text_labels": batch.video_index.numpy(),
+        "train_clip_video_features": batch.videos.clips.numpy(),
+        "train_frame_video_features": batch.videos.frames.numpy(),
+        "train_videos_mask": batch.videos.frame_mask.numpy().astype(np.float32),
+        "train_text_feat": batch.queries.words.numpy(),
+        "train_text_mask": batch.queries.mask.numpy().astype(np.float32),
+    } | {f"train_teacher_{what}": tensor.numpy() for what, tensor in taught.items() if tensor is not None}
 
 
 def bigfile(case: Case) -> Arrays:
     """Every way to read frame features from files."""
-    features, _ = store_folders(case)
+    layout = Layout.at(store_root(case), case.setting("collection"))
+    features = layout.frames(case.setting("visual_feature"))
     store = BigFile(features)
     read_names, read_vectors = store.read(map(str, case.expected["request_names"]))
     index_names, index_vectors = store.read_rows(map(int, case.expected["request_indices"]))
@@ -107,7 +148,7 @@ def metrics(case: Case) -> Arrays:
     """Ranks and metrics with one or several right videos, and under three rules for ties."""
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
-    truth = np.array([column[video_of(str(caption_id))] for caption_id in case.batch["caption_ids"]])
+    truth = np.array([column[Caption(str(caption_id), "").video_id] for caption_id in case.batch["caption_ids"]])
     plain, tied, several = case.batch["scores_plain"], case.batch["scores_ties"], case.batch["multi_gt"]
     made = {
         "gt_video_index": truth,

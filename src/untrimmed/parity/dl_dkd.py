@@ -1,16 +1,14 @@
 """The golden cases of DL-DKD, of its conference version and, with the prefix `pp-`, of the later one."""
 
 import dataclasses
-import tempfile
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
-from untrimmed.data.dataset import load_dataset
+from untrimmed.data.packed import TeacherRule
 from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, own_frame_cosines
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
@@ -21,12 +19,12 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import UNUSED, as_tensors, import_released
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.data_cases import training_arrays
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses, is_updated
-from untrimmed.running.batches import training_batch
 from untrimmed.scores.max_sim import max_sim
 
-VERSIONS = {"iccv": "conference", "pp": "later"}
+VERSIONS: dict[str, TeacherRule] = {"iccv": "conference", "pp": "later"}
 DECAY_WAYS = (
     "constant",
     "exponential",
@@ -68,7 +66,8 @@ class DLDKDParity(RetrievalParity):
         if case.kind == "schedules":
             return {f"expected/{name}": _schedule(case, name) for name in case.expected}
         if case.kind == "collate":
-            return {f"expected/{name}": array for name, array in _collate(case).items()}
+            made = training_arrays(case, teacher=VERSIONS[case.setting("variant")], sort_by="captions")
+            return {f"expected/{name}": array for name, array in made.items()}
         made = super().produce(case)
         if case.kind != "optim":
             return made
@@ -228,36 +227,3 @@ def _schedule(case: Case, name: str) -> np.ndarray:
             for epoch in range(num_epochs)
         ]
     )
-
-
-def _collate(case: Case) -> Arrays:
-    """One training batch through the data layer, from the files in the field's layout."""
-    with tempfile.TemporaryDirectory() as cache:
-        dataset = load_dataset(
-            case.setting("collection"),
-            case.folder / case.setting("store"),
-            "train",
-            max_frames=case.setting("max_ctx_l"),
-            max_words=case.setting("max_desc_l"),
-            cache_dir=Path(cache),
-            video_features=case.setting("visual_feature"),
-            teacher=VERSIONS[case.setting("variant")],  # type: ignore[arg-type]
-        )
-        order = np.array(case.setting("train_item_order"))
-        rows = dataset.training_rows(order, sort_by="captions")
-        batch = training_batch(dataset, order, sort_by="captions")
-    queries, videos = batch.queries, batch.videos
-    assert queries.teacher is not None
-    assert videos.teacher is not None
-    return {
-        "dataset_video_order": np.array(dataset.video_ids),
-        "train_video_ids": np.array(dataset.video_ids)[rows.videos],
-        "train_caption_ids": np.array(dataset.caption_ids)[rows.captions],
-        "train_text_labels": batch.video_index.numpy(),
-        "train_frame_video_features": videos.frames.numpy(),
-        "train_videos_mask": videos.frame_mask.numpy().astype(np.float32),
-        "train_teacher_video_features": videos.teacher.numpy(),
-        "train_text_feat": queries.words.numpy(),
-        "train_text_mask": queries.mask.numpy().astype(np.float32),
-        "train_teacher_text_feat": queries.teacher.numpy(),
-    }

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
-from untrimmed.data.resampling import at_most, normalise, segment_means
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.dataset import dataset_of_arrays
+from untrimmed.data.packed import PackSettings
 from untrimmed.evaluation.events import event_recall
 from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
@@ -308,12 +310,15 @@ def proposals(case: Case) -> Arrays:
 
 
 def feature_pipeline(case: Case) -> Arrays:
-    """Segment means and unit length, in float32 as this release does."""
+    """Segment means and unit length of a data set of one video, in float32 as this release does."""
     made = {}
     for name in case.expected:
         kind, _, count = name.partition("_")
-        rows, size = case.batch[f"features_{count}"], int("".join(c for c in kind if c.isdigit()))
-        made[name] = normalise(at_most(rows, size) if kind.startswith("notfixed") else segment_means(rows, size))
+        size, fixed = int("".join(c for c in kind if c.isdigit())), not kind.startswith("notfixed")
+        settings = PackSettings(num_clips=size, max_frames=size, fixed_frames=fixed, precision="float32")
+        frames, words = {"v": case.batch[f"features_{count}"]}, {"v#0": np.ones((1, 1), np.float32)}
+        features = dataset_of_arrays(frames, words, [Annotation("v", "v#0", "?")], settings).features
+        made[name] = features.clips[0] if kind.startswith("clip") else features.frames.rows
     return made
 
 

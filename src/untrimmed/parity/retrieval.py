@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
-from untrimmed.data.collate import collate_queries, collate_videos
 from untrimmed.errors import FeatureError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce_of_queries, nce_of_videos
@@ -29,9 +28,9 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import as_tensors, export_released, import_released
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance
-from untrimmed.parity.corpus import Corpus, in_batches, read_corpus, video_of
-from untrimmed.parity.data_cases import DATA_CASES, metric_values
+from untrimmed.parity.data_cases import DATA_CASES, metric_values, toy_dataset
 from untrimmed.parity.registry import MethodParity
+from untrimmed.running.validation import encode_queries, encode_videos, query_batches, score_split
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
@@ -250,45 +249,34 @@ class RetrievalParity(MethodParity):
         return _expected(made) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
-        model, corpus = self.model(case).eval(), read_corpus(case, str(case.config.get("eval_split", "")))
-        with torch.no_grad():
-            queries, caption_ids, videos = self._encode_corpus(case, model, corpus)
-            scores = model.score(queries, videos)
-        column = {video_id: i for i, video_id in enumerate(corpus.video_ids)}
-        truth = np.array([column[video_of(caption_id)] for caption_id in caption_ids])
-        fused = scores.fused.numpy()
-        made: Arrays = {
-            "query_caption_ids": np.array(caption_ids),
-            "video_order": np.array(corpus.video_ids),
-            "gt_video_index": truth,
-            "fused_scores": fused,
-            "metrics": metric_values(case, fused, truth),
-            "metrics_fused": metric_values(case, fused, truth),
-        }
-        for name, score in scores.branches.items():
-            made[f"{name}_scores"] = score.value.numpy()
-            made[f"metrics_{name}"] = metric_values(case, score.value.numpy(), truth)
-        return _expected(made | _numpy(self.encodings(model, queries, videos)))
+        """A toy data set through validation; rows in the order in which the release goes through the captions."""
+        model, dataset = self.model(case).eval(), toy_dataset(case, case.config.get("eval_split", "val"))
+        num_queries, num_videos = case.setting("eval_query_bsz"), case.setting("eval_context_bsz")
 
-    def _encode_corpus(
-        self, case: Case, model: RetrievalModel, corpus: Corpus
-    ) -> tuple[EncodedQueries, list[str], EncodedVideos]:
-        """All queries and videos in the batches of the release, whose composition GMMFormer's windows depend on."""
-        query_batches = [
-            collate_queries([corpus.caption_item(case, caption_id) for caption_id in ids])
-            for ids in in_batches(corpus.caption_ids, case.setting("eval_query_bsz"))
-        ]
-        video_batches = [
-            collate_videos([corpus.video_item(case, video_id) for video_id in ids])
-            for ids in in_batches(corpus.video_ids, case.setting("eval_context_bsz"))
-        ]
-        queries = EncodedQueries.cat(
-            [model.encode_queries(made.batch.to("cpu", case.precision)) for made in query_batches]
+        def encode(encoder: Callable[[Any], Any], rows: Any, /) -> Any:
+            return encoder(rows.to("cpu", case.precision))
+
+        scored = score_split(
+            model,
+            dataset,
+            video_batch_size=num_videos,
+            query_batch_size=num_queries,
+            encode=encode,
+            query_order="released",
         )
-        videos = EncodedVideos.cat(
-            [model.encode_videos(made.batch.to("cpu", case.precision)) for made in video_batches]
-        )
-        return queries, [caption_id for made in query_batches for caption_id in made.caption_ids], videos
+        rows = np.concatenate(query_batches(dataset, num_queries, "released"))
+        truth = dataset.video_index[rows]
+        made: Arrays = {
+            "query_caption_ids": np.array(dataset.caption_ids)[rows],
+            "video_order": np.array(dataset.video_ids),
+            "gt_video_index": truth,
+            "metrics": metric_values(case, scored.fused[rows], truth),
+        }
+        for name, scores in ({"fused": scored.fused} | scored.branches).items():
+            made |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
+        queries = encode_queries(model, dataset, num_queries, encode, "released").select(torch.from_numpy(rows))
+        videos = EncodedVideos.cat([encoded for _, encoded in encode_videos(model, dataset, num_videos, encode)])
+        return _expected(made | _numpy(self.encodings(model, queries, videos)))
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays

@@ -79,6 +79,7 @@ class NoisyFrames(VectorSource):
 def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDataset:
     """The run's split with noise before every video, resampled as the run's features are."""
     data, dataset = run.config.data, run.dataset
+    assert dataset.features.folder is not None, "the features of a run are in files"
     layout = Layout.at(dataset.features.folder.parents[1].parent, data.name)
     sources = PackSources(
         frames=NoisyFrames(open_frames(layout, data.video_features), level),

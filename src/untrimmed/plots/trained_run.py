@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +18,11 @@ from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, nea
 from untrimmed.evaluation.recall import ranks
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import load_model
-from untrimmed.running.batches import prefetched, query_batch, video_batch
+from untrimmed.running.batches import query_batch, video_batch
 from untrimmed.running.devices import Encoding
 from untrimmed.running.run import RunConfig, is_model, is_run, read_config
 from untrimmed.running.split import load_split, require_widths
-from untrimmed.running.validation import SplitScores, encode_queries, in_batches, score_split
+from untrimmed.running.validation import SplitScores, encode_queries, encode_videos, score_split
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,7 @@ class TrainedRun:
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
         """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
-        rows = in_batches(np.arange(len(self.dataset.video_ids)), self.config.train.eval_video_batch)
-        for own, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
-            with torch.no_grad():
-                yield own, self.encode(self.model.encode_videos, batch)
+        return encode_videos(self.model, self.dataset, self.config.train.eval_video_batch, self.encode)
 
     def score(self, dataset: RetrievalDataset) -> SplitScores:
         """All scores of this run's split, or of another form of it."""

@@ -1,7 +1,5 @@
 """Find the moments of a split with any model and say how many are right: event-level recall for every method."""
 
-from functools import partial
-
 import numpy as np
 import torch
 
@@ -12,8 +10,7 @@ from untrimmed.evaluation.events import event_recall
 from untrimmed.models.base import RetrievalModel
 from untrimmed.moments.localise import LocateSettings, suppress_overlaps
 from untrimmed.moments.ranked_moments import RankedMoments
-from untrimmed.running.batches import prefetched, video_batch
-from untrimmed.running.validation import encode_queries, in_batches
+from untrimmed.running.validation import encode_queries, encode_videos
 
 QUERIES_AT_A_TIME = 1024  # bounds the rankings that are joined at once
 
@@ -60,14 +57,10 @@ def locate_split(
     duration_s = torch.from_numpy(dataset.durations_s).float()
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(queries), QUERIES_AT_A_TIME)]
     best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
-    first = 0
-    rows = in_batches(np.arange(len(dataset.video_ids)), video_batch_size)
-    for own_rows, batch in zip(rows, prefetched(partial(video_batch, dataset), rows), strict=True):
-        videos = encode(model.encode_videos, batch)
+    for rows, videos in encode_videos(model, dataset, video_batch_size, encode):
         for i, block in enumerate(blocks):
-            found = model.rank_moments(queries.select(block), videos, duration_s[own_rows], settings)
-            best[i] = RankedMoments.best([best[i], found.shifted(first)], settings.before_suppression)
-        first += len(own_rows)
+            found = model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
+            best[i] = RankedMoments.best([best[i], found.shifted(int(rows[0]))], settings.before_suppression)
     model.train(was_training)
     return RankedMoments.cat([suppress_overlaps(ranked, settings) for ranked in best])
 

@@ -1,12 +1,14 @@
 """Encode a split and score every query against every video."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, encode_here
 from untrimmed.data.dataset import RetrievalDataset
@@ -14,6 +16,8 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.running.batches import prefetched, query_batch, video_batch
 
 SIMILARITIES_AT_A_TIME = 2**24  # bounds [queries, videos, clips or frames] while scoring
+
+QueryOrder = Literal["length", "released"]
 
 
 @dataclass(frozen=True)
@@ -32,20 +36,19 @@ def score_split(
     video_batch_size: int,
     query_batch_size: int,
     encode: Encode = encode_here,
+    query_order: QueryOrder = "length",
 ) -> SplitScores:
     """All scores of a split; the model is in evaluation mode meanwhile.
 
-    Videos are encoded in file order in batches of the released size, because the window of GMMFormer's second branch
-    depends on the longest video of a batch; each batch is scored against all queries and then forgotten, so that the
-    encodings of a corpus are never held.
+    Each batch of videos is scored against all queries and then forgotten. `query_order` is that of `query_batches`;
+    rows of the result are in file order in any case.
     """
     was_training = model.training
     model.eval()
-    queries = encode_queries(model, dataset, query_batch_size, encode)
+    queries = encode_queries(model, dataset, query_batch_size, encode, query_order)
     fused, branches = [], []
-    videos = np.arange(len(dataset.video_ids))
-    for batch in prefetched(partial(video_batch, dataset), in_batches(videos, video_batch_size)):
-        whole, parts = _score(model, queries, encode(model.encode_videos, batch))
+    for _, videos in encode_videos(model, dataset, video_batch_size, encode):
+        whole, parts = _score(model, queries, videos)
         fused.append(whole)
         branches.append(parts)
     model.train(was_training)
@@ -58,16 +61,42 @@ def score_split(
 
 @torch.no_grad()
 def encode_queries(
-    model: RetrievalModel, dataset: RetrievalDataset, batch_size: int, encode: Encode = encode_here
+    model: RetrievalModel,
+    dataset: RetrievalDataset,
+    batch_size: int,
+    encode: Encode = encode_here,
+    order: QueryOrder = "length",
 ) -> EncodedQueries:
-    """All captions in file order.
-
-    They are encoded by length, so that little is padded; a query's vector does not depend on its batch mates.
-    """
-    order = np.argsort(dataset.features.words_packed.lengths, kind="stable")
-    batches = prefetched(partial(query_batch, dataset), in_batches(order, batch_size))
+    """All captions in file order; a query's vector does not depend on its batch mates."""
+    rows = query_batches(dataset, batch_size, order)
+    batches = prefetched(partial(query_batch, dataset), rows)
     encoded = [encode(model.encode_queries, batch) for batch in batches]
-    return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(order)))
+    return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(np.concatenate(rows))))
+
+
+def encode_videos(
+    model: RetrievalModel, dataset: RetrievalDataset, batch_size: int, encode: Encode = encode_here
+) -> Iterator[tuple[Int[np.ndarray, " _"], EncodedVideos]]:
+    """Rows and encodings of each batch of videos, so that those of a corpus are never held.
+
+    Videos are in file order, because the window of GMMFormer's second branch depends on the longest of a batch.
+    """
+    rows = in_batches(np.arange(len(dataset.video_ids)), batch_size)
+    for own, batch in zip(rows, prefetched(partial(video_batch, dataset), rows), strict=True):
+        with torch.no_grad():
+            encoded = encode(model.encode_videos, batch)
+        yield own, encoded
+
+
+def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
+    """The captions of each batch: by length over the split, so that little is padded, or as the releases take them.
+
+    Those go through the file and put the longest caption of each batch first, ties in file order.
+    """
+    lengths = dataset.features.words_packed.lengths
+    if order == "length":
+        return in_batches(np.argsort(lengths, kind="stable"), size)
+    return [rows[np.argsort(-lengths[rows], kind="stable")] for rows in in_batches(np.arange(len(lengths)), size)]
 
 
 def in_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
