@@ -72,7 +72,7 @@ def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
     [
         ({"split": "dev"}, "line 2: split 'dev', wanted one of train, val, test"),
         ({"split": None}, "1 of 2 lines have a split"),
-        ({"end_s": 2}, "line 2: moment from 3 to 2 s ends before it starts"),
+        ({"end_s": 2}, "line 2: moment from 3 to 2 s, wanted 0 <= start_s < end_s"),
         ({"end_s": None}, "line 2: end_s is None"),
         ({"start_s": float("nan")}, "line 2: start_s is nan"),
         ({"video": "../lake"}, "line 2: video '../lake'"),
@@ -80,8 +80,8 @@ def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
         ({"split": ["train"]}, "line 2: split ['train'], wanted one of train, val, test"),
         ({"id": [1]}, "line 2: id is [1], wanted text"),
         ({"duration_s": -5}, "line 2: duration_s is -5, wanted more than 0"),
-        ({"start_s": -3}, "line 2: moment from -3 to 9 s is not inside the video of 30 s"),
-        ({"start_s": 40, "end_s": 50}, "line 2: moment from 40 to 50 s is not inside the video of 30 s"),
+        ({"start_s": -3}, "line 2: moment from -3 to 9 s, wanted 0 <= start_s < end_s"),
+        ({"start_s": 40, "end_s": 50}, "line 2: moment from 40 to 50 s, the video 'lake' ends at 30 s"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, changed, message):

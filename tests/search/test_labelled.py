@@ -128,14 +128,17 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"video": "a"}', "line 1: 'caption'"),
-        ('{"video": "a", "query": " "}', "line 1: the sentence is empty"),
-        ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: a moment from 3 to 3 s"),
-        ('{"video": "a", "query": "one", "end_s": 3}', "line 1: 'start_s'"),
-        ('{"video": "a", "query": "one", "start_s": "x", "end_s": 3}', "line 1: could not convert"),
+        ('{"video": "a"}', "line 1: no field 'caption'"),
+        ('{"video": "a", "query": " "}', "line 1: query is ' ', wanted a sentence"),
+        ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: moment from 3 to 3 s"),
+        ('{"video": "a", "query": "one", "end_s": 3}', "line 1: start_s is None"),
+        (
+            '{"video": "a", "query": "one", "start_s": "x", "end_s": 3}',
+            "line 1: start_s is 'x', wanted a",
+        ),
         ("[1]", "line 1: "),
         ("{", "line 1: "),
-        ("", "holds no queries"),
+        ("", "holds no captions"),
     ],
 )
 def test_a_wrong_line_is_named_in_one_line(tmp_path, line, message):

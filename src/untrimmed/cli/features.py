@@ -77,7 +77,8 @@ def features(
     Exit code 3: some files could not be used, or captions name videos that are not there (all are named).
     """
     import untrimmed
-    from untrimmed.search.export import read_labels, require_new
+    from untrimmed.data.labelled import read_labels
+    from untrimmed.search.export import require_new
 
     if not paths and library is None:
         raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")

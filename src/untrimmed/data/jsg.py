@@ -6,23 +6,12 @@ Fields: `vid_name`, `desc_id`, `desc`, `duration`, `ts` ([start, end] in seconds
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from untrimmed.data.annotations import (
-    Annotation,
-    Span,
-    kind_of,
-    length_s,
-    pair,
-    read_json_lines,
-    seconds,
-    sentence,
-    video_id,
-)
-from untrimmed.files import whole_file
+from untrimmed.data.annotations import Annotation, Span
+from untrimmed.data.fields import Row, read_rows, write_rows
 
 
 def read_jsg(path: Path) -> list[Annotation]:
@@ -35,37 +24,31 @@ def read_jsg(path: Path) -> list[Annotation]:
         FeatureError: naming file and line.
     """
     annotations = []
-    for place, row in read_json_lines(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
-        duration_s = None if row["duration"] is None else length_s(row["duration"], place)
-        moments = _read_spans(row["ts"], place)
-        video, text = video_id(row["vid_name"], place), sentence(row["desc"], place, "desc")
-        annotations.append(Annotation(video, str(row["desc_id"]), text, moments, duration_s, kind_of(row, place)))
+    for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
+        video, text, caption_id = row.video_id("vid_name"), row.sentence("desc"), str(row.values["desc_id"])
+        annotations.append(Annotation(video, caption_id, text, _spans(row), row.known_length_s(), row.kind()))
     return annotations
 
 
-def _read_spans(value: Any, place: str) -> tuple[Span, ...]:
+def _spans(row: Row) -> tuple[Span, ...]:
+    value = row.values["ts"]
     pairs = value if isinstance(value, list) and all(isinstance(item, list) for item in value) else [value]
-    spans = []
-    for item in pairs:
-        start, end = pair(item, place, "ts")
-        start_s, end_s = seconds(start, place, "start"), seconds(end, place, "end")
-        if start_s < end_s:
-            spans.append((start_s, end_s))
-    return tuple(spans)
+    spans = (row.span(pair, "ts") for pair in pairs)
+    return tuple((start_s, end_s) for start_s, end_s in spans if start_s < end_s)
 
 
 def write_jsg(path: Path, annotations: Iterable[Annotation]) -> None:
     """Write the captions in order; `ts` is one pair where there is one moment, else a list of pairs."""
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for annotation in annotations:
-            spans = [list(span) for span in annotation.moments]
-            row: dict[str, Any] = {
-                "vid_name": annotation.video,
-                "desc_id": annotation.caption_id,
-                "desc": annotation.text,
-                "duration": annotation.duration_s,
-                "ts": spans[0] if len(spans) == 1 else spans,
-            }
-            if annotation.kind is not None:
-                row["type"] = annotation.kind
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    write_rows(path, map(_row, annotations))
+
+
+def _row(annotation: Annotation) -> dict[str, Any]:
+    spans = [list(span) for span in annotation.moments]
+    row: dict[str, Any] = {
+        "vid_name": annotation.video,
+        "desc_id": annotation.caption_id,
+        "desc": annotation.text,
+        "duration": annotation.duration_s,
+        "ts": spans[0] if len(spans) == 1 else spans,
+    }
+    return row if annotation.kind is None else {**row, "type": annotation.kind}

@@ -12,16 +12,16 @@ machine.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from untrimmed.data.annotations import Annotation, Span, length_s, one_line, read_json_lines, seconds, usable_moment
+from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.fields import write_rows
+from untrimmed.data.labelled import Label, inside, read_labels
 from untrimmed.errors import FeatureError
-from untrimmed.files import whole_file
 
 CAPTION_FILE = "captions.jsonl"
 
@@ -30,55 +30,24 @@ def read_plain(path: Path) -> dict[str, list[Annotation]]:
     """The captions of each split, in file order.
 
     Raises:
-        FeatureError: naming file and line; also if some lines have a split and others have none.
+        FeatureError: naming file and line; also if there are none, or some lines have a split and others have none.
     """
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
     number: Counter[str] = Counter()
-    lines_with_split = 0
-    rows = list(read_json_lines(path, ["video", "caption"]))
-    for place, row in rows:
-        annotation = _read_row(row, place, number)
-        split = row.get("split")
-        lines_with_split += split is not None
-        if split is None:
-            split = dealt_split(annotation.video)
-        elif split not in SPLITS:  # a tuple: it can be asked about a list, too
-            raise FeatureError(
-                f"{place}: split {split!r}, wanted one of {', '.join(SPLITS)}; correct it or leave it out"
-            )
-        splits[split].append(annotation)
-    if 0 < lines_with_split < len(rows):
-        found = f"{lines_with_split} of {len(rows)} lines have a split"
-        raise FeatureError(f"{path}: {found}; give every line one, or none")
+    for label in read_labels(path):
+        splits[label.split or dealt_split(label.video)].append(_annotation(label, number[label.video]))
+        number[label.video] += 1
     return splits
 
 
-def _read_row(row: dict[str, Any], place: str, number: Counter[str]) -> Annotation:
-    video = row["video"]
-    if not isinstance(video, str) or not video or PurePosixPath(video).is_absolute() or ".." in video.split("/"):
-        raise FeatureError(f"{place}: video {video!r}, wanted a name below frames/; rename it")
-    if not isinstance(row["caption"], str):
-        raise FeatureError(f"{place}: caption is {row['caption']!r}, wanted a sentence; correct the line")
-    caption_id = f"{video}#{number[video]}" if row.get("id") is None else row["id"]
-    if not isinstance(caption_id, str | int):
-        raise FeatureError(f"{place}: id is {caption_id!r}, wanted text; correct it or leave it out")
-    number[video] += 1
-    return Annotation(video, str(caption_id), one_line(row["caption"]), *_read_times(row, place))
-
-
-def _read_times(row: dict[str, Any], place: str) -> tuple[tuple[Span, ...], float | None]:
-    """The moment of a line, cut at the end of the video, and the length of the video, where it has them."""
-    duration_s = None if row.get("duration_s") is None else length_s(row["duration_s"], place, "duration_s")
-    if row.get("start_s") is None and row.get("end_s") is None:
-        return (), duration_s
-    start_s = seconds(row.get("start_s"), place, "start_s")
-    end_s = seconds(row.get("end_s"), place, "end_s")
-    if end_s <= start_s:
-        raise FeatureError(f"{place}: moment from {start_s:g} to {end_s:g} s ends before it starts; correct the line")
-    if start_s < 0 or (duration_s is not None and start_s >= duration_s):
-        video = "the video" if duration_s is None else f"the video of {duration_s:g} s"
-        raise FeatureError(f"{place}: moment from {start_s:g} to {end_s:g} s is not inside {video}; correct the line")
-    return usable_moment(start_s, end_s, duration_s), duration_s
+def _annotation(label: Label, number: int) -> Annotation:
+    video, moment = label.video, label.moment
+    if PurePosixPath(video).is_absolute() or ".." in video.split("/"):
+        raise FeatureError(f"{label.place}: video {video!r}, wanted a name below frames/; rename it")
+    if moment is not None and label.duration_s is not None:
+        moment = inside(moment, label.duration_s, video=video, place=label.place)
+    moments = () if moment is None else (moment,)
+    return Annotation(video, label.caption_id or f"{video}#{number}", label.text, moments, label.duration_s)
 
 
 def dealt_split(video: str) -> str:
@@ -89,13 +58,12 @@ def dealt_split(video: str) -> str:
 
 def write_plain(path: Path, splits: Mapping[str, Iterable[Annotation]]) -> None:
     """Write the captions of all splits to one file; of several moments the main one."""
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for split, annotations in splits.items():
-            for annotation in annotations:
-                row: dict[str, Any] = {"video": annotation.video, "caption": annotation.text, "split": split}
-                row["id"] = annotation.caption_id
-                if annotation.main_moment is not None:
-                    row["start_s"], row["end_s"] = annotation.main_moment
-                if annotation.duration_s is not None:
-                    row["duration_s"] = annotation.duration_s
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    write_rows(path, (_row(annotation, split) for split, own in splits.items() for annotation in own))
+
+
+def _row(annotation: Annotation, split: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"video": annotation.video, "caption": annotation.text, "split": split}
+    row["id"] = annotation.caption_id
+    if annotation.main_moment is not None:
+        row["start_s"], row["end_s"] = annotation.main_moment
+    return row if annotation.duration_s is None else {**row, "duration_s": annotation.duration_s}

@@ -13,8 +13,8 @@ import h5py
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import read_json
 from untrimmed.data.bigfile import BigFile, read_video2frames
+from untrimmed.data.fields import read_json
 from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
 

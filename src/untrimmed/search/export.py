@@ -15,29 +15,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
-import h5py
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import (
-    Annotation,
-    Span,
-    number_captions,
-    one_line,
-    read_json_lines,
-    seconds,
-    usable_moment,
-    videos_of,
-)
+from untrimmed.data.annotations import Annotation, number_captions, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
-from untrimmed.data.bigfile import write_bigfile
+from untrimmed.data.labelled import Label, inside
 from untrimmed.data.layout import Layout
 from untrimmed.data.origin import ORIGIN
-from untrimmed.data.plain import write_plain
-from untrimmed.data.prepare import write_annotations
+from untrimmed.data.writing import write_captions, write_frames, write_words
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
@@ -51,17 +40,6 @@ _FEWEST = 3  # videos of the validation and the test split, where there are enou
 
 
 @dataclass(frozen=True)
-class Label:
-    """One sentence about a video, as a line of a file gives it."""
-
-    video: str  # a path, a file name, or that without the suffix
-    text: str
-    moment: Span | None
-    split: str | None
-    place: str  # file and line, for messages
-
-
-@dataclass(frozen=True)
 class ExportedFeatures:
     """What was written: the data set's folder, videos with frames, captions of each split, widths of the vectors."""
 
@@ -71,37 +49,6 @@ class ExportedFeatures:
     frame_dim: int
     word_dim: int
     left_out: tuple[Label, ...]  # their videos are not in the library
-
-
-def read_labels(file: str | os.PathLike[str]) -> list[Label]:
-    """Sentences from JSON lines `{"video", "caption" (or "query"), "start_s"?, "end_s"?, "split"?}`.
-
-    Raises:
-        FeatureError: naming file and line; also if some lines have a split and others have none.
-    """
-    labels = [_read_label(row, place) for place, row in read_json_lines(Path(file), ["video"])]
-    if not labels:
-        raise FeatureError(f'{file}: holds no captions; write lines like {{"video": "lake", "caption": "a dog jumps"}}')
-    with_split = sum(label.split is not None for label in labels)
-    if 0 < with_split < len(labels):
-        raise FeatureError(f"{file}: {with_split} of {len(labels)} lines have a split; give every line one, or none")
-    return labels
-
-
-def _read_label(row: dict[str, Any], place: str) -> Label:
-    video, text, split = row["video"], row.get("caption", row.get("query")), row.get("split")
-    if not isinstance(video, str) or not video:
-        raise FeatureError(f"{place}: video is {video!r}, wanted a path or a file name; correct the line")
-    if not isinstance(text, str) or not text.strip():
-        raise FeatureError(f"{place}: caption is {text!r}, wanted a sentence; write one or remove the line")
-    if split is not None and split not in SPLITS:
-        raise FeatureError(f"{place}: split {split!r}, wanted one of {', '.join(SPLITS)}; correct it or leave it out")
-    moment = None
-    if row.get("start_s") is not None or row.get("end_s") is not None:
-        moment = seconds(row.get("start_s"), place, "start_s"), seconds(row.get("end_s"), place, "end_s")
-        if not 0 <= moment[0] < moment[1]:
-            raise FeatureError(f"{place}: moment from {moment[0]:g} to {moment[1]:g} s; wanted 0 <= start_s < end_s")
-    return Label(video, one_line(text), moment, split, place)
 
 
 def require_new(out: Path, name: str) -> None:
@@ -143,11 +90,11 @@ def export_features(
     try:
         with whole_folder(out / name) as temporary:
             target = Layout(name, temporary)
-            _write_frames(target, layout, frames, Path(settings.encoder).name)
+            write_frames(target, layout, Path(settings.encoder).name, frames)
             if labels:
-                _write_captions(target, layout, splits)
-                words = target.folder / "words.h5" if layout == "plain" else target.words
-                _write_words(words, [caption for captions in splits.values() for caption in captions], encoder)
+                write_captions(target, layout, splits)
+                everything = [caption for captions in splits.values() for caption in captions]
+                write_words(target, layout, _words(everything, encoder))
             (temporary / ORIGIN).write_text(_about(settings, len(records)), encoding="utf-8")
     except OSError as error:
         raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
@@ -203,13 +150,8 @@ def _captions(
 
 def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
     duration_s = round(duration_s, 3)
-    moments = usable_moment(*label.moment, duration_s) if label.moment is not None else ()
-    if label.moment is not None and not moments:
-        raise FeatureError(
-            f"{label.place}: moment from {label.moment[0]:g} to {label.moment[1]:g} s, the video {label.video!r} ends "
-            f"at {duration_s:g} s; correct the line"
-        )
-    return Annotation(video, "", label.text, moments, duration_s)
+    moment = label.moment and inside(label.moment, duration_s, video=label.video, place=label.place)
+    return Annotation(video, "", label.text, () if moment is None else (moment,), duration_s)
 
 
 def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
@@ -261,32 +203,11 @@ class _StoredFrames(Mapping[str, np.ndarray]):
         return len(self._records)
 
 
-def _write_frames(target: Layout, layout: ExportLayout, frames: _StoredFrames, encoder: str) -> None:
-    if layout == "field":
-        write_bigfile(target.folder / "FeatureData" / encoder, frames)
-        return
-    for video, vectors in frames.items():
-        path = target.folder / "frames" / f"{video}.npy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, vectors)
-
-
-def _write_captions(target: Layout, layout: ExportLayout, splits: Mapping[str, list[Annotation]]) -> None:
-    if layout == "plain":
-        write_plain(target.plain_captions, splits)
-        return
-    for split, captions in splits.items():
-        if captions:
-            write_annotations(target, split, captions)
-
-
-def _write_words(path: Path, captions: Sequence[Annotation], encoder: Encoder) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(path, "w") as file:
-        for start in range(0, len(captions), _TEXTS_AT_A_TIME):
-            batch = captions[start : start + _TEXTS_AT_A_TIME]
-            for caption, features in zip(batch, encoder.encode_texts([c.text for c in batch]), strict=True):
-                file[caption.caption_id] = features.words
+def _words(captions: Sequence[Annotation], encoder: Encoder) -> Iterator[tuple[str, np.ndarray]]:
+    for start in range(0, len(captions), _TEXTS_AT_A_TIME):
+        batch = captions[start : start + _TEXTS_AT_A_TIME]
+        for caption, features in zip(batch, encoder.encode_texts([c.text for c in batch]), strict=True):
+            yield caption.caption_id, features.words
 
 
 def _about(settings: Settings, num_videos: int) -> str:

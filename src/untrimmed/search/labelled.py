@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.data.labelled import Label, inside, read_labels
+from untrimmed.errors import UnknownNameError
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
@@ -64,33 +62,13 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
     Raises:
         FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
     """
-    moments: dict[tuple[str, str], list[Moment]] = {}
-    places: dict[tuple[str, str], str] = {}
-    try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FeatureError(f"{file}: cannot be read as text ({error}); expected one JSON object a line") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(f"found {type(row).__name__}")
-            for video, text, span in _labels(row):
-                if not isinstance(text, str) or not text.strip():
-                    raise ValueError("the sentence is empty")
-                known = moments.setdefault((video, text), [])
-                places.setdefault((video, text), f"{file}, line {number}")
-                if span is not None:
-                    known.append(_moment(*span))
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FeatureError(
-                f'{file}, line {number}: {error}; expected {{"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}}'
-            ) from None
-    if not moments:
-        raise FeatureError(f"{file}: holds no queries; expected one JSON object a line")
-    return [LabelledQuery(text, video, tuple(spans), places[video, text]) for (video, text), spans in moments.items()]
+    grouped: dict[tuple[str, str], list[Label]] = {}
+    for label in read_labels(file):
+        grouped.setdefault((label.video, label.text), []).append(label)
+    return [
+        LabelledQuery(text, video, tuple(Moment(*label.moment) for label in own if label.moment), own[0].place)
+        for (video, text), own in grouped.items()
+    ]
 
 
 def evaluate_library(
@@ -141,41 +119,18 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
     return figures
 
 
-def _labels(line: dict[str, Any]) -> list[tuple[str, Any, tuple[Any, Any] | None]]:
-    if "queries" in line:
-        video = line.get("file") or line["video"]
-        return [(video, query["query"], (query["start"], query["end"])) for query in line["queries"]]
-    timed = line.get("start_s") is not None or line.get("end_s") is not None
-    span = (line["start_s"], line["end_s"]) if timed else None
-    return [(line["video"], line["query"] if "query" in line else line["caption"], span)]
-
-
-def _moment(start_s: Any, end_s: Any) -> Moment:
-    moment = Moment(float(start_s), float(end_s))
-    if not 0 <= moment.start_s < moment.end_s:
-        raise ValueError(f"a moment from {start_s} to {end_s} s")
-    return moment
-
-
 def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     """The query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
-    for moment in query.moments:
-        if moment.start_s >= duration_s:
-            raise FeatureError(
-                f"{_place(query)}moment from {moment.start_s:g} to {moment.end_s:g} s, the video {query.video!r} "
-                f"ends at {duration_s:g} s; correct the line"
-            )
-    return replace(query, moments=tuple(replace(m, end_s=min(m.end_s, duration_s)) for m in query.moments))
+    spans = [(moment.start_s, moment.end_s) for moment in query.moments]
+    cut = (inside(span, duration_s, video=query.video, place=query.place) for span in spans)
+    return replace(query, moments=tuple(Moment(*span) for span in cut))
 
 
 def _resolve(query: LabelledQuery, names: VideoNames, library: Library) -> str:
     path = names.find(query.video)
     if path is None:
+        place = f"{query.place}: " if query.place else ""
         raise UnknownNameError(
-            f"{_place(query)}video {query.video!r} is not in {library.folder}; index it first, see: untrimmed ls"
+            f"{place}video {query.video!r} is not in {library.folder}; index it first, see: untrimmed ls"
         )
     return path
-
-
-def _place(query: LabelledQuery) -> str:
-    return f"{query.place}: " if query.place else ""

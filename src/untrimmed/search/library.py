@@ -183,7 +183,8 @@ class Library:
             FeatureError: The captions' file is wrong, or there are no videos.
             UntrimmedError: There is no library.
         """
-        from untrimmed.search.export import export_features, read_labels, require_new
+        from untrimmed.data.labelled import read_labels
+        from untrimmed.search.export import export_features, require_new
 
         require_new(Path(out), name)
         labels = read_labels(captions) if captions is not None else []

@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from untrimmed.data.annotations import Annotation, read_normalised
+from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks import activitynet, charades, didemo, qvhighlights, tvr
+from untrimmed.data.benchmarks.normalised import read_normalised
 from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 from untrimmed.data.jsg import read_jsg
 from untrimmed.errors import FeatureError, UnknownNameError

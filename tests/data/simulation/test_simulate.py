@@ -121,7 +121,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def full(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr("untrimmed.data.simulation.simulate.write_bigfile", full)
+    monkeypatch.setattr("untrimmed.data.writing.write_bigfile", full)
     with pytest.raises(FeatureError, match="no space left"):
         simulate("toy", tmp_path, num_videos=5, settings=SMALL)
     assert list(tmp_path.iterdir()) == []

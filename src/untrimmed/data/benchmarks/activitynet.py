@@ -10,20 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untrimmed.data.annotations import (
-    Annotation,
-    entries,
-    length_s,
-    number_captions,
-    pair,
-    read_json,
-    require,
-    seconds,
-    sentence,
-    usable_moment,
-    video_id,
-)
+from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.fields import Row, read_json
 from untrimmed.errors import FeatureError
 
 
@@ -33,21 +22,18 @@ def read(path: Path) -> list[Annotation]:
     Raises:
         FeatureError: naming file and video.
     """
-    table = read_json(path)
-    require(table, [], str(path))
     annotations = []
-    for name, row in table.items():
-        place = f"{path}, video {name!r}"
-        require(row, ["duration", "timestamps", "sentences"], place)
-        spans, sentences = (entries(row[key], place, key) for key in ("timestamps", "sentences"))
+    for name, values in Row.of(read_json(path), str(path), []).values.items():
+        row = Row.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])
+        spans, sentences = row.entries("timestamps"), row.entries("sentences")
         if len(spans) != len(sentences):
             found = f"{len(spans)} timestamps for {len(sentences)} sentences"
-            raise FeatureError(f"{place}: {found}, wanted one each; download the file again")
-        video, duration_s = video_id(name, place), length_s(row["duration"], place)
-        for span, caption in zip(spans, sentences, strict=True):
-            start, end = pair(span, place, "timestamp")
-            moments = usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
-            annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
+            raise FeatureError(f"{row.place}: {found}, wanted one each; download the file again")
+        duration_s = row.length_s()
+        for span, sentence in zip(spans, sentences, strict=True):
+            caption = Row({"video": name, "sentence": sentence}, row.place)
+            moments = usable_moment(*row.span(span, "timestamp"), duration_s)
+            annotations.append(Annotation(caption.video_id(), "", caption.sentence("sentence"), moments, duration_s))
     return number_captions(annotations)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from untrimmed.data.annotations import Annotation, read_normalised, videos_of
+from untrimmed.data.annotations import Annotation, videos_of
+from untrimmed.data.benchmarks.normalised import read_normalised
 from untrimmed.errors import FeatureError, UnknownNameError
 
 SPLITS = ("train", "val", "test")

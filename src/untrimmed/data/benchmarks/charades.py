@@ -10,17 +10,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from untrimmed.data.annotations import (
-    Annotation,
-    length_s,
-    number_captions,
-    open_lines,
-    seconds,
-    sentence,
-    usable_moment,
-    video_id,
-)
+from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.fields import Row, open_lines
 from untrimmed.errors import FeatureError
 
 
@@ -38,10 +30,10 @@ def read(path: Path) -> list[Annotation]:
         fields = head.split()
         if not mark or len(fields) != 3:
             raise FeatureError(f"{place}: found {line.strip()[:60]!r}, wanted 'video start end##sentence'; correct it")
-        video = video_id(fields[0], place)
-        duration_s = durations.get(video)
-        moments = usable_moment(seconds(fields[1], place, "start"), seconds(fields[2], place, "end"), duration_s)
-        annotations.append(Annotation(video, "", sentence(caption, place, "sentence"), moments, duration_s))
+        row = Row({"video": fields[0], "sentence": caption}, place)
+        duration_s = durations.get(row.video_id())
+        moments = usable_moment(*row.span(fields[1:], "moment"), duration_s)
+        annotations.append(Annotation(row.video_id(), "", row.sentence("sentence"), moments, duration_s))
     return number_captions(annotations)
 
 
@@ -55,7 +47,7 @@ def _read_durations(path: Path) -> dict[str, float]:
         place = f"{table}, line {number}"
         if not row.get("id") or not row.get("length"):
             raise FeatureError(f"{place}: no 'id' or no 'length'; use the csv of the Charades archive")
-        durations[row["id"]] = length_s(row["length"], place, "length")
+        durations[row["id"]] = Row(row, place).length_s("length")
     return durations
 
 

@@ -10,21 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from untrimmed.data.annotations import (
-    SEGMENT_S,
-    Annotation,
-    Span,
-    entries,
-    number_captions,
-    pair,
-    read_json,
-    require,
-    segment_number,
-    segment_span,
-    sentence,
-    video_id,
-)
+from untrimmed.data.annotations import Annotation, Span, number_captions
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.benchmarks.normalised import SEGMENT_S, segment_span
+from untrimmed.data.fields import Row, read_json
 from untrimmed.errors import FeatureError
 
 
@@ -38,22 +27,20 @@ def read(path: Path) -> list[Annotation]:
     if not isinstance(rows, list):
         raise FeatureError(f"{path}: found {type(rows).__name__}, wanted a list of annotations; download it again")
     annotations = []
-    for number, row in enumerate(rows):
-        place = f"{path}, annotation {number}"
-        require(row, ["annotation_id", "description", "video", "times", "num_segments"], place)
-        video = video_id(Path(str(row["video"])).stem, place)
-        num_segments = segment_number(row["num_segments"], place)
-        moments = tuple(_span(times, num_segments, place) for times in entries(row["times"], place, "times"))
-        text = sentence(row["description"], place, "description")
-        annotations.append(Annotation(video, "", text, moments, SEGMENT_S * num_segments))
+    for number, values in enumerate(rows):
+        required = ["annotation_id", "description", "video", "times", "num_segments"]
+        row = Row.of(values, f"{path}, annotation {number}", required)
+        video = Row({"video": Path(str(row.values["video"])).stem}, row.place).video_id()
+        num_segments = row.segment_number(row.values["num_segments"])
+        moments = tuple(_span(row, times, num_segments) for times in row.entries("times"))
+        annotations.append(Annotation(video, "", row.sentence("description"), moments, SEGMENT_S * num_segments))
     return number_captions(annotations)
 
 
-def _span(times: Any, num_segments: int, place: str) -> Span:
-    first, last = pair(times, place, "times")
-    first, last = segment_number(first, place), segment_number(last, place)
+def _span(row: Row, times: Any, num_segments: int) -> Span:
+    first, last = map(row.segment_number, row.pair(times, "times"))
     if first > last or last >= num_segments:
-        raise FeatureError(f"{place}: segments {first} to {last} of {num_segments}; download the file again")
+        raise FeatureError(f"{row.place}: segments {first} to {last} of {num_segments}; download the file again")
     return segment_span(first, last)
 
 

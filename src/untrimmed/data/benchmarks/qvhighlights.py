@@ -12,20 +12,9 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from untrimmed.data.annotations import (
-    Annotation,
-    Span,
-    entries,
-    length_s,
-    number_captions,
-    pair,
-    read_json_lines,
-    seconds,
-    sentence,
-    usable_moment,
-    video_id,
-)
+from untrimmed.data.annotations import Annotation, number_captions
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.fields import read_rows
 from untrimmed.errors import FeatureError
 
 
@@ -36,14 +25,10 @@ def read(path: Path) -> list[Annotation]:
         FeatureError: naming file and line.
     """
     annotations = []
-    for place, row in read_json_lines(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
-        duration_s = length_s(row["duration"], place)
-        moments: tuple[Span, ...] = ()
-        for window in entries(row["relevant_windows"], place, "relevant_windows"):
-            start, end = pair(window, place, "relevant window")
-            moments += usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
-        video = video_id(row["vid"], place)
-        annotations.append(Annotation(video, "", sentence(row["query"], place, "query"), moments, duration_s))
+    for row in read_rows(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
+        duration_s = row.length_s()
+        moments = row.usable_spans("relevant_windows", duration_s)
+        annotations.append(Annotation(row.video_id("vid"), "", row.sentence("query"), moments, duration_s))
     return number_captions(annotations)
 
 

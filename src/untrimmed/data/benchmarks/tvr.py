@@ -8,19 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untrimmed.data.annotations import (
-    Annotation,
-    kind_of,
-    length_s,
-    number_captions,
-    pair,
-    read_json_lines,
-    seconds,
-    sentence,
-    usable_moment,
-    video_id,
-)
+from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.fields import read_rows
 
 
 def read(path: Path) -> list[Annotation]:
@@ -30,13 +20,11 @@ def read(path: Path) -> list[Annotation]:
         FeatureError: naming file and line.
     """
     annotations = []
-    for place, row in read_json_lines(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
-        duration_s = length_s(row["duration"], place)
-        start, end = pair(row["ts"], place, "ts")
-        moments = usable_moment(seconds(start, place, "start"), seconds(end, place, "end"), duration_s)
-        video = video_id(row["vid_name"], place)
-        text = sentence(row["desc"], place, "desc")
-        annotations.append(Annotation(video, "", text, moments, duration_s, kind_of(row, place)))
+    for row in read_rows(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
+        duration_s = row.length_s()
+        moments = usable_moment(*row.span(row.values["ts"], "ts"), duration_s)
+        video, text = row.video_id("vid_name"), row.sentence("desc")
+        annotations.append(Annotation(video, "", text, moments, duration_s, row.kind()))
     return number_captions(annotations)
 
 

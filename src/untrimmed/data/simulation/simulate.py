@@ -7,28 +7,21 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-import h5py
 import numpy as np
 
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import get_benchmark
-from untrimmed.data.bigfile import write_bigfile
-from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.plain import write_plain
-from untrimmed.data.prepare import write_annotations
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
+from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
 """Name of the frame features, so that nobody takes them for extracted ones."""
-
-LayoutName = Literal["field", "jsg", "plain"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +70,16 @@ def simulate(
     try:
         with whole_folder(target.folder) as temporary:
             temporary_layout = Layout(name, temporary)
-            _write_captions(temporary_layout, layout, splits)
+            write_captions(temporary_layout, layout, splits)
             videos = _videos(splits, one_moment=annotations_dir is not None and get_benchmark(name).several_annotators)
-            _write_frames(temporary_layout, layout, world, videos, progress)
-            _write_words(temporary_layout, layout, world, videos)
+            frames = {}
+            for done, (video, captions) in enumerate(videos.items(), start=1):
+                frames[video] = world.frames(captions)
+                if progress is not None:
+                    progress(done, len(videos))
+            write_frames(temporary_layout, layout, VIDEO_FEATURES, frames)
+            everything = [caption for captions in videos.values() for caption in captions]
+            write_words(temporary_layout, layout, ((c.caption_id, world.words(c.text)) for c in everything))
             if teacher:
                 _write_teacher(temporary_layout, world, videos)
             about = {**asdict(settings), "captions": name if annotations_dir else "grammar", "num_videos": num_videos}
@@ -138,54 +137,8 @@ def _videos(splits: Mapping[str, list[Annotation]], *, one_moment: bool) -> dict
     return dict(videos)
 
 
-def _write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list[Annotation]]) -> None:
-    if layout == "plain":
-        write_plain(target.plain_captions, splits)
-        return
-    for split, captions in splits.items():
-        if layout == "field":
-            write_annotations(target, split, captions)
-        else:
-            write_jsg(target.moments(split), captions)
-
-
-def _write_frames(
-    target: Layout,
-    layout: LayoutName,
-    world: World,
-    videos: Mapping[str, list[Annotation]],
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    frames = {}
-    for done, (video, captions) in enumerate(videos.items(), start=1):
-        frames[video] = world.frames(captions)
-        if progress is not None:
-            progress(done, len(videos))
-    if layout == "field":
-        write_bigfile(target.folder / "FeatureData" / VIDEO_FEATURES, frames)
-    elif layout == "jsg":
-        _write_hdf5(target.folder / f"{target.name}_{VIDEO_FEATURES}.hdf5", frames)
-    else:
-        for video, vectors in frames.items():
-            path = target.folder / "frames" / f"{video}.npy"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, vectors)
-
-
-def _write_words(target: Layout, layout: LayoutName, world: World, videos: Mapping[str, list[Annotation]]) -> None:
-    words = {caption.caption_id: world.words(caption.text) for captions in videos.values() for caption in captions}
-    _write_hdf5(target.folder / "words.h5" if layout == "plain" else target.words, words)
-
-
 def _write_teacher(target: Layout, world: World, videos: Mapping[str, list[Annotation]]) -> None:
     captions = [caption for captions in videos.values() for caption in captions]
     frames = {video: world.teacher_frames(captions) for video, captions in videos.items()}
-    _write_hdf5(target.teacher_frames, frames)
-    _write_hdf5(target.teacher_sentences, {c.caption_id: world.teacher_sentence(c.text) for c in captions})
-
-
-def _write_hdf5(path: Path, tables: Mapping[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(path, "w") as file:
-        for name, table in tables.items():
-            file[name] = table
+    write_tables(target.teacher_frames, frames.items())
+    write_tables(target.teacher_sentences, ((c.caption_id, world.teacher_sentence(c.text)) for c in captions))

@@ -1,0 +1,88 @@
+"""People's sentences about videos, one JSON object a line: what `evaluate`, `features` and the plain layout read.
+
+    {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9, "split": "train"}
+    {"file": "lake.mp4", "queries": [{"query": "a dog jumps in", "start": 3, "end": 9}]}
+
+`query` may stand for `caption`. Moment and split may be left out; a line may also have `id` and `duration_s`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.data.annotations import Span, usable_moment
+from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.fields import Row, read_rows
+from untrimmed.errors import FeatureError
+
+
+@dataclass(frozen=True)
+class Label:
+    """One sentence about a video; `video` is a path, a file name, or that without the suffix."""
+
+    video: str
+    text: str
+    moment: Span | None
+    split: str | None
+    place: str  # file and line, for messages
+    caption_id: str | None = None
+    duration_s: float | None = None
+
+
+def read_labels(file: str | os.PathLike[str]) -> list[Label]:
+    """The sentences of a file, in its order.
+
+    Raises:
+        FeatureError: naming file and line; also if there are none, or some lines have a split and others have none.
+    """
+    labels = [_label(row) for line in read_rows(Path(file), []) for row in _rows(line)]
+    if not labels:
+        raise FeatureError(f'{file}: holds no captions; write lines like {{"video": "lake", "caption": "a dog jumps"}}')
+    with_split = sum(label.split is not None for label in labels)
+    if 0 < with_split < len(labels):
+        raise FeatureError(f"{file}: {with_split} of {len(labels)} lines have a split; give every line one, or none")
+    return labels
+
+
+def inside(span: Span, duration_s: float, *, video: str, place: str) -> Span:
+    """A moment, cut at the end of its video.
+
+    Raises:
+        FeatureError: it begins where the video has ended already; the message begins with `place`, if there is one.
+    """
+    for cut in usable_moment(*span, duration_s):
+        return cut
+    raise FeatureError(
+        f"{place}{': ' if place else ''}moment from {span[0]:g} to {span[1]:g} s, the video {video!r} ends at "
+        f"{duration_s:g} s; correct the line"
+    )
+
+
+def _rows(line: Row) -> Iterator[Row]:
+    """A line with several sentences about one file as one row each."""
+    if "queries" not in line.values:
+        yield line
+        return
+    for value in line.entries("queries"):
+        query = Row.of(value, line.place, ["query", "start", "end"]).values
+        times = {"start_s": query["start"], "end_s": query["end"]}
+        yield Row({"video": line.values.get("file", line.values.get("video")), **query, **times}, line.place)
+
+
+def _label(row: Row) -> Label:
+    values, text = row.values, "query" if "query" in row.values else "caption"
+    Row.of(values, row.place, ["video", text])
+    video, split, caption_id = values["video"], values.get("split"), values.get("id")
+    if not isinstance(video, str) or not video:
+        raise FeatureError(f"{row.place}: video is {video!r}, wanted a path or a file name; correct the line")
+    if split is not None and split not in SPLITS:  # a tuple: it can be asked about a list, too
+        known = ", ".join(SPLITS)
+        raise FeatureError(f"{row.place}: split {split!r}, wanted one of {known}; correct it or leave it out")
+    if not isinstance(caption_id, str | int | None):
+        raise FeatureError(f"{row.place}: id is {caption_id!r}, wanted text; correct it or leave it out")
+    caption_id = None if caption_id is None else str(caption_id)
+    duration_s = row.known_length_s("duration_s")
+    return Label(video, row.sentence(text), row.moment(), split, row.place, caption_id, duration_s)
