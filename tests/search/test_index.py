@@ -132,6 +132,31 @@ def test_a_second_writer_is_told_so_in_one_line(index):
         VideoIndex(index.folder).__enter__()
 
 
+@pytest.mark.parametrize("name", ["with blank # and %20?", "wörter: ein & 'mehr'", "ü" * 100])
+def test_odd_names_of_folders_are_just_names(tmp_path, name):
+    with VideoIndex(tmp_path / name, create=True) as index:
+        index.write_settings(SETTINGS)
+        index.put(stored("/v/a.mp4"))
+    assert len(VideoIndex(tmp_path / name).scan()) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
+    with pytest.raises(UntrimmedError, match=r"must be valid UTF-8; choose another"):
+        VideoIndex(tmp_path / "caf\udce9", create=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_table_is_one_line(tmp_path):
+    with VideoIndex(tmp_path, create=True) as index:
+        index.write_settings(SETTINGS)
+        index.put(stored("/v/a.mp4"))
+    for manifest in (tmp_path / "videos.lance" / "_versions").iterdir():
+        manifest.write_bytes(manifest.read_bytes()[:20])
+    with pytest.raises(UntrimmedError, match=r"cannot be opened \("):
+        VideoIndex(tmp_path).scan()
+
+
 def test_settings_of_another_format_or_damaged_ones_are_refused(index):
     file = index.folder / "library.json"
     found = json.loads(file.read_text())

@@ -224,7 +224,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(encoder, v
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lancedb.table.LanceTable.add", full)
+        patch.setattr("lance.LanceDataset.insert", full)
         with pytest.raises(UntrimmedError, match=r"cannot be written to \(No space left on device\)"):
             lib.index(videos)
     assert [record.path for record in lib.videos()] == [str(videos / "flag.mp4")]

@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from untrimmed import __version__
-from untrimmed.cli.cut import cut
-from untrimmed.cli.data import data_app
-from untrimmed.cli.demo import demo
-from untrimmed.cli.doctor import doctor
-from untrimmed.cli.encoders import encoders
-from untrimmed.cli.evaluate import evaluate
-from untrimmed.cli.features import features
-from untrimmed.cli.index import index
-from untrimmed.cli.inspect import ls, rm, status
-from untrimmed.cli.models import import_checkpoint, models
-from untrimmed.cli.plot import plot
-from untrimmed.cli.reproduce import reproduce
-from untrimmed.cli.search import search, similar
-from untrimmed.cli.train import train
 from untrimmed.errors import UntrimmedError
 
 USAGE = 2
 INTERRUPTED = 130
 
-app = typer.Typer(
-    name="untrimmed",
-    help="Find, by a sentence, the moment inside long untrimmed videos.",
-    epilog="Start with: untrimmed index FOLDER, then: untrimmed search 'a dog jumps into a lake'.  "
-    "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
-_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    VIDEOS: (index, search, similar, cut, ls, status, rm),
-    RESEARCH: (models, features, train, evaluate, plot, reproduce, import_checkpoint),
-    MORE: (demo, encoders, doctor),
+_COMMANDS = {  # name -> panel of the help, module
+    "index": (VIDEOS, "index"),
+    "search": (VIDEOS, "search"),
+    "similar": (VIDEOS, "search"),
+    "cut": (VIDEOS, "cut"),
+    "ls": (VIDEOS, "inspect"),
+    "status": (VIDEOS, "inspect"),
+    "rm": (VIDEOS, "inspect"),
+    "models": (RESEARCH, "models"),
+    "features": (RESEARCH, "features"),
+    "train": (RESEARCH, "train"),
+    "evaluate": (RESEARCH, "evaluate"),
+    "plot": (RESEARCH, "plot"),
+    "reproduce": (RESEARCH, "reproduce"),
+    "import-checkpoint": (RESEARCH, "models"),
+    "data": (RESEARCH, "data"),
+    "demo": (MORE, "demo"),
+    "encoders": (MORE, "encoders"),
+    "doctor": (MORE, "doctor"),
 }
-for panel, commands in _PANELS.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.add_typer(data_app, name="data", rich_help_panel=RESEARCH)
+
+
+def build_app(wanted: str | None = None) -> typer.Typer:
+    """The whole command line, or one command alone: what others need takes longer to import than most take to run."""
+    app = typer.Typer(
+        name="untrimmed",
+        help="Find, by a sentence, the moment inside long untrimmed videos.",
+        epilog="Start with: untrimmed index FOLDER, then: untrimmed search 'a dog jumps into a lake'.  "
+        "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in [wanted] if wanted in _COMMANDS else _COMMANDS:
+        panel, module_name = _COMMANDS[name]
+        module = importlib.import_module(f"untrimmed.cli.{module_name}")
+        if name == "data":
+            app.add_typer(module.data_app, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(getattr(module, name.replace("-", "_")))
+    return app
 
 
 def _show_version(wanted: bool | None) -> None:
@@ -55,7 +65,6 @@ def _show_version(wanted: bool | None) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -67,7 +76,7 @@ def _options(
 def main() -> None:
     """Run the command line; what a user can put right is one line, anything else keeps its traceback."""
     try:
-        app(prog_name="untrimmed")
+        build_app(next(iter(sys.argv[1:]), None))(prog_name="untrimmed")
     except UntrimmedError as error:
         typer.echo(f"untrimmed: {error}", err=True)
         sys.exit(USAGE)

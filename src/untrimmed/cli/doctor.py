@@ -56,7 +56,7 @@ def _guarded(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
 
 def _python() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    missing = [name for name in ("av", "lancedb", "transformers", "PIL") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("av", "lance", "transformers", "PIL") if importlib.util.find_spec(name) is None]
     if missing:
         yield Finding("bad", "packages", f"missing: {', '.join(missing)}; run: pip install 'untrimmed[video]'")
         return

@@ -11,6 +11,7 @@ import typer
 
 from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.search.records import library_folder, read_records, read_settings
 from untrimmed.video.process import shown
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
@@ -18,9 +19,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """List the indexed videos: length, frames looked at, path; `gone` marks files no longer there."""
-    import untrimmed
-
-    records = untrimmed.open(library).videos()
+    records = read_records(library_folder(library))
     if json_output:
         typer.echo(json.dumps([asdict(record) for record in records], indent=2, ensure_ascii=False))
         return
@@ -33,18 +32,16 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
 
 def status(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """Say what a library holds and what it was made with."""
-    import untrimmed
-
-    opened = untrimmed.open(library)
-    records, settings = opened.videos(), opened.settings()
+    folder = library_folder(library)
+    records, settings = read_records(folder), read_settings(folder)
     duration_s = round(sum(record.duration_s for record in records), 1)
     num_frames = sum(record.num_frames for record in records)
     num_gone = sum(not Path(record.path).exists() for record in records)
-    num_bytes = sum(map(_size, opened.folder.rglob("*")))
+    num_bytes = sum(map(_size, folder.rglob("*")))
     sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     if json_output:
         facts = {
-            "library": str(opened.folder),
+            "library": str(folder),
             "videos": len(records),
             "duration_s": duration_s,
             "frames": num_frames,
@@ -57,7 +54,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         }
         typer.echo(json.dumps(facts, indent=2))
         return
-    result_console.print(f"library   {opened.folder}", markup=False)
+    result_console.print(f"library   {folder}", markup=False)
     result_console.print(f"videos    {len(records)}, {clock(duration_s)} in all, {num_frames} frames looked at")
     result_console.print(f"size      {num_bytes / 1e6:.1f} MB")
     if settings is not None:

@@ -1,4 +1,4 @@
-"""The store of a library: one row a video in an embedded, versioned table (LanceDB); it knows no method.
+"""The store of a library: one row a video in an embedded, versioned table (Lance); it knows no method.
 
 Every change is one atomic commit, so a process killed at any time leaves the last committed state. One process writes
 (a lock says so to the second); readers hold a version and are never blocked.
@@ -16,57 +16,26 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-
-from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
-from untrimmed.files import write_whole
-from untrimmed.types import FrameFeatures
-from untrimmed.video.process import shown
-
-os.environ.setdefault("LANCEDB_LOG", "error")  # its notices about new folders would land between our own lines
-
-import lancedb
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-FORMAT = 1
-_TABLE = "videos"
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.files import write_whole
+from untrimmed.search.lance_table import lance
+from untrimmed.search.records import (
+    TABLE,
+    Settings,
+    VideoRecord,
+    newest_commit,
+    read_settings,
+    settings_file,
+    write_copy,
+)
+from untrimmed.types import FrameFeatures
+from untrimmed.video.process import shown
+
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
 _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every row of a library shares, fixed when its first video is indexed."""
-
-    encoder: str  # the name that loads it again
-    encoder_identity: str  # names the exact weights; vectors of two identities are never compared
-    frame_dim: int
-    word_dim: int
-    fps: float
-    keyframes_only: bool
-    model: str = "gaussian_windows"
-    model_folder: str | None = None  # where a trained model lies
-    format: int = FORMAT
-
-
-@dataclass(frozen=True)
-class VideoRecord:
-    """One indexed video without its vectors. `video_id` is opaque and stays through renames, moves and changes."""
-
-    video_id: str
-    path: str
-    content_hash: str
-    size: int
-    mtime_ns: int
-    duration_s: float
-    width: int
-    height: int
-    num_frames: int
-    sampling: str  # "2 fps" or "key frames"
-    encoder_identity: str
-    model: str
-    indexed_at: float
-    warnings: str = ""
 
 
 def new_video_id() -> str:
@@ -117,21 +86,23 @@ class VideoIndex:
         """With `follow=False` it reads, again and again, the version that it met first."""
         self.folder = Path(folder)
         self._follow = follow
-        self._settings_file = self.folder / "library.json"
-        if not self._settings_file.exists() and not create:
-            raise UntrimmedError(f"{self.folder}: no library here; make one with: untrimmed index FOLDER")
+        self._uri = os.path.abspath(self.folder / TABLE)
+        try:
+            self._uri.encode()
+        except UnicodeEncodeError:
+            raise UntrimmedError(
+                f"{shown(self.folder)}: a library's path must be valid UTF-8; choose another --library"
+            ) from None
+        if not create and not settings_file(self.folder).exists():
+            raise UntrimmedError(f"{shown(self.folder)}: no library here; make one with: untrimmed index FOLDER")
         if create:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UntrimmedError(
-                    f"{self.folder}: a library cannot be made here ({error.strerror}); choose another --library"
+                    f"{shown(self.folder)}: a library cannot be made here ({error.strerror}); choose another --library"
                 ) from None
-        try:
-            self._db = lancedb.connect(self.folder)
-        except (OSError, RuntimeError, UnicodeError) as error:
-            raise UntrimmedError(f"{shown(self.folder)}: cannot be opened ({_line(error)}); check the folder") from None
-        self._table: lancedb.table.Table | None = None
+        self._table: lance.LanceDataset | None = None
         self._commits = 0
         self._lock = FileLock(self.folder / "writer.lock")
 
@@ -144,25 +115,12 @@ class VideoIndex:
         Raises:
             IndexMismatchError: The file is damaged, or of a version that this program does not read.
         """
-        if not self._settings_file.exists():
-            return None
-        try:
-            found = json.loads(self._settings_file.read_text(encoding="utf-8"))
-            version = found["format"]
-            if version == FORMAT:
-                return Settings(**found)
-        except (json.JSONDecodeError, KeyError, TypeError):
-            raise IndexMismatchError(
-                f"{self._settings_file}: not a library's settings file; restore it or index into another --library"
-            ) from None
-        raise IndexMismatchError(
-            f"{self._settings_file}: library format {version}, this program reads {FORMAT}; index into a new --library"
-        )
+        return read_settings(self.folder)
 
     def write_settings(self, settings: Settings) -> None:
         """Record what the rows share; whole or not at all."""
         with self._writing():
-            write_whole(self._settings_file, json.dumps(asdict(settings), indent=2) + "\n", alone=True)
+            write_whole(settings_file(self.folder), json.dumps(asdict(settings), indent=2) + "\n", alone=True)
 
     # -- one writer
 
@@ -185,6 +143,7 @@ class VideoIndex:
         try:
             if self._commits and kind is None:  # after a failure or Ctrl-C nothing heavy; the next run does it
                 self.compact()
+                self.scan()  # leaves the copy that listing reads
         finally:
             self._lock.release()
 
@@ -204,8 +163,10 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return []
-        rows = table.search().select(_RECORD_COLUMNS).limit(None).to_arrow().to_pylist()
-        return sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
+        rows = table.to_table(columns=_RECORD_COLUMNS).to_pylist()
+        records = sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
+        write_copy(self.folder, table.version, records)
+        return records
 
     def get(self, video_id: str) -> StoredVideo | None:
         """One video with its vectors, or None."""
@@ -217,8 +178,7 @@ class VideoIndex:
         if table is None:
             return
         for start in range(0, len(video_ids), 64):
-            wanted = ", ".join(f"'{video_id}'" for video_id in video_ids[start : start + 64])
-            for batch in table.search().where(f"video_id IN ({wanted})").limit(None).to_batches(batch_size=16):
+            for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
                 yield from _stored(batch)
 
     # -- writing: each call is one atomic commit
@@ -229,11 +189,11 @@ class VideoIndex:
         table = self._open_table()
         with self._writing():
             if table is None:
-                self._table = self._db.create_table(_TABLE, row, mode="overwrite")
-            elif table.count_rows(f"video_id = '{video.record.video_id}'"):
+                self._table = lance.write_dataset(row, self._uri)
+            elif table.count_rows(_among([video.record.video_id])):
                 table.merge_insert("video_id").when_matched_update_all().execute(row)
             else:
-                table.add(row)
+                table.insert(row)
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
@@ -242,10 +202,8 @@ class VideoIndex:
         table = self._open_table()
         assert table is not None, "a record comes from a table"
         with self._writing():
-            table.update(
-                where=f"video_id = '{record.video_id}'",
-                values={"path": moved.path, "size": moved.size, "mtime_ns": moved.mtime_ns},
-            )
+            changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
+            table.update(changes, where=_among([record.video_id]))
         self._committed()
         return moved
 
@@ -256,7 +214,7 @@ class VideoIndex:
             return 0
         before = table.count_rows()
         with self._writing():
-            table.delete("video_id IN (" + ", ".join(f"'{video_id}'" for video_id in video_ids) + ")")
+            table.delete(_among(video_ids))
         self._committed()
         return before - table.count_rows()
 
@@ -265,7 +223,8 @@ class VideoIndex:
         table = self._open_table()
         if table is not None:
             with self._writing():
-                table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+                table.optimize.compact_files()
+                table.cleanup_old_versions(_KEEP_VERSIONS)
         self._commits = 0
 
     @contextlib.contextmanager
@@ -284,19 +243,31 @@ class VideoIndex:
         if self._commits >= _COMMITS_BETWEEN_COMPACTIONS:
             self.compact()
 
-    def _open_table(self) -> lancedb.table.Table | None:
-        if self._table is None:
-            try:
-                self._table = self._db.open_table(_TABLE)
-            except ValueError:  # nothing committed yet; a first commit that was killed leaves a folder without a table
-                return None
-            if self._table.schema.names != _SCHEMA.names:
-                raise IndexMismatchError(
-                    f"{self.folder}: its table has columns this program does not know; index into a new --library"
-                )
-        elif self._follow:
-            self._table.checkout_latest()
+    def _open_table(self) -> lance.LanceDataset | None:
+        try:
+            if self._table is None:
+                if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
+                    return None
+                self._table = lance.dataset(self._uri)
+            elif self._follow:
+                self._table.checkout_latest()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UntrimmedError(f"{shown(self.folder)}: cannot be opened ({_line(error)}); check the folder") from None
+        if self._table.schema.names != _SCHEMA.names:
+            raise IndexMismatchError(
+                f"{self.folder}: its table has columns this program does not know; index into a new --library"
+            )
         return self._table
+
+
+def _among(video_ids: Sequence[str]) -> str:
+    """The condition that picks rows by their ids."""
+    return "video_id IN (" + ", ".join(map(_literal, video_ids)) + ")"
+
+
+def _literal(text: str) -> str:
+    """Text as the table's language writes it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _line(error: Exception) -> str:

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import platformdirs
 from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.engine import Corpus, Engine
-from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord
+from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
+from untrimmed.search.records import Settings, VideoRecord, library_folder, read_records
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.windows import GaussianWindows, RankedVideo
@@ -65,7 +65,7 @@ class Library:
     """Indexed videos in one folder; opening costs nothing, models load when they are first needed."""
 
     def __init__(self, folder: str | os.PathLike[str]):
-        self.folder = Path(os.path.abspath(Path(folder).expanduser()))
+        self.folder = library_folder(folder)
         self._encoder: Encoder | None = None
         self.notice: str | None = None  # one line once an encoder is loaded that is not the best there is
         self.engine = Engine(self.folder)
@@ -285,7 +285,7 @@ class Library:
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""
-        return VideoIndex(self.folder).scan()
+        return read_records(self.folder)
 
     def settings(self) -> Settings | None:
         """Encoder and sampling of the library; None as long as nothing was indexed."""
@@ -348,13 +348,7 @@ class Library:
 
 def open_library(folder: str | os.PathLike[str] | None = None) -> Library:
     """The library in a folder, by default the user's own; it is made when something is first indexed into it."""
-    return Library(folder if folder is not None else default_folder())
-
-
-def default_folder() -> Path:
-    """Where a library lies if none is named: $UNTRIMMED_LIBRARY, else the user's data folder."""
-    named = os.environ.get("UNTRIMMED_LIBRARY")
-    return Path(named) if named else platformdirs.user_data_path("untrimmed") / "library"
+    return Library(library_folder(folder))
 
 
 def _load_model(settings: Settings) -> TrainedModel | None:

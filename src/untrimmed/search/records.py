@@ -1,0 +1,137 @@
+"""What a library says of itself without its vectors: its settings, and a record a video.
+
+The table of videos holds the records; reading it takes longer than all else that listing a library does. So whoever
+reads them leaves a copy beside the table, which names the commit it was made from and counts for that one alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from untrimmed.errors import IndexMismatchError
+
+FORMAT = 1
+TABLE = "videos.lance"
+_COPY = "records.json"
+_LAST_VERSION = (1 << 64) - 1  # manifests are named by their distance from it, so that the newest sorts first
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every row of a library shares, fixed when its first video is indexed."""
+
+    encoder: str  # the name that loads it again
+    encoder_identity: str  # names the exact weights; vectors of two identities are never compared
+    frame_dim: int
+    word_dim: int
+    fps: float
+    keyframes_only: bool
+    model: str = "gaussian_windows"
+    model_folder: str | None = None  # where a trained model lies
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class VideoRecord:
+    """One indexed video without its vectors. `video_id` is opaque and stays through renames, moves and changes."""
+
+    video_id: str
+    path: str
+    content_hash: str
+    size: int
+    mtime_ns: int
+    duration_s: float
+    width: int
+    height: int
+    num_frames: int
+    sampling: str  # "2 fps" or "key frames"
+    encoder_identity: str
+    model: str
+    indexed_at: float
+    warnings: str = ""
+
+
+def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Where a library lies, as an absolute path; if none is named: $UNTRIMMED_LIBRARY, else the user's data folder."""
+    named = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
+    return Path(os.path.abspath(Path(named or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
+
+
+def settings_file(folder: Path) -> Path:
+    """Where a library's settings lie; a folder without that file is no library."""
+    return folder / "library.json"
+
+
+def read_settings(folder: Path) -> Settings | None:
+    """What all rows of a library share; None as long as nothing was ever indexed.
+
+    Raises:
+        IndexMismatchError: The file is damaged, or of a version that this program does not read.
+    """
+    file = settings_file(folder)
+    if not file.exists():
+        return None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        version = found["format"]
+        if version == FORMAT:
+            return Settings(**found)
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise IndexMismatchError(
+            f"{file}: not a library's settings file; restore it or index into another --library"
+        ) from None
+    raise IndexMismatchError(
+        f"{file}: library format {version}, this program reads {FORMAT}; index into a new --library"
+    )
+
+
+def newest_commit(folder: Path) -> list[Any] | None:
+    """The manifest of the table's last commit by name, time and size; None while nothing was committed."""
+    try:
+        manifests = [entry for entry in os.scandir(folder / TABLE / "_versions") if entry.name.endswith(".manifest")]
+        newest = min(manifests, key=lambda entry: entry.name, default=None)
+        return None if newest is None else [newest.name, newest.stat().st_mtime_ns, newest.stat().st_size]
+    except FileNotFoundError:
+        return None
+
+
+def read_records(folder: Path) -> list[VideoRecord]:
+    """All records by path: from the copy if nothing was committed since, else from the table.
+
+    Raises:
+        UntrimmedError: There is no library, or it cannot be opened.
+    """
+    if (copied := _read_copy(folder)) is not None:
+        return copied
+    from untrimmed.search.index import VideoIndex
+
+    return VideoIndex(folder).scan()
+
+
+def _read_copy(folder: Path) -> list[VideoRecord] | None:
+    try:
+        copy = json.loads((folder / _COPY).read_text(encoding="utf-8"))
+        if copy["commit"] == newest_commit(folder) and settings_file(folder).exists():
+            return [VideoRecord(**row) for row in copy["records"]]
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: the table has them
+        pass
+    return None
+
+
+def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
+    """Leave a copy of the records of one version, if that is the newest and the folder can be written to."""
+    from untrimmed.files import write_whole
+
+    with contextlib.suppress(OSError):
+        commit = newest_commit(folder)
+        if commit is None or commit[0] != f"{_LAST_VERSION - version:020d}.manifest":
+            return
+        rows = [asdict(record) for record in records]
+        write_whole(folder / _COPY, json.dumps({"commit": commit, "records": rows}))

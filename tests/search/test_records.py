@@ -1,0 +1,107 @@
+"""The copy of the records that listing reads: the same as the table's, or not used."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.search.test_index import SETTINGS, stored
+from untrimmed.errors import UntrimmedError
+from untrimmed.search import index as index_module
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import read_records
+
+COPY = "records.json"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "library"
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(SETTINGS)
+        for number in range(3):
+            index.put(stored(f"/v/{number}.mp4", seed=number))
+    return folder
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How often the table was opened."""
+    calls = []
+    real = index_module.lance.dataset
+    monkeypatch.setattr(index_module.lance, "dataset", lambda *args: calls.append(args) or real(*args))
+    return calls
+
+
+def test_a_writer_leaves_a_copy_that_saves_opening_the_table(folder, opened):
+    records = read_records(folder)
+    assert opened == []
+    assert records == VideoIndex(folder).scan()
+    assert [record.path for record in records] == ["/v/0.mp4", "/v/1.mp4", "/v/2.mp4"]
+
+
+def test_after_a_commit_the_copy_does_not_count_and_the_first_reader_leaves_another(folder, opened):
+    index = VideoIndex(folder)
+    index.put(stored("/v/3.mp4"))  # no context: as if its process was killed before it left a copy
+    opened.clear()
+    assert len(read_records(folder)) == 4
+    assert len(opened) == 1
+    assert len(read_records(folder)) == 4
+    assert len(opened) == 1
+
+
+def test_a_reader_of_an_older_version_leaves_no_copy(folder):
+    reader = VideoIndex(folder, follow=False)
+    assert len(reader) == 3
+    VideoIndex(folder).put(stored("/v/3.mp4"))
+    assert len(reader.scan()) == 3
+    assert len(read_records(folder)) == 4
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"records": []}', "null"])
+def test_a_damaged_copy_is_made_anew(folder, damage):
+    (folder / COPY).write_text(damage)
+    assert len(read_records(folder)) == 3
+    assert len(json.loads((folder / COPY).read_text())["records"]) == 3
+
+
+def test_a_copied_library_lists_the_same(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "other", copy_function=shutil.copyfile)  # the manifest gets another time
+    assert read_records(tmp_path / "other") == read_records(folder)
+
+
+def test_a_library_that_cannot_be_written_to_is_listed_without_a_copy(folder, monkeypatch):
+    (folder / COPY).unlink()
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("untrimmed.files.write_whole", refuse)
+    assert len(read_records(folder)) == 3
+    assert not (folder / COPY).exists()
+
+
+def test_a_folder_without_a_library_is_refused_even_if_a_copy_lies_there(folder):
+    os.remove(folder / "library.json")
+    with pytest.raises(UntrimmedError, match="no library here"):
+        read_records(folder)
+
+
+def test_a_library_of_before_opens_and_goes_on_unchanged(tmp_path):
+    """Made by the state of this program that wrote with lancedb 0.40: added, replaced, moved, removed."""
+    shutil.copytree(Path(__file__).with_name("lancedb_library"), tmp_path / "library")
+    with VideoIndex(tmp_path / "library") as index:
+        assert [record.path for record in index.scan()] == ["/v/a.mp4", "/v/b.mp4", "/w/it's c.mp4"]
+        for video_id, seed, num_frames in (("0" * 16, 0, 2), ("0" * 15 + "1", 9, 3), ("0" * 15 + "2", 2, 4)):
+            found = index.get(video_id)
+            wanted = np.random.default_rng(seed).standard_normal((num_frames, 4)).astype(np.float16)
+            assert np.array_equal(found.features.vectors, wanted)
+        assert index.get("0" * 15 + "1").encoded == b"again"
+        version = index.version()
+        index.put(stored("/v/new.mp4"))
+        assert (len(index), index.version()) == (4, version + 1)
+        index.compact()
+        assert len(index.scan()) == 4
