@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from untrimmed.cli.last_search import recall, remember
+from untrimmed.cli.last_search import Remembered, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.library import Hit
 from untrimmed.types import Moment
@@ -18,13 +18,26 @@ HITS = [hit("a.mp4", Moment(1.0, 4.0), Moment(9.0, 12.5)), hit("b.mp4", Moment(0
 
 def test_hits_of_the_last_search_have_numbers(tmp_path):
     remember(tmp_path, HITS)
-    assert recall(tmp_path, "2") == (Path("b.mp4"), 0.0, 2.0)
-    assert recall(tmp_path, "1.2") == (Path("a.mp4"), 9.0, 12.5)
+    first, second = Remembered("1", Path("a.mp4"), 1.0, 4.0), Remembered("2", Path("b.mp4"), 0.0, 2.0)
+    assert recall(tmp_path, "2") == [second]
+    assert recall(tmp_path, "1.2") == [Remembered("1.2", Path("a.mp4"), 9.0, 12.5)]
+    assert recall(tmp_path, "1-2") == [first, second]
+    assert recall(tmp_path, "2, 1.2,1-1") == [second, Remembered("1.2", Path("a.mp4"), 9.0, 12.5), first]
 
 
 @pytest.mark.parametrize(
     ("number", "error"),
-    [("3", UnknownNameError), ("0", UnknownNameError), ("1.9", UnknownNameError), ("x", ConfigError)],
+    [
+        ("3", UnknownNameError),
+        ("0", UnknownNameError),
+        ("1.9", UnknownNameError),
+        ("x", ConfigError),
+        ("1-999999999", UnknownNameError),
+        ("2-1", ConfigError),
+        ("1-2.2", ConfigError),
+        ("1,", ConfigError),
+        ("²", ConfigError),
+    ],
 )
 def test_numbers_of_no_hit_are_refused(tmp_path, number, error):
     remember(tmp_path, HITS)

@@ -13,6 +13,7 @@ from tests.cli.conftest import NOTICE
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import ENCODERS
 
+cut_module = importlib.import_module("untrimmed.cli.cut")
 index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command
 
 
@@ -183,6 +184,64 @@ def test_a_hit_is_cut_out_by_its_number_and_frames_are_saved(run, videos, tmp_pa
         pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     assert len(pictures) == pytest.approx((hit["end_s"] - hit["start_s"]) * 10, abs=1.5)
     assert pictures[-1].mean(axis=(0, 1)).argmax() == 1  # green
+
+
+def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):
+    run("index", videos)
+    run("search", "green")
+    clips = tmp_path / "new" / "clips"
+    code, out, _ = run("cut", "1-2,1.1", "-o", clips)
+    assert code == 0
+    names = sorted(path.name for path in clips.iterdir())
+    assert len(out.splitlines()) == len(names) == 3
+    assert [name.partition("_")[0] for name in names] == ["01.1", "01", "02"]
+    assert names[1].startswith("01_flag_")
+    assert names[2].startswith("02_sea [1]_0.0-")
+    code, _, err = run("cut", "1", "-o", clips)
+    assert (code, "is there already" in err) == (2, True)
+    assert run("cut", "1", "-o", clips, "--overwrite")[0] == 0
+    assert sorted(path.name for path in clips.iterdir()) == names
+
+
+def test_of_several_hits_one_that_cannot_be_cut_costs_no_other(run, videos, tmp_path):
+    run("index", videos)
+    run("search", "green")
+    (videos / "flag.mp4").unlink()
+    code, _, err = run("cut", "1-2", "-o", tmp_path / "clips")
+    assert code == 3
+    assert "flag.mp4: does not exist" in err
+    assert [path.name[:2] for path in (tmp_path / "clips").iterdir()] == ["02"]
+    (videos / "sea [1].mp4").unlink()
+    assert run("cut", "1-2", "-o", tmp_path / "none")[0] == 3
+    assert not (tmp_path / "none").exists()
+    code, _, err = run("cut", "1-3", "-o", tmp_path / "none")
+    assert (code, "gave 2 hits" in err) == (2, True)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_cut_shows_how_far_it_is(run, videos, tmp_path, monkeypatch, is_terminal):
+    told = io.StringIO()
+    console = Console(file=told, force_terminal=is_terminal, width=120, highlight=False)
+    monkeypatch.setattr(cut_module, "progress_console", console)
+    monkeypatch.setattr(cut_module, "_QUIET_S", 0.0)
+    monkeypatch.setattr(
+        "untrimmed.video.reader.cut", lambda *_, progress, **__: [progress(at_s) for at_s in (20.0, 61.0, 64.0)]
+    )
+    assert run("cut", f"{videos / 'flag.mp4'}@1:00-1:10", "-o", tmp_path / "out.mp4")[0] == 0
+    wanted = ["out.mp4: 0:01.0 of 0:10.0", "out.mp4: 0:04.0 of 0:10.0"]
+    if not is_terminal:
+        assert [line.partition(" after")[0] for line in told.getvalue().splitlines()] == [
+            "out.mp4: looking for 1:00.0, at 0:20.0", *wanted
+        ]  # fmt: skip
+    else:
+        assert wanted[-1] in told.getvalue()
+
+
+def test_a_cut_has_a_time_limit(run, videos, tmp_path):
+    code, _, err = run("cut", f"{videos / 'flag.mp4'}@0-5", "-o", tmp_path / "out.mp4", "--timeout", "0.01")
+    assert code == 2
+    assert "flag.mp4: took longer than 0.01 s and was stopped" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_similar_finds_what_looks_like_a_time_of_a_video(run, videos):

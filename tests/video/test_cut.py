@@ -1,11 +1,15 @@
 """A cut starts and ends where asked, by the numbers in its frames and the length of its sound."""
 
+import time
+
 import av
 import pytest
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
 from untrimmed.errors import ConfigError, VideoError
-from untrimmed.video.reader import Sampling, VideoReader, cut
+from untrimmed.video.cut import write_cut
+from untrimmed.video.decode import open_video
+from untrimmed.video.reader import Limits, Sampling, VideoReader, cut
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +107,40 @@ def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
 def test_requests_that_make_no_sense_are_refused(clip, tmp_path, span, name, message):
     with pytest.raises(ConfigError, match=message):
         cut(clip, *span, tmp_path / name)
+
+
+@pytest.mark.parametrize("has_sound", [False, True])
+def test_decoding_ends_with_the_span_and_tells_how_far_it_is(tmp_path, has_sound):
+    """Seconds behind the span, decoded for nothing, are what made a cut of large frames seem stuck."""
+    path = write_clip(tmp_path / "clip.mkv", constant_stamps(225), has_sound=has_sound, options={"g": "10"})
+    told = []
+    with open_video(str(path), max_pixels=10**6, error_log=str) as video:
+        write_cut(video, 0, (4.0, 5.0), str(tmp_path / "out.mp4"), "mp4", told.append)
+    assert told == sorted(told)
+    assert 4.5 < told[-1] < 7.0
+    assert every_frame(tmp_path / "out.mp4")[0] == list(range(100, 125))
+
+
+@pytest.fixture(scope="module")
+def without_index(tmp_path_factory):
+    """A minute of pictures in a file that is decoded from its beginning, whichever second is wanted."""
+    picture = write_clip(tmp_path_factory.mktemp("slow") / "one.mjpeg", [0.0], codec="mjpeg", pix_fmt="yuvj420p",
+                         size=(1920, 1080)).read_bytes()  # fmt: skip
+    path = tmp_path_factory.mktemp("slow") / "slow.mjpeg"
+    path.write_bytes(picture * 1500)
+    return path
+
+
+def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tmp_path):
+    told = []
+    cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", progress=told.append)
+    assert told == sorted(told)
+    assert 0 < told[0] < 59.0
+
+
+def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path):
+    start = time.monotonic()
+    with pytest.raises(VideoError, match=r"slow.mjpeg: took longer than 1 s and was stopped; allow more time"):
+        cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", limits=Limits(total_s=1.0))
+    assert time.monotonic() - start < 10
+    assert list(tmp_path.iterdir()) == []

@@ -1,41 +1,144 @@
-"""`untrimmed cut`: write a hit to a file of its own."""
+"""`untrimmed cut`: write hits to files of their own."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, clock, parse_time, result_console
-from untrimmed.cli.last_search import recall
-from untrimmed.errors import ConfigError
+from untrimmed.cli.console import LibraryOption, clock, parse_time, progress_console, result_console
+from untrimmed.cli.last_search import Remembered, recall
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.video.process import Limits, shown
+
+SOME_FAILED = 3
+_QUIET_S = 10.0  # between two lines of progress where no bar can be shown
+_PATIENCE_S, _PATIENCE_PER_S = 600.0, 20.0  # a cut may take so long, and so much longer for every second of its span
 
 
 def cut(
-    hit: Annotated[
+    hits: Annotated[
         str,
         typer.Argument(
-            metavar="HIT", help="3: third hit of the last search; 3.2: its second moment; or FILE@START-END."
+            metavar="HITS",
+            help="Of the last search: 3, its third hit; 3.2, that hit's second moment; 1-5 or 2,4.2, several. "
+            "Or FILE@START-END.",
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the clip.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE|DIR", help="The clip's file; for several, their folder.")
+    ],
     library: LibraryOption = None,
     margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to keep before and after.")] = 0.0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="S",
+            help="Give a cut up after so long.  [default: 600, and 20 for each second of it]",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
 ) -> None:
-    """Cut a moment out of its video, exactly, picture and sound."""
-    import untrimmed
-    from untrimmed.video.reader import cut as cut_video
+    """Cut moments out of their videos, exactly, picture and sound.
 
-    path, at, span = hit.rpartition("@")
+    Each file appears when it is whole. Exit code 3: some of several could not be cut (each is named with its reason).
+    """
+    import untrimmed
+
+    path, at, span = hits.rpartition("@")
     if at:
         start, dash, end = span.partition("-")
         if not dash:
-            raise ConfigError(f"{hit!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
-        video, start_s, end_s = Path(path), parse_time(start), parse_time(end)
+            raise ConfigError(f"{hits!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
+        chosen = [Remembered("1", Path(path), parse_time(start), parse_time(end))]
     else:
-        video, start_s, end_s = recall(untrimmed.open(library).folder, hit)
-    start_s, end_s = max(0.0, start_s - margin), end_s + margin
-    cut_video(video, start_s, end_s, output, overwrite=overwrite)
-    result_console.print(f"{output}: {clock(start_s)} - {clock(end_s)} of {video}", markup=False)
+        chosen = list(dict.fromkeys(recall(untrimmed.open(library).folder, hits)))
+    are_several = not at and ("-" in hits or "," in hits)
+    files = _files(chosen, output) if are_several or output.is_dir() else [output]
+    if there := [file for file in files if file.exists() and not overwrite]:
+        raise ConfigError(f"{shown(there[0])}: is there already; choose another name or add --overwrite")
+    made = are_several and not output.exists()
+    if made:
+        output.mkdir(parents=True)
+    failed = 0
+    for hit, file in zip(chosen, files, strict=True):
+        try:
+            _cut(hit.video, max(0.0, hit.start_s - margin), hit.end_s + margin, file, timeout, overwrite)
+        except FeatureError as error:
+            if not are_several:
+                raise
+            failed += 1
+            progress_console.print(f"[red]failed[/]   {escape(str(error))}")
+    if made and failed == len(chosen):
+        output.rmdir()
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _files(chosen: list[Remembered], folder: Path) -> list[Path]:
+    """A file for each hit, named by its rank, its video and its span: 02_beach_61.5-66.0s.mp4."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{shown(folder)}: is a file; name a folder for several clips")
+    files = []
+    for hit in chosen:
+        rank, dot, moment = hit.number.partition(".")
+        name = f"{int(rank):02d}{dot}{moment}_{hit.video.stem[:50]}_{hit.start_s:.1f}-{hit.end_s:.1f}s.mp4"
+        files.append(folder / name)
+    return files
+
+
+def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
+    from untrimmed.video.reader import cut as cut_video
+
+    total_s = timeout_s or _PATIENCE_S + _PATIENCE_PER_S * (end_s - start_s)
+    # One limit alone: on a busy machine even a sign of life can take longer than a reader would wait for it.
+    limits = Limits(total_s=total_s, stall_s=total_s)
+    with _CutDisplay(file, start_s, end_s) as display:
+        cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
+    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(end_s)} of {shown(video)}", markup=False)
+
+
+class _CutDisplay:
+    """How far a cut has come: a bar on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, file: Path, start_s: float, end_s: float) -> None:
+        self._name, self._start_s, self._end_s = shown(Path(file.name)), start_s, end_s
+        self._began = self._told = time.monotonic()
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=progress_console,
+            transient=True,
+        )
+        self._task = self._progress.add_task(f"{self._name}: opening", total=end_s - start_s)
+
+    def __enter__(self) -> _CutDisplay:
+        if progress_console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if progress_console.is_terminal:
+            self._progress.stop()
+
+    def __call__(self, time_s: float) -> None:
+        """Show that this time of the video has been reached."""
+        done_s = min(time_s, self._end_s) - self._start_s
+        if done_s < 0:
+            doing = f"looking for {clock(self._start_s)}, at {clock(time_s)}"
+        else:
+            doing = f"{clock(done_s)} of {clock(self._end_s - self._start_s)}"
+        self._progress.update(self._task, completed=max(0.0, done_s), description=f"{self._name}: {doing}")
+        now = time.monotonic()
+        if not progress_console.is_terminal and now - self._told >= _QUIET_S:
+            self._told = now
+            progress_console.print(f"{self._name}: {doing} after {now - self._began:.0f} s", markup=False)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,23 +26,43 @@ def remember(library: Path, hits: Iterable[Hit]) -> None:
         write_whole(library / _FILE, json.dumps(spans))
 
 
-def recall(library: Path, number: str) -> tuple[Path, float, float]:
-    """Video, start and end in seconds of hit "3", or of its second moment, "3.2".
+@dataclass(frozen=True)
+class Remembered:
+    """A hit of the last search, or one of its moments, by the number that named it."""
+
+    number: str  # 3 or 3.2
+    video: Path
+    start_s: float
+    end_s: float
+
+
+def recall(library: Path, numbers: str) -> list[Remembered]:
+    """The hits "3", "1-5" or "2,4.2" (the fourth hit's second moment), in the order named.
 
     Raises:
         UnknownNameError: There was no such hit.
-        ConfigError: It is not a number of that form, or the file is damaged.
+        ConfigError: They are not numbers of that form, or the file is damaged.
     """
-    parts = number.split(".")
-    if not all(part.isdecimal() for part in parts) or len(parts) > 2:
-        raise ConfigError(f"hit {number!r} is not understood; write 3, 3.2 or FILE@START-END")
-    rank, moment = int(parts[0]), int(parts[1]) if len(parts) == 2 else 1
+    return [_recall(library, rank, moment) for part in numbers.split(",") for rank, moment in _parse(part.strip())]
+
+
+def _parse(part: str) -> Iterable[tuple[int, int | None]]:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})|\.(\d{1,9}))?", part)
+    if match is None or (match[2] and int(match[2]) < int(match[1])):
+        raise ConfigError(f"hit {part!r} is not understood; write 3, 3.2, 1-5 or FILE@START-END")
+    if match[2]:
+        return ((rank, None) for rank in range(int(match[1]), int(match[2]) + 1))
+    return [(int(match[1]), int(match[3]) if match[3] else None)]
+
+
+def _recall(library: Path, rank: int, moment: int | None) -> Remembered:
+    number = f"{rank}" if moment is None else f"{rank}.{moment}"
     file = library / _FILE
     try:
         spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     except (OSError, ValueError):
         raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
-    if not 1 <= rank <= len(spans) or not 1 <= moment <= len(spans[rank - 1][1]):
+    if not 1 <= rank <= len(spans) or not 1 <= (moment or 1) <= len(spans[rank - 1][1]):
         raise UnknownNameError(f"hit {number}: the last search in {library} gave {len(spans)} hits; search again")
     video, moments = spans[rank - 1]
-    return Path(video), *moments[moment - 1]
+    return Remembered(number, Path(video), *moments[(moment or 1) - 1])

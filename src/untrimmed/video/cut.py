@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -41,6 +42,7 @@ class CutWriter:
         self.start_s = start_s
         self.end_s = end_s
         self.num_frames = 0
+        self.sound_until_s = -math.inf  # how far the sound of the source has been read
         self._container = av.open(out, "w", format=format_name)
         self._scaler = VideoReformatter()
         self._picture: Any = None
@@ -86,6 +88,7 @@ class CutWriter:
                 continue
             rate = part.sample_rate
             offset = round((float(part.pts * part.time_base) - origin_s - self.start_s) * rate)
+            self.sound_until_s = self.start_s + (offset + part.samples) / rate
             first = max(0, -offset)
             last = min(part.samples, round((self.end_s - self.start_s) * rate) - offset)
             if first >= last:
@@ -167,12 +170,14 @@ def write_cut(
     for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
         if stream is sound:
             writer.add_sound(frame, origin_s)
-            continue
-        next_s = timeline.next_s(stamp(frame))
-        if shown is not None:
-            writer.add_frame(shown, shown_s, next_s)
-        shown, shown_s = frame, next_s
+        else:
+            next_s = timeline.next_s(stamp(frame))
+            if shown is not None:
+                writer.add_frame(shown, shown_s, next_s)
+            shown, shown_s = frame, next_s
         on_progress(shown_s)
+        if shown_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
+            break
     if shown is not None:
         writer.add_frame(shown, shown_s, shown_s + video.hold_s(shown))
     if writer.num_frames == 0:
@@ -181,7 +186,7 @@ def write_cut(
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Frames of picture and sound with their streams, until both have surely passed the end of the span."""
+    """Frames of picture and sound with their streams, to the end of the file or well behind that of the span."""
     streams = [stream for stream in (video.stream, sound) if stream is not None]
     for packet in read_packets(video, streams, []):
         at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,14 +29,16 @@ class Limits:
     """What one file may cost before it is given up.
 
     `memory_bytes` bounds the address space of the child (Linux only). Processor time is `cpu_s` and, for every second
-    of video decoded so far, `cpu_s_per_video_s` more. `stall_s` is the longest wait for a sign of life. `max_pixels`
-    bounds the size of a picture (the default holds 8K); what lies behind `max_duration_s` is left out with a warning.
+    of video decoded so far, `cpu_s_per_video_s` more. `stall_s` is the longest wait for a sign of life, `total_s` that
+    for all answers to one request, the asking program's own work between them included. `max_pixels` bounds the size of
+    a picture (the default holds 8K); what lies behind `max_duration_s` is left out with a warning.
     """
 
     memory_bytes: int = 3 << 30
     cpu_s: float = 60.0
     cpu_s_per_video_s: float = 20.0
     stall_s: float = 60.0
+    total_s: float = math.inf
     max_pixels: int = 8192 * 8192
     max_duration_s: float = 48 * 3600.0
 
@@ -54,6 +58,7 @@ class DecodeProcess:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self._deadline = math.inf
         # A file and no pipe: nobody has to drain it, and both sides can read it back.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child empties it for every file
@@ -64,7 +69,8 @@ class DecodeProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": path},
+            # What numpy's products would need threads for is not done here, and each would reserve address space.
+            env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
             cwd="/",  # python -m looks for modules here first: never in a folder of somebody's videos
             bufsize=0,
         )
@@ -82,13 +88,18 @@ class DecodeProcess:
     def ask(self, request: dict[str, Any]) -> None:
         """Send a request; its answers are read with `next_message`."""
         assert self._process.stdin is not None
+        self._deadline = time.monotonic() + self.limits.total_s
         try:
             self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         except BrokenPipeError:
             return  # it has just died; the first read says of what
 
-    def next_message(self, path: Path) -> tuple[dict[str, Any], bytearray]:
-        """The next answer about `path`: its JSON object and its raw pixels. Signs of life are swallowed.
+    def next_message(
+        self, path: Path, on_progress: Callable[[float], None] | None = None
+    ) -> tuple[dict[str, Any], bytearray]:
+        """The next answer about `path`: its JSON object and its raw pixels.
+
+        Signs of life go to `on_progress`: the time in the video, in seconds, that the decoder has come to.
 
         Raises:
             VideoError: the child reports a problem, died, or stays silent. Only after a report can it be used again.
@@ -106,17 +117,23 @@ class DecodeProcess:
                 raise VideoError(f"{shown(path)}: {message['found']}; {message['advice']}")
             if message["kind"] != "progress":
                 return message, pixels
+            if on_progress is not None:
+                on_progress(message["time_s"])
 
     def _read(self, size: int, path: Path) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
         while view:
-            if not self._poll.poll(self.limits.stall_s * 1000):
+            left_s = self._deadline - time.monotonic()
+            if not self._poll.poll(max(0.0, min(self.limits.stall_s, left_s)) * 1000):
                 self.kill()
-                raise VideoError(
-                    f"{shown(path)}: the decoder gave no sign of life for {self.limits.stall_s:g} s and was stopped; "
-                    "leave it out, or raise Limits.stall_s for a slow disk"
-                )
+                if left_s <= self.limits.stall_s:
+                    found = f"took longer than {self.limits.total_s:g} s"
+                    advice = "allow more time (Limits.total_s, cut --timeout)"
+                else:
+                    found = f"the decoder gave no sign of life for {self.limits.stall_s:g} s"
+                    advice = "leave it out, or raise Limits.stall_s for a slow disk or a busy machine"
+                raise VideoError(f"{shown(path)}: {found} and was stopped; {advice}")
             count = os.readv(self._answers, [view])
             if count == 0:
                 raise VideoError(f"{shown(path)}: {self._cause_of_death()}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,15 +235,23 @@ def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y
 
 
 def cut(
-    path: Path, start_s: float, end_s: float, out: Path, *, limits: Limits = Limits(), overwrite: bool = False
+    path: Path,
+    start_s: float,
+    end_s: float,
+    out: Path,
+    *,
+    limits: Limits = Limits(),
+    overwrite: bool = False,
+    progress: Callable[[float], None] | None = None,
 ) -> None:
     """Write a span of a video, with its sound, to a new file that starts and ends exactly there.
 
     The span is encoded anew (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
-    when it is complete.
+    when it is complete. `progress` is told, about once a second, the time in the video that has been reached: below
+    `start_s` while the start is looked for (containers without an index are decoded from their beginning).
 
     Raises:
-        VideoError: the file cannot be used, or the span lies behind its end.
+        VideoError: the file cannot be used, the span lies behind its end, or a limit is reached.
         ConfigError: the span is empty, the suffix is another one, or `out` is there and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
@@ -268,7 +276,7 @@ def cut(
                     "format": CUT_FORMATS[out.suffix.lower()],
                 }
             )
-            process.next_message(path)
+            process.next_message(path, progress)
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting") from error
 
