@@ -277,6 +277,23 @@ def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
     assert "line 1" in err
 
 
+def test_evaluate_goes_on_without_unknown_videos_if_asked(run, videos, tmp_path):
+    run("index", videos)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(
+        '{"video": "flag", "query": "green", "start_s": 4.0, "end_s": 6.0}\n'
+        '{"video": "lost", "query": "red"}\n{"video": "lost", "query": "blue"}\n{"video": "away", "query": "red"}\n'
+    )
+    code, out, err = run("evaluate", tmp_path / "library", "--queries", queries)
+    assert (code, out) == (2, "")
+    assert f"'lost' ({queries}, line 2, 2 sentences), 'away' ({queries}, line 4, 1 sentence)" in err
+    code, out, err = run("evaluate", tmp_path / "library", "--queries", queries, "--skip-unknown", "--format", "json")
+    assert code == 0
+    assert "left out  3 sentences on 2 videos" in err
+    assert [skipped["video"] for skipped in json.loads(out)["skipped"]] == ["lost", "lost", "away"]
+    assert len(json.loads(out)["queries"]) == 1
+
+
 @pytest.mark.parametrize(
     "command",
     ["index", "search", "similar", "cut", "ls", "status", "rm", "evaluate", "encoders", "doctor", "demo", "data"],

@@ -91,13 +91,34 @@ def test_without_any_moment_there_are_no_figures_of_moments(library):
     assert figures == {"R@1": 100.0, "R@5": 100.0, "R@10": 100.0, "R@100": 100.0, "SumR": 400.0}
 
 
-def test_a_video_that_is_unknown_or_fits_several_is_refused(library):
-    with pytest.raises(UnknownNameError, match=r"^q\.jsonl, line 3: video 'e\.mp4' is not in /library"):
-        evaluate_library(library, [LabelledQuery("one", "e.mp4", (), "q.jsonl, line 3")])
+def test_all_videos_that_are_unknown_or_fit_several_are_named_at_once(library):
     library.paths.append("/other/a.mp4")
-    with pytest.raises(UnknownNameError, match=r"'a' fits 2 files.*name it by its path"):
-        evaluate_library(library, QUERIES)
+    strange = [
+        LabelledQuery("five", "e.mp4", (), "q.jsonl, line 3"),
+        LabelledQuery("six", "e.mp4", (), "q.jsonl, line 9"),
+        LabelledQuery("seven", "f", (), "q.jsonl, line 4"),
+    ]
+    with pytest.raises(UnknownNameError) as caught:
+        evaluate_library(library, [*QUERIES, *strange])
+    assert str(caught.value).startswith(
+        "/library: 3 labelled videos not found in it: 'a' (fits 2 files, 1 sentence), "
+        "'e.mp4' (q.jsonl, line 3, 2 sentences), 'f' (q.jsonl, line 4, 1 sentence); index them"
+    )
     assert evaluate_library(library, [LabelledQuery("one", A, ())]).figures["R@1"] == 100.0
+
+
+def test_many_unknown_videos_are_counted(library):
+    with pytest.raises(UnknownNameError, match=r"30 labelled videos .*'v9' \(1 sentence\) and 20 more; index"):
+        evaluate_library(library, [LabelledQuery("one", f"v{number}", ()) for number in range(30)])
+
+
+def test_unknown_videos_are_left_out_where_that_is_asked_for(library):
+    strange = LabelledQuery("five", "e.mp4", (), "q.jsonl, line 3")
+    quality = evaluate_library(library, [strange, *QUERIES], skip_unknown=True)
+    assert quality.figures == evaluate_library(library, QUERIES).figures
+    assert quality.skipped == (strange,)
+    with pytest.raises(UnknownNameError, match="1 labelled video not found"):
+        evaluate_library(library, [strange], skip_unknown=True)  # nothing is left
 
 
 def test_a_moment_after_the_end_is_refused_and_one_beyond_it_cut(library):

@@ -23,6 +23,9 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
+    ] = False,
     details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
     split: Annotated[str, typer.Option(help="For a run: val or test.")] = "test",
     data: Annotated[
@@ -54,8 +57,10 @@ def evaluate(
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 
     if is_model_folder(target):
-        if queries is not None or details:
-            raise ConfigError(f"{target}: a run; --queries and --details are for a library, leave them out")
+        if queries is not None or details or skip_unknown:
+            raise ConfigError(
+                f"{target}: a run; --queries, --skip-unknown and --details are for a library, leave them out"
+            )
         evaluate_run(
             target,
             split=split,
@@ -72,18 +77,23 @@ def evaluate(
     elif output not in ("table", "json"):
         raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
     else:
-        _evaluate_library(target, queries, output == "json", details)
+        _evaluate_library(target, queries, output == "json", details, skip_unknown)
 
 
-def _evaluate_library(library: Path, queries: Path, json_output: bool, details: bool) -> None:
+def _evaluate_library(library: Path, queries: Path, json_output: bool, details: bool, skip_unknown: bool) -> None:
     import untrimmed
     from untrimmed.search.labelled import evaluate_library, read_queries
 
     labelled = read_queries(queries)
     opened = untrimmed.open(library)
     with progress_console.status("searching"):
-        quality = evaluate_library(opened, labelled)
+        quality = evaluate_library(opened, labelled, skip_unknown=skip_unknown)
     print_notice(opened.notice)
+    if quality.skipped:
+        videos = len({query.video for query in quality.skipped})
+        progress_console.print(
+            f"left out  {len(quality.skipped)} sentences on {videos} videos that are not in the library"
+        )
     if json_output:
         outcomes = [
             {
@@ -96,7 +106,13 @@ def _evaluate_library(library: Path, queries: Path, json_output: bool, details: 
             }
             for outcome in quality.outcomes
         ]
-        document = {"figures": quality.figures, "videos": quality.num_videos, "queries": outcomes}
+        skipped = [{"query": query.text, "video": query.video, "place": query.place} for query in quality.skipped]
+        document = {
+            "figures": quality.figures,
+            "videos": quality.num_videos,
+            "queries": outcomes,
+            "skipped": skipped,
+        }
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     if details:

@@ -17,6 +17,7 @@ from untrimmed.search.video_names import VideoNames
 from untrimmed.types import Moment
 
 _DEPTH = 100  # a video that is not among so many counts as not found
+_NUM_NAMED = 10  # videos in one message
 _IOUS = (0.3, 0.5, 0.7)
 
 
@@ -51,6 +52,7 @@ class LibraryQuality:
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]
     num_videos: int
+    skipped: tuple[LabelledQuery, ...] = ()  # left out: the library has no one video of that name
 
 
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
@@ -72,31 +74,40 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
 
 
 def evaluate_library(
-    library: Library, queries: Sequence[LabelledQuery], *, progress: Callable[[int, int], None] | None = None
+    library: Library,
+    queries: Sequence[LabelledQuery],
+    *,
+    skip_unknown: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> LibraryQuality:
     """R@K of the true video, and how well its moment is met.
 
     `R@K` ranks all videos. `mean IoU` and `R1@IoU` take the best moment inside the true video (grounding). `event R@K,
     IoU` ask for both: the true video among the first K and its best moment at least so far inside.
 
+    With `skip_unknown`, queries whose video is not in the library, or fits several, are left out and listed.
+
     Raises:
-        UnknownNameError: A query's video is not in the library, or fits several.
+        UnknownNameError: There are such queries, or nothing but such queries; the message names all their videos.
         FeatureError: A query's moment begins where its video has ended already.
     """
     records = library.videos()
     names, lengths_s = VideoNames(record.path for record in records), {r.path: r.duration_s for r in records}
-    paths = [_resolve(query, names, library) for query in queries]  # all, before the first search
-    queries = [_inside(query, lengths_s[path]) for query, path in zip(queries, paths, strict=True)]
+    found = [(query, names.find_all(query.video)) for query in queries]  # all, before the first search
+    unknown = [(query, paths) for query, paths in found if len(paths) != 1]
+    known = [(_inside(query, lengths_s[paths[0]]), paths[0]) for query, paths in found if len(paths) == 1]
+    if unknown and not (skip_unknown and known):
+        raise UnknownNameError(_name_unknown(unknown, library))
     outcomes = []
-    for number, (query, path) in enumerate(zip(queries, paths, strict=True), start=1):
+    for number, (query, path) in enumerate(known, start=1):
         hits = library.search(query.text, limit=min(_DEPTH, len(records)), moments=1)
         rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
-        inside = library.search(query.text, limit=1, moments=1, within=path)
+        alone = library.search(query.text, limit=1, moments=1, within=path)
         # of a sentence without a word that the encoder knows there are no hits: it was not found, and nowhere
-        outcomes.append(QueryOutcome(query, rank, inside[0].moments[0] if inside else Moment(0.0, 0.0)))
+        outcomes.append(QueryOutcome(query, rank, alone[0].moments[0] if alone else Moment(0.0, 0.0)))
         if progress is not None:
-            progress(number, len(queries))
-    return LibraryQuality(figures(outcomes), tuple(outcomes), len(records))
+            progress(number, len(known))
+    return LibraryQuality(figures(outcomes), tuple(outcomes), len(records), tuple(query for query, _ in unknown))
 
 
 def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
@@ -126,11 +137,21 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     return replace(query, moments=tuple(Moment(*span) for span in cut))
 
 
-def _resolve(query: LabelledQuery, names: VideoNames, library: Library) -> str:
-    path = names.find(query.video)
-    if path is None:
-        place = f"{query.place}: " if query.place else ""
-        raise UnknownNameError(
-            f"{place}video {query.video!r} is not in {library.folder}; index it first, see: untrimmed ls"
-        )
-    return path
+def _name_unknown(unknown: Sequence[tuple[LabelledQuery, list[str]]], library: Library) -> str:
+    """One line that names each video once: where it stands first, and on how many sentences."""
+    videos = list(dict.fromkeys(query.video for query, _ in unknown))
+    named = []
+    for video in videos[:_NUM_NAMED]:
+        mine = [(query, paths) for query, paths in unknown if query.video == video]
+        query, paths = mine[0]
+        facts = [query.place, f"fits {len(paths)} files" if paths else "", _count(len(mine), "sentence")]
+        named.append(f"{video!r} ({', '.join(filter(None, facts))})")
+    more = f" and {len(videos) - _NUM_NAMED} more" if len(videos) > _NUM_NAMED else ""
+    return (
+        f"{library.folder}: {_count(len(videos), 'labelled video')} not found in it: {', '.join(named)}{more}; "
+        "index them, name each by its path (see: untrimmed ls), or go on without them: --skip-unknown"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

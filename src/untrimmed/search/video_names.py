@@ -18,13 +18,17 @@ class VideoNames:
             for name in {path, Path(path).name, Path(path).stem}:
                 self._paths.setdefault(name, []).append(path)
 
+    def find_all(self, name: str) -> list[str]:
+        """The paths of all videos of that name."""
+        return self._paths.get(name) or self._paths.get(os.path.abspath(name)) or []
+
     def find(self, name: str) -> str | None:
         """The path of the one video of that name; None if there is none.
 
         Raises:
             UnknownNameError: Several videos have it.
         """
-        found = self._paths.get(name) or self._paths.get(os.path.abspath(name)) or []
+        found = self.find_all(name)
         if len(found) > 1:
             raise UnknownNameError(f"video {name!r} fits {len(found)} files, e.g. {found[0]}; name it by its path")
         return found[0] if found else None
