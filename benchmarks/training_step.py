@@ -30,11 +30,11 @@ from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.config import build
-from untrimmed.encoders.hub.encoder import has_fast_bfloat16
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model, model_class
 from untrimmed.models.released import export_released
+from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
 from untrimmed.running.devices import Encoding
 from untrimmed.running.memory import keep_freed_memory
@@ -87,7 +87,7 @@ class Side:
             with torch.no_grad():
                 for parameter in self.model.parameters():
                     parameter.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
-        self.encoding = Encoding(torch.device("cpu"), "bf16" if name == OURS_BF16 else "fp32")
+        self.encoding = Encoding(torch.device("cpu"), "bfloat16" if name == OURS_BF16 else "float32")
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
         share = PRESET.train.warmup_share
         self.schedule = warmup_linear_schedule(self.optimizer, total_steps=TOTAL_STEPS, warmup_share=share)
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", choices=["tvr", "full"], default="tvr")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16(torch.device("cpu")))
+    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16("cpu"))
     parser.add_argument("--check-steps", type=int, default=0)
     parser.add_argument("--check-videos", type=int, default=8)
     args = parser.parse_args()

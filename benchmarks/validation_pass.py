@@ -25,10 +25,10 @@ from benchmarks.straightforward import StraightforwardGMMFormerV2
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.packed import PackedFeatures, PackSettings, RaggedRows
-from untrimmed.encoders.hub.encoder import has_fast_bfloat16
 from untrimmed.evaluation.recall import recall, retrieval_metrics
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
+from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
 from untrimmed.running.batches import query_batch, video_batch
 from untrimmed.running.devices import Encoding
@@ -109,7 +109,7 @@ def measure(side: str, args: argparse.Namespace, results: multiprocessing.Queue)
     model = create_model("gmmformer_v2", **PRESET.settings).eval()
     if side in (OURS, OURS_BF16):
         keep_freed_memory()
-        run = partial(ours, model, Encoding(torch.device("cpu"), "bf16" if side == OURS_BF16 else "fp32"))
+        run = partial(ours, model, Encoding(torch.device("cpu"), "bfloat16" if side == OURS_BF16 else "float32"))
     else:
         plain = StraightforwardGMMFormerV2(model.config).eval()
         plain.load_state_dict(export_released(model.released_names(), model.state_dict()))
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=2179)
     parser.add_argument("--queries", type=int, default=10895)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16(torch.device("cpu")))
+    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16("cpu"))
     args = parser.parse_args()
     names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
     sides = {side: in_own_process(side, args) for side in names}

@@ -8,7 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
-VALUES = {"types", "batches", "errors", "config", "files", "devices"}
+VALUES = {"types", "batches", "errors", "config", "files", "devices", "precision"}
 MODELS = VALUES | {"nn", "losses", "scores", "moments", "models"}
 RUNNING = MODELS | {"data", "evaluation", "presets", "running"}
 ALLOWED = {
@@ -17,6 +17,7 @@ ALLOWED = {
     "config": {"errors"},
     "files": {"errors"},
     "devices": {"errors"},
+    "precision": {"errors"},
     "batches": {"types", "errors"},
     "nn": VALUES,
     "losses": VALUES,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.tiny_models import save_clip, save_siglip2
+from untrimmed import precision
 from untrimmed.encoders import registry as encoders
 from untrimmed.encoders.registry import BUILTIN, DEFAULT, ENCODERS, load_encoder, self_test
 from untrimmed.errors import EncoderError, UnknownNameError
@@ -103,7 +104,7 @@ def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
 
 @pytest.mark.usefixtures("builtin", "unreachable")
 def test_without_the_hub_and_without_leave_to_fall_back_it_is_an_error():
-    with pytest.raises(EncoderError, match="cannot be reached"):
+    with pytest.raises(EncoderError, match=r"cannot be reached"):
         load_encoder(fallback=False)
 
 
@@ -137,6 +138,30 @@ def test_an_encoder_asked_for_by_name_is_never_replaced(monkeypatch, tmp_path):
         with pytest.raises(EncoderError, match="HF_HUB_OFFLINE") as caught:
             load_encoder(name)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("builtin")
+def test_builtin_has_one_format_and_says_so():
+    loaded = load_encoder("builtin")
+    assert (loaded.products, loaded.why) == ("int8", "fixed; its sentences are read in float32")
+    with pytest.raises(EncoderError, match="precision is 'bfloat16', but the encoder 'builtin' has one format, int8"):
+        load_encoder("builtin", precision="bfloat16")
+
+
+@pytest.mark.usefixtures("builtin", "unreachable")
+def test_a_format_that_builtin_has_not_keeps_it_from_taking_the_defaults_place():
+    with pytest.raises(
+        EncoderError, match=r"cannot be reached.*'builtin' cannot take its place: precision is 'float32'"
+    ):
+        load_encoder(None, precision="float32")
+
+
+def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch):
+    monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
+    chosen = load_encoder(str(clip_folder), device="cpu")
+    assert (chosen.products, chosen.why) == ("bfloat16", "the cpu has bf16 instructions")
+    asked = load_encoder(str(clip_folder), device="cpu", precision="float32")
+    assert (asked.products, asked.why) == ("float32", "as asked for")
 
 
 @pytest.mark.usefixtures("builtin")

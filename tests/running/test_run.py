@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from untrimmed import precision
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
-from untrimmed.running.devices import require_precision
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import open_run
 from untrimmed.training.train import train
@@ -91,9 +91,28 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_written(finish
     assert not (tmp_path / "run").exists()
 
 
-def test_an_unknown_number_format_is_refused():
-    with pytest.raises(ConfigError, match="precision 'fp17' is not known; choose fp32 or bf16"):
-        require_precision("fp17")
+@pytest.mark.parametrize(("before", "now"), [("fp32", "float32"), ("bf16", "bfloat16")])
+def test_a_run_saved_under_a_formats_former_name_opens_and_goes_on(finished, tmp_path, before, now):
+    whole, options = finished
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    config = (folder / "config.yaml").read_text()
+    assert config.endswith("precision: float32\n")
+    (folder / "config.yaml").write_text(config.replace("precision: float32", f"precision: {before}"))
+    assert open_run(folder).config.precision == now
+    assert evaluate(folder, moments=False).rows
+    assert len(train("ms_sl", out=folder, precision=now, **options).history) == 2
+    other = {"float32": "bfloat16", "bfloat16": "float32"}[now]
+    with pytest.raises(ConfigError, match=f"holds a run with precision = {now}, this one has {other}"):
+        train("ms_sl", out=folder, precision=other, **options)
+
+
+def test_auto_is_settled_when_a_run_begins(data_root, finished, tmp_path, monkeypatch):
+    _, options = finished
+    monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
+    run = train("ms_sl", out=tmp_path / "run", precision="auto", **options)
+    assert run.config.precision == "bfloat16"
+    assert (tmp_path / "run" / "config.yaml").read_text().endswith("precision: bfloat16\n")
 
 
 def test_a_file_in_place_of_the_runs_folder_is_left_alone(finished, tmp_path):

@@ -74,7 +74,7 @@ def test_every_method_trains_under_bf16_near_float32(name):
     torch.manual_seed(0)
     model = create_model(name, **(SIZES | LARGE.get(parse_name(name)[0], {})), init_std=0.3).eval()
     exact = model.encode_queries(batch.queries).sentence
-    encoding = Encoding(torch.device("cpu"), "bf16")
+    encoding = Encoding(torch.device("cpu"), "bfloat16")
     encoded = encoding(model.encode_queries, batch.queries).sentence
     assert encoded.dtype == torch.float32
     assert not torch.equal(encoded, exact)

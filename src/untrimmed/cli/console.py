@@ -26,6 +26,15 @@ LibraryOption = Annotated[
     ),
 ]
 
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="auto|float32|bfloat16",
+        help="Number format of the encoder's products; auto: bfloat16 where there are instructions for it.",
+    ),
+]
+
 
 def print_notice(notice: str | None) -> None:
     """One line about the encoder in use, where it is not the best there is."""

@@ -62,8 +62,13 @@ def _python() -> Iterator[Finding]:
         return
     import torch
 
+    from untrimmed.devices import choose_device
+    from untrimmed.precision import choose_format
+
     where = "CUDA" if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
     yield Finding("ok", "torch", f"{torch.__version__}, {where}")
+    number_format = choose_format("auto", str(choose_device("auto", mps=True)))
+    yield Finding("ok", "products", f"--precision auto is {number_format.name} here: {number_format.reason}")
 
 
 def _video() -> Iterator[Finding]:
@@ -80,7 +85,9 @@ def _video() -> Iterator[Finding]:
 def _encoder(name: str) -> Iterator[Finding]:
     from untrimmed.encoders.registry import load_encoder
 
-    yield Finding("ok", "encoder", f"{load_encoder(name).encoder.identity}: self-test passed")
+    loaded = load_encoder(name)
+    products = f"multiplies in {loaded.products}: {loaded.why}"
+    yield Finding("ok", "encoder", f"{loaded.encoder.identity}: self-test passed; {products}")
 
 
 def _hub() -> Iterator[Finding]:

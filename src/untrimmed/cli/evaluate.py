@@ -11,6 +11,7 @@ from rich.table import Table
 
 from untrimmed.cli.console import print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.precision import Precision, read_precision
 
 
 def evaluate(
@@ -48,6 +49,14 @@ def evaluate(
     ] = True,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: Annotated[str, typer.Option(help="For a run: auto, cpu, cuda.")] = "auto",
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|float32|bfloat16",
+            help="Number format of products.  [default: float32 for a run, auto for a library]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 
@@ -68,6 +77,7 @@ def evaluate(
             root=root,
             video_features=video_features,
             device=device,
+            precision=read_precision(precision or "float32"),
             output=output,
             against=against,
             moments=moments,
@@ -77,15 +87,18 @@ def evaluate(
     elif output not in ("table", "json"):
         raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
     else:
-        _evaluate_library(target, queries, output == "json", details, skip_unknown)
+        chosen = read_precision(precision or "auto")
+        _evaluate_library(target, queries, chosen, output == "json", details, skip_unknown)
 
 
-def _evaluate_library(library: Path, queries: Path, json_output: bool, details: bool, skip_unknown: bool) -> None:
+def _evaluate_library(
+    library: Path, queries: Path, precision: Precision, json_output: bool, details: bool, skip_unknown: bool
+) -> None:
     import untrimmed
     from untrimmed.search.labelled import evaluate_library, read_queries
 
     labelled = read_queries(queries)
-    opened = untrimmed.open(library)
+    opened = untrimmed.open(library, precision=precision)
     with progress_console.status("searching"):
         quality = evaluate_library(opened, labelled, skip_unknown=skip_unknown)
     print_notice(opened.notice)

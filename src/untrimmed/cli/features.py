@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import PrecisionOption, progress_console, result_console
 from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
 from untrimmed.errors import ConfigError
+from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures
@@ -69,6 +70,7 @@ def features(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    precision: PrecisionOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write frame features of videos, and word features of their captions, for: untrimmed train METHOD --data NAME.
@@ -85,7 +87,8 @@ def features(
     require_new(out, name)  # this and the captions' file are looked at before hours of decoding, not after
     if captions is not None:
         read_labels(captions)
-    opened = untrimmed.open(library if library is not None else out / f"{name}-library")
+    place = library if library is not None else out / f"{name}-library"
+    opened = untrimmed.open(place, precision=read_precision(precision))
     failed = _index(opened, paths, encoder, fps, device, quiet=json_output) if paths else False
     with ExitStack() as stack:
         progress = Progress(console=progress_console, transient=True)

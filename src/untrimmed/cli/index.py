@@ -12,8 +12,9 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, print_notice, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, PrecisionOption, print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.precision import read_precision
 from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def index(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    precision: PrecisionOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
@@ -69,7 +71,7 @@ def index(
 
     if not paths and model is None:
         raise ConfigError("nothing to index: name video files or folders")
-    opened = untrimmed.open(library)
+    opened = untrimmed.open(library, precision=read_precision(precision))
     some_failed = bool(paths) and _index(opened, paths or [], encoder, fps, keyframes, device, json_output)
     if model is not None:
         _use(opened, None if model == "none" else model)

@@ -11,7 +11,7 @@ import typer
 
 from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
 from untrimmed.errors import ConfigError
-from untrimmed.search.records import library_folder, read_records, read_settings
+from untrimmed.search.records import Settings, library_folder, read_records, read_settings
 from untrimmed.video.process import shown
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
@@ -49,6 +49,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
             "bytes": num_bytes,
             "encoder": settings.encoder if settings else None,
             "encoder_identity": settings.encoder_identity if settings else None,
+            "products": settings.products if settings else None,
             "model": settings.model if settings else None,
             "sampling": sampling,
         }
@@ -59,9 +60,21 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     result_console.print(f"size      {num_bytes / 1e6:.1f} MB")
     if settings is not None:
         result_console.print(f"encoder   {settings.encoder_identity}, {sampling}", markup=False)
+        result_console.print(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
         result_console.print(f"model     {settings.model}")
     if num_gone:
         result_console.print(f"gone      {num_gone} files are no longer there; forget them: untrimmed rm --gone")
+
+
+def _here(settings: Settings) -> str:
+    """What this processor multiplies in, where the encoder leaves a choice."""
+    from untrimmed.encoders.registry import BUILTIN_PRODUCTS
+    from untrimmed.precision import choose_format
+
+    if settings.products == BUILTIN_PRODUCTS:
+        return ", fixed"
+    here = choose_format("auto", "cpu")
+    return f"; --precision auto is {here.name} here: {here.reason}"
 
 
 def _size(path: Path) -> int:

@@ -17,7 +17,7 @@ from untrimmed.errors import ConfigError
 if TYPE_CHECKING:
     from untrimmed.evaluation.report import Report
     from untrimmed.evaluation.significance import Comparison
-    from untrimmed.running.devices import Precision
+    from untrimmed.precision import Precision
 
 FORMATS = ("table", "json", "csv", "latex")
 
@@ -37,7 +37,7 @@ def evaluate_run(
     root: Path | None = None,
     video_features: str | None = None,
     device: str = "auto",
-    precision: Precision = "fp32",
+    precision: Precision = "float32",
     output: str = "table",
     against: Path | None = None,
     moments: bool = True,

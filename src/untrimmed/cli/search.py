@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from untrimmed.cli.console import (
     LibraryOption,
+    PrecisionOption,
     clock,
     parse_time,
     print_notice,
@@ -21,6 +22,7 @@ from untrimmed.cli.console import (
 )
 from untrimmed.cli.last_search import remember
 from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.precision import read_precision
 from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def search(
     moments: MomentsOption = 3,
     min_score: ScoreOption = None,
     within: WithinOption = None,
+    precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
 ) -> None:
@@ -63,7 +66,7 @@ def search(
     """
     import untrimmed
 
-    opened = untrimmed.open(library)
+    opened = untrimmed.open(library, precision=read_precision(precision))
     hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
     _show(opened, {"text": text}, hits, json_output, save_frames)
 
@@ -75,6 +78,7 @@ def similar(
     moments: MomentsOption = 3,
     min_score: ScoreOption = None,
     within: WithinOption = None,
+    precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
 ) -> None:
@@ -91,7 +95,7 @@ def similar(
         raise ConfigError(f"{what}: is a video; name a time of it, too: {what}@12.5")
     else:
         image = read_image(Path(what))
-    opened = untrimmed.open(library)
+    opened = untrimmed.open(library, precision=read_precision(precision))
     hits = opened.similar(image, limit=limit, moments=moments, min_score=min_score, within=within)
     _show(opened, {"like": what}, hits, json_output, save_frames)
 

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from untrimmed.cli.console import clock, progress_console, result_console
+from untrimmed.cli.console import PrecisionOption, clock, progress_console, result_console
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
+from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
     from untrimmed.running.run import Run
     from untrimmed.training.loop import Progress as Step
 
-PrecisionOption = Annotated[
-    str, typer.Option("--precision", metavar="fp32|bf16", help="bf16: encoders in bfloat16 where that is faster.")
-]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")]
 
 
@@ -38,7 +36,7 @@ def train(
         ),
     ] = None,
     device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    precision: PrecisionOption = "float32",
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="[default: the preset's]", show_default=False)
     ] = None,
@@ -78,7 +76,7 @@ def train(
             root=root,
             out=out,
             device=device,
-            precision=precision,  # type: ignore[arg-type]
+            precision=read_precision(precision),
             seed=seed,
             preset=preset,
             video_features=video_features,

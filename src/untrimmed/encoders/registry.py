@@ -15,9 +15,11 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.hub.weights import is_hub_id, locate
 from untrimmed.errors import EncoderError, UnknownNameError
+from untrimmed.precision import Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
+BUILTIN_PRODUCTS = "int8"  # of its network for images, on any processor
 HUB_TIMEOUT_S = 5.0  # how long a hub may take to answer before it counts as out of reach
 
 _SELF_TEST_SIDE = 96
@@ -72,17 +74,19 @@ _BETTER = (
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder ready for use, and one line for the user where it is not the best there is."""
+    """An encoder ready for use, one line for the user where it is not the best there is, and how it multiplies."""
 
     encoder: Encoder
     notice: str | None
+    products: str = "float32"  # the number format
+    why: str = "the encoder has no other"
 
 
 def load_encoder(
     name: str | None = None,
     *,
     device: str = "auto",
-    precision: str = "auto",
+    precision: Precision = "auto",
     fallback: bool = True,
     images: bool = True,
 ) -> LoadedEncoder:
@@ -95,16 +99,16 @@ def load_encoder(
 
     Raises:
         UnknownNameError: the name is none of the three.
-        EncoderError: the encoder cannot be loaded or fails its self-test.
+        EncoderError: the encoder cannot be loaded, fails its self-test, or multiplies in another format only.
     """
     if name is None:
         loaded = _load_default(device=device, precision=precision, fallback=fallback)
     elif name == BUILTIN:
-        loaded = LoadedEncoder(
-            _load_builtin(), f"using the encoder 'builtin', made for machines without a network; {_BETTER}"
+        loaded = _load_builtin(
+            precision, f"using the encoder 'builtin', made for machines without a network; {_BETTER}"
         )
     else:
-        loaded = LoadedEncoder(_load_hub(_source(name), device=device, precision=precision), None)
+        loaded = _load_hub(_source(name), device=device, precision=precision)
     self_test(loaded.encoder, images=images)
     return loaded
 
@@ -128,7 +132,7 @@ def self_test(encoder: Encoder, *, images: bool = True) -> None:
             )
 
 
-def _load_default(*, device: str, precision: str, fallback: bool) -> LoadedEncoder:
+def _load_default(*, device: str, precision: Precision, fallback: bool) -> LoadedEncoder:
     source = _source(DEFAULT)
     try:
         folder = locate(source, timeout_s=HUB_TIMEOUT_S)
@@ -136,27 +140,31 @@ def _load_default(*, device: str, precision: str, fallback: bool) -> LoadedEncod
         if not fallback:
             raise
         try:
-            encoder = _load_builtin()
+            notice = f"using the encoder 'builtin'. {error}; then index into a new --library for better results"
+            return _load_builtin(precision, notice)
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
-        return LoadedEncoder(
-            encoder, f"using the encoder 'builtin'. {error}; then index into a new --library for better results"
-        )
-    return LoadedEncoder(_load_hub(folder, name=source, device=device, precision=precision), None)
+    return _load_hub(folder, name=source, device=device, precision=precision)
 
 
-def _load_hub(source: str | Path, *, name: str | None = None, device: str, precision: str) -> Encoder:
+def _load_hub(source: str | Path, *, name: str | None = None, device: str, precision: Precision) -> LoadedEncoder:
     try:
         from untrimmed.encoders.hub.encoder import TransformersEncoder
     except ImportError as error:
         raise EncoderError(f"{source}: {error}; pip install 'untrimmed[video]'") from error
-    return TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
+    encoder = TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
+    return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 
 
-def _load_builtin() -> Encoder:
+def _load_builtin(precision: Precision, notice: str) -> LoadedEncoder:
     from untrimmed.encoders.builtin.encoder import load
 
-    return load()
+    if precision != "auto":
+        raise EncoderError(
+            f"precision is {precision!r}, but the encoder 'builtin' has one format, {BUILTIN_PRODUCTS}; leave it out, "
+            "or choose another encoder (see: untrimmed encoders)"
+        )
+    return LoadedEncoder(load(), notice, BUILTIN_PRODUCTS, "fixed; its sentences are read in float32")
 
 
 def _source(name: str) -> str:

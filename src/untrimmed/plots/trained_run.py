@@ -108,7 +108,7 @@ def open_trained(
     data = config.data if root is None else replace(config.data, root=str(root))
     dataset = load_split(data, model.config, config.features, split)
     require_widths(model.config, dataset, str(folder))
-    encoding = Encoding(choose_device(device), "fp32")
+    encoding = Encoding(choose_device(device))
     return TrainedRun(label, config, model.to(encoding.device).eval(), dataset, encoding)
 
 

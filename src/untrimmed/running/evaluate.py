@@ -8,9 +8,10 @@ from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.storage import SETTINGS, load_model
+from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
-from untrimmed.running.devices import Encoding, Precision, require_precision
+from untrimmed.running.devices import Encoding
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
@@ -26,7 +27,7 @@ def evaluate(
     root: Path | str | None = None,
     video_features: str | None = None,
     device: str = "auto",
-    precision: Precision = "fp32",
+    precision: Precision = "float32",
     moments: bool = True,
 ) -> Report:
     """The results of a run's best model, or of any saved model, on a split.
@@ -42,7 +43,8 @@ def evaluate(
         FeatureError: for missing, damaged or unfitting features.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
-    require_precision(precision)
+    chosen = choose_device(device)
+    encoding = Encoding(chosen, choose_format(precision, str(chosen)).name)
     if not is_model(folder):
         unfinished = is_run(folder) and not (folder / METRICS).is_file()
         state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
@@ -58,7 +60,6 @@ def evaluate(
     settings = _data(folder, own, data, root, video_features)
     dataset = load_split(settings, model.config, features, split)
     require_widths(model.config, dataset, str(folder))
-    encoding = Encoding(choose_device(device), precision)
     model.to(encoding.device)
     keep_freed_memory()
     num_videos, num_queries = batches.eval_video_batch, batches.eval_query_batch

@@ -24,8 +24,8 @@ from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel, build_attachments
 from untrimmed.models.registry import model_class
 from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
+from untrimmed.precision import OLD_NAMES, Format
 from untrimmed.presets import Preset
-from untrimmed.running.devices import Precision
 
 CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
 
@@ -48,7 +48,7 @@ class RunConfig(Preset):
     """A preset with all its overrides, the data, and the number format."""
 
     data: DataSettings
-    precision: Precision = "fp32"
+    precision: Format = "float32"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ def open_run(folder: Path | str) -> Run:
 
 def read_config(folder: Path) -> RunConfig:
     """The settings of the run in a folder."""
-    return build(RunConfig, read_yaml(folder / CONFIG), where=str(folder / CONFIG))
+    values = read_yaml(folder / CONFIG)
+    if values.get("precision") in OLD_NAMES:
+        values["precision"] = OLD_NAMES[values["precision"]]
+    return build(RunConfig, values, where=str(folder / CONFIG))
 
 
 def write_config(folder: Path, config: RunConfig) -> None:

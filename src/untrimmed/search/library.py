@@ -21,6 +21,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.precision import Precision, read_precision
 from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
@@ -64,8 +65,9 @@ class Hits(list[Hit]):
 class Library:
     """Indexed videos in one folder; opening costs nothing, models load when they are first needed."""
 
-    def __init__(self, folder: str | os.PathLike[str]):
+    def __init__(self, folder: str | os.PathLike[str], *, precision: Precision = "auto"):
         self.folder = library_folder(folder)
+        self.precision: Precision = read_precision(precision)
         self._encoder: Encoder | None = None
         self.notice: str | None = None  # one line once an encoder is loaded that is not the best there is
         self.engine = Engine(self.folder)
@@ -80,6 +82,7 @@ class Library:
         fps: float | None = None,
         keyframes_only: bool | None = None,
         device: str = "auto",
+        precision: Precision | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
@@ -92,6 +95,8 @@ class Library:
                 its weights can be had within seconds and else `builtin` (the report's `notice` says so).
             fps: Frames a second of presentation time; by default the library's, 2 for a new one.
             keyframes_only: Decode key frames alone: many times faster, and as fine as the file's key frames are apart.
+            precision: The format in which the encoder multiplies, auto, float32 or bfloat16; by default the one that
+                the library was opened with. Vectors of both formats may stand in one library.
 
         Raises:
             UntrimmedError: A path does not exist.
@@ -105,7 +110,7 @@ class Library:
             sampling = _choose_sampling(before, fps, keyframes_only)
             if encoder is not None and len(index) == 0:
                 before = None  # there are no vectors yet that another encoder's could not be compared with
-            loaded = self._choose_encoder(before, encoder, device=device, images=True)
+            loaded = self._choose_encoder(before, encoder, device=device, precision=precision, images=True)
             settings = Settings(
                 encoder=loaded.encoder.name,
                 encoder_identity=loaded.encoder.identity,
@@ -113,6 +118,7 @@ class Library:
                 word_dim=loaded.encoder.word_dim,
                 fps=sampling.fps,
                 keyframes_only=sampling.keyframes_only,
+                products=_joined(before, loaded.products),
             )
             if before is not None:
                 settings = replace(settings, model=before.model, model_folder=before.model_folder)
@@ -335,9 +341,16 @@ class Library:
         return self._encoder
 
     def _choose_encoder(
-        self, settings: Settings | None, name: str | None = None, *, device: str = "auto", images: bool = False
+        self,
+        settings: Settings | None,
+        name: str | None = None,
+        *,
+        device: str = "auto",
+        precision: Precision | None = None,
+        images: bool = False,
     ) -> LoadedEncoder:
-        loaded = load_encoder(name or (settings.encoder if settings else None), device=device, images=images)
+        chosen = name or (settings.encoder if settings else None)
+        loaded = load_encoder(chosen, device=device, precision=precision or self.precision, images=images)
         if settings is not None and loaded.encoder.identity != settings.encoder_identity:
             raise IndexMismatchError(
                 f"{self.folder}: made with encoder {settings.encoder_identity}, found {loaded.encoder.identity}; their "
@@ -346,9 +359,12 @@ class Library:
         return loaded
 
 
-def open_library(folder: str | os.PathLike[str] | None = None) -> Library:
-    """The library in a folder, by default the user's own; it is made when something is first indexed into it."""
-    return Library(library_folder(folder))
+def open_library(folder: str | os.PathLike[str] | None = None, *, precision: Precision = "auto") -> Library:
+    """The library in a folder, by default the user's own; it is made when something is first indexed into it.
+
+    `precision` is the format in which its encoder multiplies: auto, float32 or bfloat16 (`untrimmed.precision`).
+    """
+    return Library(library_folder(folder), precision=precision)
 
 
 def _load_model(settings: Settings) -> TrainedModel | None:
@@ -364,6 +380,12 @@ def _load_model(settings: Settings) -> TrainedModel | None:
             f"encode the library again with: untrimmed index --model {trained.folder}"
         )
     return trained
+
+
+def _joined(settings: Settings | None, products: str) -> str:
+    """The number formats a library has been indexed in, with this one."""
+    before = (settings.products or "unrecorded") if settings else products
+    return " and ".join(sorted({*before.split(" and "), products}))
 
 
 def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:

@@ -17,7 +17,8 @@ from torch import Tensor
 from untrimmed.batches import E, R
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
-from untrimmed.running.devices import Encoding, Precision
+from untrimmed.precision import Format
+from untrimmed.running.devices import Encoding
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -47,7 +48,7 @@ class SharedEncoding(Encoding):
         return parts.transpose(0, 1).flatten(0, 1).to(tensor.dtype)
 
 
-def launch(device: str, precision: Precision) -> tuple["Fabric", Encoding]:
+def launch(device: str, precision: Format) -> tuple["Fabric", Encoding]:
     """This process as one of those that torchrun started, or alone; and how its encoders run.
 
     Raises: ConfigError when Lightning is not installed or the device is not there.

@@ -18,8 +18,8 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
 from untrimmed.models.naming import full_name
 from untrimmed.models.registry import model_class
+from untrimmed.precision import Format, Precision, choose_format
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
-from untrimmed.running.devices import Precision, require_precision
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
 from untrimmed.running.split import load_split, require_widths
@@ -38,7 +38,7 @@ def train(
     root: Path | str,
     out: Path | str | None = None,
     device: str = "auto",
-    precision: Precision = "fp32",
+    precision: Precision = "float32",
     seed: int | None = None,
     preset: str | None = None,
     video_features: str | None = None,
@@ -52,7 +52,9 @@ def train(
     `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`. `preset` names another data set's preset
     or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
     runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `progress` is called
-    after each step, `packing` with videos done and in all while features are prepared.
+    after each step, `packing` with videos done and in all while features are prepared. `precision` is the format of the
+    products: float32, bfloat16 (losses, weights and their updates stay float32), or auto, which is settled when the run
+    begins and then belongs to its settings.
 
     Raises:
         UnknownNameError: for an unknown method, preset or frame feature.
@@ -62,8 +64,7 @@ def train(
     """
     if seed is not None:
         overrides = {"train.seed": seed} | overrides
-    require_precision(precision)
-    choose_device(device)
+    number_format = choose_format(precision, str(choose_device(device))).name
     chosen = _preset(method, data, preset, overrides)
     place = Path(root).resolve()
     if not (place / data).is_dir():
@@ -82,10 +83,10 @@ def train(
         sizes = replace(sizes, **{name: value for name, value in widths.items() if f"model.{name}" not in overrides})
     for dataset in (train_set, val_set):
         require_widths(sizes, dataset, f"{method}/{chosen.dataset}")
-    config = _run_config(chosen, sizes, settings, precision)
+    config = _run_config(chosen, sizes, settings, number_format)
     folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
     _require_own(folder, config)
-    fabric, encoding = launch(device, precision)
+    fabric, encoding = launch(device, number_format)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
     model = model_class(method)(sizes)
@@ -120,7 +121,7 @@ def _require_own(folder: Path, config: RunConfig) -> None:
         raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
 
 
-def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Precision) -> RunConfig:
+def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format) -> RunConfig:
     """All settings of the run, the model's defaults spelled out."""
     model = to_plain(sizes)
     losses = model.pop("losses")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.rounding import assert_only_rounded, rounded_to_bfloat16
 from tests.tiny_models import FAMILIES, save_clip
-from untrimmed.encoders.hub import encoder as hub
+from untrimmed import precision
 from untrimmed.encoders.hub.encoder import TransformersEncoder
 from untrimmed.encoders.registry import self_test
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
@@ -224,29 +224,22 @@ def test_bfloat16_keeps_identity_lengths_and_tokens(halves, encoder, family):
         assert ours.sentence.dtype == ours.words.dtype == np.float32
 
 
-@pytest.fixture(params=["avx512f avx512_vnni", "avx512f avx512_bf16", "amx_bf16 amx_tile", None])
-def processor(request, monkeypatch, tmp_path) -> str | None:
-    """The instructions a processor names, whatever this one has; None: the system does not tell."""
-    info = tmp_path / "cpuinfo"
-    if request.param:
-        info.write_text(f"flags\t\t: fpu {request.param}\n")
-    monkeypatch.setattr(hub, "_CPU_INFO", info)
-    return request.param
-
-
-def test_auto_precision_is_bfloat16_only_where_the_processor_has_it(processor, folders):
-    quick = processor is not None and "bf16" in processor
-    assert hub.has_fast_bfloat16(torch.device("cpu")) == quick
-    loaded = TransformersEncoder.load(folders["clip"], device="cpu")
+def test_auto_is_the_format_that_the_processor_is_quick_in(monkeypatch, folders):
     frames = random_frames(2)
-    for precision, equal in (("bfloat16", quick), ("float32", not quick)):
-        fixed = TransformersEncoder.load(folders["clip"], device="cpu", precision=precision)
-        assert np.array_equal(loaded.encode_frames(frames), fixed.encode_frames(frames)) == equal
+    for quick, name in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
+        chosen, fixed = (
+            TransformersEncoder.load(folders["clip"], device="cpu", precision=asked) for asked in ("auto", name)
+        )
+        assert chosen.number_format.name == fixed.number_format.name == name
+        np.testing.assert_array_equal(chosen.encode_frames(frames), fixed.encode_frames(frames))
 
 
-@pytest.mark.parametrize("setting", [{"precision": "int3"}, {"device": "abacus"}, {"batch_size": 0}])
-def test_an_unknown_setting_is_refused_by_name(folders, setting):
-    with pytest.raises(ConfigError, match=f"{next(iter(setting))} is {next(iter(setting.values()))!r}"):
+@pytest.mark.parametrize(
+    ("setting", "message"), [({"device": "abacus"}, "device 'abacus' is not"), ({"batch_size": 0}, "batch_size is 0")]
+)
+def test_an_unknown_setting_is_refused_by_name(folders, setting, message):
+    with pytest.raises(ConfigError, match=message):
         TransformersEncoder.load(folders["clip"], **setting)
 
 

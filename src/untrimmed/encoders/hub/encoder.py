@@ -25,9 +25,9 @@ from untrimmed.encoders.hub.preprocessing import create_pipeline
 from untrimmed.encoders.hub.weights import first_line, locate, weights_digest
 from untrimmed.encoders.reading import reading_of
 from untrimmed.errors import ConfigError, EncoderError, FeatureError
+from untrimmed.precision import NumberFormat, Precision, choose_format
 from untrimmed.types import Reading, TextFeatures
 
-_CPU_INFO = Path("/proc/cpuinfo")
 _PROBE_TEXT = "a dog runs along the beach"
 
 
@@ -48,7 +48,7 @@ class TransformersEncoder:
         name: str,
         identity: str,
         device: torch.device,
-        dtype: torch.dtype,
+        number_format: NumberFormat,
         batch_size: int,
     ):
         if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
@@ -63,8 +63,9 @@ class TransformersEncoder:
         self._recipe = _text_recipe(model, tokenizer)
         self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=_image_side(model))
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
-        self._model.to(device=device, dtype=dtype)  # after the probe: it compares numbers, which needs float32
-        self._device, self._dtype = device, dtype
+        self.number_format = number_format
+        self._device, self._dtype = device, getattr(torch, number_format.name)
+        self._model.to(device=device, dtype=self._dtype)  # after the probe: it compares numbers, which needs float32
 
     @classmethod
     def load(
@@ -73,22 +74,22 @@ class TransformersEncoder:
         *,
         name: str | None = None,
         device: str = "auto",
-        precision: str = "auto",
+        precision: Precision = "auto",
         batch_size: int = 16,
         local_files_only: bool = False,
         timeout_s: float = 5.0,
     ) -> TransformersEncoder:
         """The encoder in a local folder or of a hub id (taken from the hub's cache, or fetched).
 
-        `precision` is auto, float32 or bfloat16; auto takes bfloat16 only on devices with instructions for it. `name`
+        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name`
         replaces the recorded name, for a folder that is only a copy. Code in a repository is never run.
 
         Raises:
-            ConfigError: an unknown device or precision.
+            ConfigError: an unknown device, or one that is not there.
             EncoderError: no such model, no safetensors weights, weights that do not fit, or not a dual encoder.
         """
         chosen_device = choose_device(device, mps=True)
-        dtype = _choose_dtype(precision, chosen_device)
+        number_format = choose_format(precision, str(chosen_device))
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}, wanted 1 or more")
         folder = locate(source, local_files_only=local_files_only, timeout_s=timeout_s)
@@ -103,7 +104,7 @@ class TransformersEncoder:
             name=name,
             identity=f"{model.config.model_type}:{digest}",
             device=chosen_device,
-            dtype=dtype,
+            number_format=number_format,
             batch_size=batch_size,
         )
 
@@ -312,28 +313,6 @@ def _quiet_transformers() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
-
-
-def _choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto":
-        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if precision not in known:
-        raise ConfigError(f"precision is {precision!r}, wanted auto, float32 or bfloat16")
-    return known[precision]
-
-
-def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies bfloat16 by instructions of its own.
-
-    Without them torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32.
-    """
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    if device.type != "cpu" or not _CPU_INFO.is_file():
-        return False
-    words = set(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())
-    return bool(words & {"avx512_bf16", "amx_bf16"})
 
 
 def _not_dual(name: str, model: nn.Module, found: str) -> str:

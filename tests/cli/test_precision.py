@@ -1,0 +1,66 @@
+"""`--precision` at every command that encodes: one vocabulary, and what is in use can be seen."""
+
+import json
+
+import pytest
+
+from tests.tiny_models import save_clip
+from untrimmed import precision
+from untrimmed.cli import doctor
+from untrimmed.encoders.registry import load_encoder
+from untrimmed.search import library as library_module
+
+
+@pytest.fixture
+def model(tmp_path, run, monkeypatch):
+    """The folder of a small dual encoder, which commands load as they do outside tests."""
+    monkeypatch.setattr(library_module, "load_encoder", load_encoder)
+    return save_clip(tmp_path / "clip")
+
+
+@pytest.mark.parametrize(("first", "second"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_a_library_of_one_format_is_searched_and_added_to_in_the_other(run, videos, model, first, second):
+    index = ["index", "--encoder", model, "--device", "cpu", "--precision"]
+    assert run(*index, first, videos / "flag.mp4")[0] == 0
+    assert json.loads(run("status", "--json")[1])["products"] == first
+    hits = {}
+    for name in (first, second):
+        code, out, _ = run("search", "a dog runs", "--precision", name, "--json")
+        assert code == 0
+        hits[name] = json.loads(out)["hits"][0]["score"]
+        assert run("similar", f"{videos / 'flag.mp4'}@1", "--precision", name)[0] == 0
+    assert hits[first] != hits[second]  # the format was heeded
+    assert hits[first] == pytest.approx(hits[second], abs=2**-5)  # unit vectors that rounding moves by 2^-6 at most
+    assert run(*index, second, videos)[0] == 0
+    facts = json.loads(run("status", "--json")[1])
+    assert (facts["videos"], facts["products"]) == (2, "bfloat16 and float32")
+
+
+def test_status_and_doctor_say_what_is_in_use_and_why(run, videos, model, monkeypatch):
+    run("index", "--encoder", model, "--device", "cpu", "--precision", "float32", videos)
+    for quick, here in ((True, "bfloat16 here: the cpu has bf16"), (False, "float32 here: the cpu has no bf16")):
+        monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
+        assert f"products  float32; --precision auto is {here} instructions" in run("status")[1]
+        assert any(here in finding.text for finding in doctor._python())
+    (finding,) = doctor._encoder(str(model))
+    assert finding.text.endswith("self-test passed; multiplies in float32: the cpu has no bf16 instructions in use")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["index", "VIDEOS"],
+        ["search", "a dog"],
+        ["similar", "VIDEOS/flag.mp4@1"],
+        ["features", "VIDEOS", "--out", "VIDEOS/out"],
+        ["train", "ms_sl", "--data", "tvr", "--root", "VIDEOS"],
+        ["evaluate", "VIDEOS", "--queries", "VIDEOS/queries.jsonl"],
+    ],
+)
+def test_every_command_knows_the_same_names(run, videos, words):
+    (videos / "queries.jsonl").write_text("")
+    words = [word.replace("VIDEOS", str(videos)) for word in words]
+    for name, hint in (("fp17", ""), ("bf16", "; bf16 is called bfloat16 now")):
+        code, _, err = run(*words, "--precision", name)
+        assert code == 2
+        assert f"precision is '{name}', wanted auto, float32 or bfloat16{hint}" in err

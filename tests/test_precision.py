@@ -1,0 +1,66 @@
+"""One vocabulary of number formats, and what `auto` means on processors that this machine may not have."""
+
+import pytest
+import torch
+
+from untrimmed import precision
+from untrimmed.errors import ConfigError
+from untrimmed.precision import choose_format, has_fast_bfloat16, read_precision
+
+PROCESSORS = {  # flags as Linux lists them -> whether bfloat16 is quick
+    "flags\t\t: fpu sse4_2 avx2 fma": False,
+    "flags\t\t: fpu avx512f avx512_vnni": False,
+    "flags\t\t: fpu avx512f avx512_bf16": True,
+    "flags\t\t: fpu avx512f avx512_bf16 amx_bf16 amx_tile": True,
+    "Features\t: fp asimd bf16 i8mm": False,  # Arm: torch's products are not measured there
+    None: False,  # no such file: the system does not tell
+}
+
+
+@pytest.fixture(params=PROCESSORS)
+def processor(request, monkeypatch, tmp_path):
+    """The flags of some processor, and none of what this machine's environment says."""
+    info = tmp_path / "cpuinfo"
+    if request.param is not None:
+        info.write_text(f"model name\t: any\n{request.param}\n")
+    monkeypatch.setattr(precision, "_CPU_INFO", info)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    return request.param
+
+
+def test_auto_is_bfloat16_only_where_the_processor_has_it(processor):
+    quick = PROCESSORS[processor]
+    assert has_fast_bfloat16("cpu") == quick
+    chosen = choose_format("auto", "cpu")
+    assert chosen.name == ("bfloat16" if quick else "float32")
+    assert chosen.reason == ("the cpu has bf16 instructions" if quick else "the cpu has no bf16 instructions in use")
+
+
+def test_what_is_asked_for_is_taken_on_any_processor(processor):
+    for name in ("float32", "bfloat16"):
+        assert choose_format(name, "cpu").name == name
+        assert choose_format(name, "cpu").reason == "as asked for"
+
+
+@pytest.mark.parametrize(("limit", "quick"), [("AVX2", False), ("avx512_core", False), ("AVX512_CORE_AMX", True)])
+def test_instructions_that_are_switched_off_do_not_count(limit, quick, monkeypatch, tmp_path):
+    (tmp_path / "cpuinfo").write_text("flags : amx_bf16")
+    monkeypatch.setattr(precision, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert has_fast_bfloat16("cpu") == quick
+
+
+@pytest.mark.parametrize(("capability", "quick"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_a_gpu_is_asked_for_its_generation(capability, quick, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert has_fast_bfloat16("cuda:1") == quick
+    assert not has_fast_bfloat16("mps")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("fp17", "$"), ("bf16", "; bf16 is called bfloat16 now$"), ("fp32", "; fp32 is called float32 now$")],
+)
+def test_another_name_is_refused_and_a_former_one_explained(name, hint):
+    with pytest.raises(ConfigError, match=f"precision is '{name}', wanted auto, float32 or bfloat16{hint}"):
+        read_precision(name)
