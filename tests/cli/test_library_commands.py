@@ -79,6 +79,12 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["search", "red"], "no library here"),
         (["index", "/nowhere/at all.mp4"], "no such file"),
         (["rm"], "nothing to forget"),
+        (["rm", ""], "is empty"),
+        (["index", ""], "is empty"),
+        (["search", "red", "--in", ""], "is empty"),
+        (["similar", "a.jpg", "--in", ""], "is empty"),
+        (["search", "red", "--library", ""], "is empty"),
+        (["cut", "1", "-o", ""], "is empty"),
         (["cut", "1", "-o", "x.mp4"], "hit 1"),
         (["cut", "a.mp4@5", "-o", "x.mp4"], "START-END"),
         (["similar", "nowhere.jpg"], "no such file"),
@@ -163,7 +169,7 @@ def test_ls_status_and_rm(run, videos):
     facts = json.loads(run("status", "--json")[1])
     assert (facts["videos"], facts["gone"], facts["encoder_identity"], facts["sampling"]) == (2, 1, "toy:1", "2 fps")
     assert "1 files are no longer there" in run("status")[1]
-    assert run("rm", "--gone")[1].strip() == "1 forgotten"
+    assert run("rm", "--gone", "--yes")[1].strip() == "1 forgotten"
     assert [record["path"] for record in json.loads(run("ls", "--json")[1])] == [str(videos / "sea [1].mp4")]
     assert run("rm", videos)[1].strip() == "1 forgotten"
     assert (videos / "sea [1].mp4").exists()

@@ -15,10 +15,19 @@ from untrimmed.errors import ConfigError
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress, notices, failures: one line each
 result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
 
+
+def parse_path(text: str) -> Path:
+    """A path as it is typed; an empty one, as an unset variable leaves it, would be the current folder."""
+    if not text:
+        raise typer.BadParameter("is empty; name a file or a folder ('.' is the current one)")
+    return Path(text)
+
+
 LibraryOption = Annotated[
     Path | None,
     typer.Option(
         "--library",
+        parser=parse_path,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
         help="Where the library lies.  [default: a folder of your user data]",

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, clock, parse_time, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, clock, parse_path, parse_time, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.video.process import Limits, shown
@@ -30,7 +30,10 @@ def cut(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE|DIR", help="The clip's file; for several, their folder.")
+        Path,
+        typer.Option(
+            "-o", "--output", parser=parse_path, metavar="FILE|DIR", help="The clip's file; for several, their folder."
+        ),
     ],
     library: LibraryOption = None,
     margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to keep before and after.")] = 0.0,

@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.console import parse_path, print_notice, progress_console, result_console
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
 
 def evaluate(
-    target: Annotated[Path, typer.Argument(metavar="RUN|LIBRARY", help="The folder of a run or of a library.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="RUN|LIBRARY", parser=parse_path, help="The folder of a run or of a library.")
+    ],
     queries: Annotated[
         Path | None,
         typer.Option(

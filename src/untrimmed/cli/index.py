@@ -12,7 +12,14 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, PrecisionOption, print_notice, progress_console, result_console
+from untrimmed.cli.console import (
+    LibraryOption,
+    PrecisionOption,
+    parse_path,
+    print_notice,
+    progress_console,
+    result_console,
+)
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 from untrimmed.video.process import shown
@@ -26,8 +33,8 @@ SOME_FAILED = 3
 
 
 def index(
-    paths: Annotated[  # `readable`: one that is not is reported among the others, and costs none of them
-        list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.", readable=False)
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.", parser=parse_path)
     ] = None,
     library: LibraryOption = None,
     encoder: Annotated[

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from untrimmed.cli.console import LibraryOption, clock, progress_console, result_console
+from untrimmed.cli.console import LibraryOption, clock, parse_path, progress_console, result_console
 from untrimmed.errors import ConfigError
-from untrimmed.search.records import Settings, library_folder, read_records, read_settings
+from untrimmed.search.gone import find_gone, is_gone
+from untrimmed.search.records import Settings, VideoRecord, library_folder, read_records, read_settings
 from untrimmed.video.process import shown
+
+SOME_FAILED = 3
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 
@@ -24,7 +29,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
         typer.echo(json.dumps([asdict(record) for record in records], indent=2, ensure_ascii=False))
         return
     for record in records:
-        gone = "" if Path(record.path).exists() else "  (gone)"
+        gone = "  (gone)" if is_gone(record.path) else ""
         result_console.print(
             f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}", markup=False
         )
@@ -36,7 +41,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     records, settings = read_records(folder), read_settings(folder)
     duration_s = round(sum(record.duration_s for record in records), 1)
     num_frames = sum(record.num_frames for record in records)
-    num_gone = sum(not Path(record.path).exists() for record in records)
+    num_gone = sum(is_gone(record.path) for record in records)
     num_bytes = sum(map(_size, folder.rglob("*")))
     sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     if json_output:
@@ -86,21 +91,53 @@ def _size(path: Path) -> int:
 
 def rm(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders of them.", readable=False)
+        list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders of them.", parser=parse_path)
     ] = None,
     library: LibraryOption = None,
     gone: Annotated[bool, typer.Option("--gone", help="Forget every video whose file is no longer there.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Forget everything.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --gone: do not ask.")] = False,
 ) -> None:
-    """Forget videos. Only the library changes; your files stay as they are."""
+    """Forget videos. Only the library changes; your files stay as they are.
+
+    --gone asks first, and keeps what lies on a drive or in a top folder that is missing as a whole (exit code 3): name
+    that folder to forget it all the same.
+    """
     import untrimmed
 
     if not (paths or gone or everything):
         raise ConfigError("nothing to forget: name videos or folders, or use --gone or --all")
     opened = untrimmed.open(library)
     wanted = [str(path) for path in paths or ()]
-    wanted += [r.path for r in opened.videos() if everything or (gone and not Path(r.path).exists())]
-    removed = opened.remove(wanted)
+    records = opened.videos() if everything or gone else []
+    missing: dict[Path, list[VideoRecord]] = {}
+    if everything:
+        wanted += [record.path for record in records]
+    elif gone:
+        lost, missing = find_gone(records)
+        wanted += [record.path for record in lost]
+        if lost and not dry_run and not yes:
+            _ask(len(lost))
+    removed = opened.remove(wanted, dry_run=dry_run)
     for record in removed:
-        progress_console.print(f"forgotten  {shown(Path(record.path))}", markup=False)
-    result_console.print(f"{len(removed)} forgotten")
+        progress_console.print(
+            f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}", markup=False
+        )
+    for root, kept in missing.items():
+        progress_console.print(
+            f"kept  {len(kept)} videos below {shown(root)}, where nothing is left: is a drive missing? To forget them: "
+            f"untrimmed rm {shlex.quote(str(root))}",
+            markup=False,
+        )
+    result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}forgotten")
+    if missing:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _ask(count: int) -> None:
+    """Go on only if a person says so."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{count} videos are gone; see which with --dry-run, and add --yes to forget them")
+    if not typer.confirm(f"{count} videos are no longer there; forget them?", err=True):
+        raise typer.Exit(1)

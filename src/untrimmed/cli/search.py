@@ -15,6 +15,7 @@ from untrimmed.cli.console import (
     LibraryOption,
     PrecisionOption,
     clock,
+    parse_path,
     parse_time,
     print_notice,
     progress_console,
@@ -40,7 +41,9 @@ ScoreOption = Annotated[
 ]
 WithinOption = Annotated[
     Path | None,
-    typer.Option("--in", metavar="FOLDER", help="Only videos below this folder.", show_default=False),
+    typer.Option(
+        "--in", parser=parse_path, metavar="FOLDER", help="Only videos below this folder.", show_default=False
+    ),
 ]
 FramesOption = Annotated[
     Path | None,

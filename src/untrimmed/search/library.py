@@ -203,8 +203,8 @@ class Library:
             index, records, self._ready_encoder(), Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
 
-    def remove(self, paths: Iterable[str | os.PathLike[str]]) -> list[VideoRecord]:
-        """Forget videos by file, or all below a folder; the files stay. Gives what was forgotten.
+    def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
+        """Forget videos by file, or all below a folder; the files stay. Gives what was, or with `dry_run` would be.
 
         Raises:
             UnknownNameError: A path is not in the library.
@@ -220,7 +220,8 @@ class Library:
                 if not below:
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
                 chosen.update((record.video_id, record) for record in below)
-            index.remove(list(chosen))
+            if not dry_run:
+                index.remove(list(chosen))
         return list(chosen.values())
 
     # -- asking
@@ -399,6 +400,8 @@ def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_onl
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
+    if not os.fspath(path):
+        raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
     return Path(os.path.abspath(Path(path).expanduser()))
 
 

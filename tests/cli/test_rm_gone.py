@@ -1,0 +1,86 @@
+"""`rm --gone` forgets what was deleted, after asking, and nothing that lies on a drive which is not there."""
+
+import os
+import shutil
+
+import pytest
+
+from tests.toy import write_clip
+
+
+@pytest.fixture
+def indexed(run, videos, tmp_path):
+    """Two clips in one folder, one on a drive."""
+    (tmp_path / "drive" / "trip").mkdir(parents=True)
+    write_clip(tmp_path / "drive" / "trip" / "sun.mp4", ["yellow"])
+    run("index", videos, tmp_path / "drive")
+    return run
+
+
+def listed(run):
+    return len(run("ls")[1].splitlines())
+
+
+def test_without_a_terminal_it_wants_a_yes(indexed, videos):
+    (videos / "flag.mp4").unlink()
+    code, out, err = indexed("rm", "--gone")
+    assert (code, out) == (2, "")
+    assert "1 videos are gone; see which with --dry-run, and add --yes" in err
+    assert listed(indexed) == 3
+
+
+@pytest.mark.parametrize(("answer", "left"), [(True, 2), (False, 3)])
+def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
+    (videos / "flag.mp4").unlink()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 videos") and answer)
+    code, _, _ = indexed("rm", "--gone")
+    assert code == (0 if answer else 1)
+    assert listed(indexed) == left
+
+
+def test_a_dry_run_names_what_would_be_forgotten(indexed, videos):
+    (videos / "flag.mp4").unlink()
+    code, out, err = indexed("rm", "--gone", "--dry-run")
+    assert (code, out) == (0, "1 would be forgotten\n")
+    assert f"would forget  {videos / 'flag.mp4'}" in err
+    assert indexed("rm", videos, "--dry-run")[1] == "2 would be forgotten\n"
+    assert listed(indexed) == 3
+
+
+@pytest.mark.parametrize("leaves", ["empty", "nothing"])
+def test_a_missing_drive_is_kept_until_it_is_named(indexed, videos, tmp_path, leaves):
+    (videos / "flag.mp4").unlink()
+    shutil.rmtree(tmp_path / "drive")
+    if leaves == "empty":
+        (tmp_path / "drive").mkdir()
+    else:
+        (videos / "sea [1].mp4").unlink()  # so that nothing below the folder of both is there
+        (videos / "notes.txt").touch()
+    code, out, err = indexed("rm", "--gone", "--yes")
+    assert code == 3
+    root = tmp_path / "drive" / ("trip" if leaves == "empty" else "")
+    assert f"kept  1 videos below {root}, where nothing is left" in err
+    assert f"untrimmed rm {root}" in err
+    assert out.startswith("1" if leaves == "empty" else "2")
+    assert indexed("rm", root)[1] == "1 forgotten\n"
+
+
+def test_a_folder_deleted_beside_others_is_gone(indexed, videos, tmp_path):
+    shutil.rmtree(tmp_path / "drive" / "trip")
+    (tmp_path / "drive" / "notes.txt").touch()
+    write_clip(tmp_path / "drive" / "moon.mp4", ["white"])
+    indexed("index", tmp_path / "drive")
+    assert indexed("rm", "--gone", "--yes")[:2] == (0, "1 forgotten\n")
+
+
+def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
+    own = os.stat
+
+    def stat(path, *args, **kwargs):
+        if str(path).endswith(".mp4"):
+            raise OSError(116, "Stale file handle")
+        return own(path, *args, **kwargs)
+
+    monkeypatch.setattr("untrimmed.search.gone.os.stat", stat)
+    assert indexed("rm", "--gone", "--yes")[:2] == (0, "0 forgotten\n")

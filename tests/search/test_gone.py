@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from untrimmed.search import gone
+from untrimmed.search.records import VideoRecord
+
+UNUSED = {
+    "video_id": "",
+    "content_hash": "",
+    "size": 0,
+    "mtime_ns": 0,
+    "duration_s": 1.0,
+    "width": 1,
+    "height": 1,
+    "num_frames": 1,
+    "sampling": "",
+    "encoder_identity": "",
+    "model": "",
+    "indexed_at": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("/media/me/USB/trip/a.mp4", "/media/me/USB"),
+        ("/mnt/disk/a.mp4", "/mnt/disk"),
+        ("/Volumes/Photos 2/a.mp4", "/Volumes/Photos 2"),
+        ("/data/videos/a.mp4", "/data"),
+        ("/home/me/Videos/trip/a.mp4", None),
+    ],
+)
+def test_places_of_drives_are_known_even_beside_other_drives(monkeypatch, path, root):
+    """Each folder above a drive is there, is not empty, and holds another video that is there."""
+    folders = {"/", "/mnt", "/media", "/media/me", "/Volumes", "/home", "/home/me", "/home/me/Videos"}
+    there = {f"{folder.rstrip('/')}/other.mp4" for folder in folders}
+    monkeypatch.setattr(gone, "is_gone", lambda path: path not in there)
+    monkeypatch.setattr(gone, "_is_empty", lambda _: False)
+    monkeypatch.setattr(Path, "is_dir", lambda self: str(self) in folders)
+    records = [VideoRecord(path=path, **UNUSED) for path in (path, *there)]
+    found, missing = gone.find_gone(records)
+    assert [record.path for record in found] == ([] if root else [path])
+    assert {str(folder) for folder in missing} == ({root} if root else set())
