@@ -12,6 +12,7 @@ from typing import Any
 from untrimmed.config import build, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.naming import full_name, parse_name
+from untrimmed.presets.published import reported
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 
 FOLDER = Path(__file__).parent
@@ -21,7 +22,8 @@ FOLDER = Path(__file__).parent
 class Preset:
     """Everything a run needs: settings of the model, attached losses, weights of all terms, training, features.
 
-    `model` and `losses` go to the method's `Config`, which checks them; `reported` are the authors' results.
+    `model` and `losses` go to the method's `Config`, which checks them; `reported` are the authors' results
+    in percent by metric; in a file it may be a row of `published.yaml`: `[paper, table, row, column]`.
     """
 
     method: str
@@ -90,6 +92,8 @@ def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Prese
 
 
 def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, where: str) -> Preset:
+    if isinstance(values.get("reported"), list):
+        values = {**values, "reported": reported([str(name) for name in values["reported"]])}
     preset = build(Preset, override(values, overrides or {}), where=where)
     unweighted = [name for name, values in preset.losses.items() if values is not None and name not in preset.weights]
     if unweighted:

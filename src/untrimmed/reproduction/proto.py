@@ -1,7 +1,7 @@
 """The tables and figures of ProtoPRVR (arXiv 2504.13035)."""
 
+from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.tables import (
-    RECALL,
     Column,
     EfficiencyTable,
     NotCovered,
@@ -19,45 +19,19 @@ TVR_CLIP = Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=STORED)
 ACTIVITYNET_CLIP = Column(name="activitynet_clip", preset="activitynet", overrides=CLIP, metrics=STORED)
 RECALL_CLIP = Column(name="tvr_clip", preset="tvr", overrides=CLIP)
 ONCE = {"model.iterations": 1}  # K with features of CLIP (Table 8)
-FULL = (34.7, 60.0, 70.1, 94.4, 259.2)
 CLIP_NOTE = "tvr_clip and activitynet_clip are folders with frames and words of CLIP-L/14 in the field's layout."
-
-
-def _both(name: str, method: str, tvr: tuple[float, ...], activitynet: tuple[float, ...]) -> Row:
-    return Row(name=name, method=method, paper={"tvr": tvr, "activitynet": activitynet})
-
-
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on TVR and ActivityNet Captions, two kinds of features",
     columns=(TVR, ACTIVITYNET, TVR_CLIP, ACTIVITYNET_CLIP),
     rows=(
-        _both("MS-SL", "ms_sl", (13.5, 32.1, 43.4, 83.4, 172.4, 1.01), (7.1, 22.5, 34.7, 75.8, 140.1, 0.98)),
-        _both("GMMFormer", "gmmformer", (13.9, 33.3, 44.5, 84.9, 176.6, 0.05), (8.3, 24.9, 36.7, 76.1, 146.0, 0.05)),
-        _both("DL-DKD", "dl_dkd", (14.4, 34.9, 45.8, 84.9, 179.9, 0.39), (8.0, 25.0, 37.4, 77.1, 147.6, 0.39)),
-        _both("ProtoPRVR", "proto", (15.4, 35.9, 47.5, 86.4, 185.1, 0.09), (7.9, 24.9, 37.2, 77.3, 147.4, 0.09)),
-        Row(
-            name="MS-SL, CLIP-L/14",
-            method="ms_sl",
-            paper={
-                "tvr_clip": (30.8, 57.1, 67.1, 93.3, 248.2, 1.01),
-                "activitynet_clip": (14.6, 37.1, 50.2, 84.4, 186.3, 0.99),
-            },
-        ),
-        Row(
-            name="GMMFormer, CLIP-L/14",
-            method="gmmformer",
-            paper={
-                "tvr_clip": (29.4, 56.8, 65.5, 93.3, 243.2, 0.05),
-                "activitynet_clip": (15.0, 37.6, 50.3, 83.9, 186.9, 0.05),
-            },
-        ),
-        Row(
-            name="ProtoPRVR, CLIP-L/14",
-            method="proto",
-            overrides=ONCE,
-            paper={"tvr_clip": (*FULL, 0.09), "activitynet_clip": (16.0, 38.8, 52.4, 85.1, 192.3, 0.09)},
-        ),
+        Row("MS-SL", "ms_sl"),
+        Row("GMMFormer", "gmmformer"),
+        Row("DL-DKD", "dl_dkd"),
+        Row("ProtoPRVR", "proto"),
+        Row("MS-SL, CLIP-L/14", "ms_sl"),
+        Row("GMMFormer, CLIP-L/14", "gmmformer"),
+        Row("ProtoPRVR, CLIP-L/14", "proto", ONCE),
     ),
     left_out="CLIP4Clip (GMMFormer's table 1 has it), Cap4Video, XML, ReLoCLNet, CONQUER, PEAN, T-D3N, QASIR",
     notes=(
@@ -74,19 +48,9 @@ TABLE2 = TrainedTable(
     title="QVHighlights, videos of one source merged",
     columns=(QVHIGHLIGHTS,),
     rows=(
-        Row(
-            name="MS-SL",
-            method="ms_sl",
-            overrides=BORROWED,
-            paper={"qvhighlights": (20.4, 46.7, 60.7, 94.6, 222.5)},
-        ),
-        Row(
-            name="GMMFormer",
-            method="gmmformer",
-            overrides=BORROWED,
-            paper={"qvhighlights": (18.2, 43.7, 56.7, 92.5, 211.1)},
-        ),
-        Row(name="ProtoPRVR", method="proto", paper={"qvhighlights": (22.6, 48.8, 61.3, 93.9, 226.6)}),
+        Row("MS-SL", "ms_sl", BORROWED),
+        Row("GMMFormer", "gmmformer", BORROWED),
+        Row("ProtoPRVR", "proto"),
     ),
     notes=("Settings of MS-SL and GMMFormer are those of TVR; the paper does not print what it took.",),
 )
@@ -95,18 +59,6 @@ TABLE3 = EfficiencyTable(
     title="Time of one query and FLOPs of matching by corpus size",
     methods={"MS-SL": "ms_sl", "GMMFormer": "gmmformer", "ProtoPRVR": "proto"},
     corpus_sizes=(1000, 2000, 3000, 4000),
-    paper={
-        "runtime_ms": {
-            "MS-SL": (0.53, 0.91, 1.25, 1.66),
-            "GMMFormer": (0.29, 0.31, 0.32, 0.33),
-            "ProtoPRVR": (0.39, 0.39, 0.43, 0.47),
-        },
-        "matching_g": {
-            "MS-SL": (0.50, 1.01, 1.51, 2.02),
-            "GMMFormer": (0.03, 0.05, 0.08, 0.10),
-            "ProtoPRVR": (0.05, 0.09, 0.14, 0.18),
-        },
-    },
 )
 TERMS = ("word_reconstruction", "frame_reconstruction", "attention_guidance", "orthogonal")
 STEPS = ("prototypes alone", "+ words", "+ frames", "+ guidance", "+ diversity")
@@ -115,25 +67,7 @@ TABLE4 = TrainedTable(
     title="Components, added one by one: reconstruction of words and of frames, guidance, diversity",
     columns=(RECALL_CLIP,),
     rows=tuple(
-        Row(
-            name=name,
-            method="proto",
-            overrides=ONCE | {f"weights.{term}": 0.0 for term in TERMS[step:]},
-            paper={"tvr_clip": figures},
-        )
-        for step, (name, figures) in enumerate(
-            zip(
-                STEPS,
-                (
-                    (32.8, 58.2, 68.6, 93.4, 253.0),
-                    (32.9, 58.7, 69.0, 93.5, 254.2),
-                    (33.8, 58.7, 68.8, 93.9, 255.1),
-                    (34.3, 60.0, 69.9, 94.1, 258.2),
-                    FULL,
-                ),
-                strict=True,
-            )
-        )
+        Row(name, "proto", ONCE | {f"weights.{term}": 0.0 for term in TERMS[step:]}) for step, name in enumerate(STEPS)
     ),
     notes=(CLIP_NOTE,),
 )
@@ -142,13 +76,8 @@ TABLE5 = TrainedTable(
     title="Number of prototypes",
     columns=(Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=("SumR", "MB a video")),),
     rows=tuple(
-        Row(
-            name=f"{count} prototypes",
-            method="proto",
-            overrides=ONCE if count == 30 else ONCE | {"model.num_prototypes": count},
-            paper={"tvr_clip": figures},
-        )
-        for count, figures in {10: (252.9, 0.03), 20: (257.8, 0.06), 30: (259.2, 0.09), 60: (260.2, 0.18)}.items()
+        Row(f"{count} prototypes", "proto", ONCE if count == 30 else ONCE | {"model.num_prototypes": count})
+        for count in (10, 20, 30, 60)
     ),
     notes=(CLIP_NOTE,),
 )
@@ -156,18 +85,10 @@ TABLE6 = TrainedTable(
     name="table6",
     title="How prototypes are built",
     columns=(RECALL_CLIP,),
-    rows=tuple(
-        Row(
-            name=name,
-            method="proto",
-            overrides=ONCE if builder == "cross_attention" else ONCE | {"model.builder": builder},
-            paper={"tvr_clip": figures},
-        )
-        for name, builder, figures in (
-            ("Perceiver", "perceiver", (31.8, 57.1, 67.0, 93.5, 249.5)),
-            ("Slot-attention", "slot_attention", (32.3, 58.4, 68.9, 94.1, 253.8)),
-            ("ProtoPRVR", "cross_attention", FULL),
-        )
+    rows=(
+        Row("Perceiver", "proto", ONCE | {"model.builder": "perceiver"}),
+        Row("Slot-attention", "proto", ONCE | {"model.builder": "slot_attention"}),
+        Row("ProtoPRVR", "proto", ONCE),
     ),
     notes=(CLIP_NOTE,),
 )
@@ -178,15 +99,11 @@ FIGURE10 = TrainedTable(
     columns=(Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=("SumR",)),),
     rows=(
         *(
-            Row(
-                name=f"{term} {factor * weight:g}",
-                method="proto",
-                overrides=ONCE | {f"weights.{term}": factor * weight},
-            )
+            Row(f"{term} {factor * weight:g}", "proto", ONCE | {f"weights.{term}": factor * weight})
             for term, weight in WEIGHTS.items()
             for factor in (0.1, 0.3, 3.0, 10.0)
         ),
-        Row(name="default", method="proto", overrides=ONCE),
+        Row("default", "proto", ONCE),
     ),
     sweep=True,
     notes=("The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep.",),
@@ -203,9 +120,9 @@ FIGURE7 = TrainedTable(
         ),
     ),
     rows=(
-        Row(name="MS-SL", method="ms_sl"),
-        Row(name="GMMFormer", method="gmmformer"),
-        Row(name="ProtoPRVR", method="proto", overrides=ONCE),
+        Row("MS-SL", "ms_sl"),
+        Row("GMMFormer", "gmmformer"),
+        Row("ProtoPRVR", "proto", ONCE),
     ),
     notes=("The paper prints curves without figures; the groups are MS-SL's.",),
 )
@@ -231,16 +148,6 @@ PAPER = Paper(
             title="Hyper-parameters",
             method="proto",
             datasets=("tvr", "activitynet", "qvhighlights"),
-            paper={
-                "weights.clip_nce": (0.03, 0.06, 0.06),
-                "weights.frame_nce": (0.03, 0.06, 0.06),
-                "weights.word_reconstruction": (0.1, 0.1, 0.1),
-                "weights.frame_reconstruction": (1.0, 1.0, 1.0),
-                "weights.attention_guidance": (0.005, 0.005, 0.005),
-                "weights.orthogonal": (0.01, 0.01, 0.01),
-                "model.guidance_margin": (0.2, 0.2, 0.2),
-                "model.iterations": (1, 1, 1),
-            },
             notes=(
                 "Differences are those of appendix 8: with RoBERTa K is 6, and on ActivityNet Captions the weight of "
                 "the orthogonal loss is 0.3; the presets of tvr and activitynet are for these features.",

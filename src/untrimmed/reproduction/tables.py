@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from untrimmed.errors import UnknownNameError
-
-RECALL = ("R@1", "R@5", "R@10", "R@100", "SumR")
+from untrimmed.presets.published import RECALL
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """A data set of a table: which preset trains on it and what is reported.
 
-    `events` asks for moments among all videos (R@K IoU=m) instead of videos. `name` is what rows say their figures of.
+    `events` asks for moments among all videos (R@K IoU=m) instead of videos. `name` is its name in
+    `published.yaml`.
     """
 
     name: str
@@ -37,21 +37,21 @@ class Column:
         return self.preset or self.name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
     """A trained system: a method with attachments (`gmmformer_v2+ral`), what differs from its preset, what is printed.
 
-    `paper` has, for each column that prints any, as many figures as the column has metrics, None where one is missing.
-    `evaluated_with` are settings of the model that change after training (ranking strategies). `without` says why a row
-    cannot be run; it is listed all the same.
+    `paper` has, for each column that prints any, as many figures as the column has metrics; `papers.py` fills it from
+    `presets/published.yaml`, as it does in the other tables. `evaluated_with` are settings of the model that change
+    after training (ranking strategies). `without` says why a row cannot be run; it is listed all the same.
     """
 
     name: str
     method: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     evaluated_with: Mapping[str, Any] = field(default_factory=dict)
-    paper: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     without: str = ""
+    paper: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +88,8 @@ class EfficiencyTable(Entry):
 
     methods: Mapping[str, str]  # as printed -> composition
     corpus_sizes: tuple[int, ...]
-    paper: Mapping[str, Mapping[str, tuple[float, ...]]]  # quantity -> printed name -> figures
     left_out: str = ""
+    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # quantity -> name -> figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class SettingsTable(Entry):
 
     method: str
     datasets: tuple[str, ...]
-    paper: Mapping[str, tuple[float, ...]]  # key -> a figure for each data set
+    paper: Mapping[str, Sequence[float]] = field(default_factory=dict)  # key -> a figure for each data set
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,40 @@
+"""What papers print, each figure once: `published.yaml`, by paper, table, row and column."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from untrimmed.config import read_yaml
+from untrimmed.errors import UnknownNameError
+
+RECALL = ("R@1", "R@5", "R@10", "R@100", "SumR")
+EVENTS = tuple(f"R@{k} IoU={iou}" for iou in (0.3, 0.5, 0.7) for k in (10, 100))
+
+
+@cache
+def published() -> dict[str, Any]:
+    """All figures: paper -> table -> row -> column -> figures.
+
+    In tables of costs rows are quantities and columns methods; those of hyper-parameters have no columns.
+    """
+    return read_yaml(Path(__file__).with_name("published.yaml"))
+
+
+def reported(place: Sequence[str]) -> dict[str, float]:
+    """The results of one row by metric, in percent; `place` is its paper, table, row and column.
+
+    >>> list(reported(["jsg", "table3", "JSG", "charades"]))
+    ['R@1', 'R@5', 'R@10', 'R@100', 'SumR']
+
+    Raises: UnknownNameError when the file has no such row.
+    """
+    found: Any = published()
+    for depth, name in enumerate(place):
+        if not isinstance(found, dict) or name not in found:
+            what = f"figure published in {', '.join(place[:depth])}" if depth else "paper with published figures"
+            raise UnknownNameError.among(what, name, found if isinstance(found, dict) else ())
+        found = found[name]
+    if not isinstance(found, list):
+        raise UnknownNameError(f"{', '.join(place)}: not one row's figures; go on with one of {', '.join(found)}")
+    return dict(zip(EVENTS if place[-1].endswith("_event") else RECALL, found, strict=False))

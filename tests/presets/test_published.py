@@ -1,0 +1,93 @@
+"""The figures of papers: each in `published.yaml`, each read by what prints or reports it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from untrimmed import presets
+from untrimmed.config import read_yaml
+from untrimmed.errors import UnknownNameError
+from untrimmed.presets import list_presets, load_preset, read_preset
+from untrimmed.presets.published import EVENTS, RECALL, published, reported
+from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.tables import TrainedTable
+
+FOLDER = Path(presets.__file__).parent
+READMES = {"ms_sl", "dl_dkd"}  # results that their authors give beside the programs
+
+
+def test_every_figure_is_printed_by_the_table_it_stands_under():
+    assert published().keys() == PAPERS.keys() | READMES
+    for paper in PAPERS.values():
+        shown = {}
+        for entry in paper.entries:
+            rows = {row.name: row.paper for row in entry.rows} if isinstance(entry, TrainedTable) else None
+            figures = rows if rows is not None else getattr(entry, "paper", {})
+            shown[entry.name] = {name: values for name, values in figures.items() if values}
+        assert {name: rows for name, rows in shown.items() if rows} == published()[paper.name]
+
+
+def test_a_paper_prints_what_its_preset_reports():
+    row = next(row for row in PAPERS["gmmformer_v2"].entry("table1").rows if row.name == "GMMFormer v2")
+    assert dict(zip(RECALL, row.paper["tvr"], strict=True)) == load_preset("gmmformer_v2", "tvr").reported
+    assert load_preset("jsg", "didemo_event").reported.keys() == set(EVENTS)
+    assert load_preset("proto", "tvr").reported.keys() == set(RECALL)  # its table has a sixth column
+
+
+@pytest.mark.parametrize(("method", "dataset"), list_presets())
+def test_no_preset_repeats_a_figure(method, dataset):
+    assert isinstance(read_yaml(FOLDER / method / f"{dataset}.yaml").get("reported", []), list)
+
+
+def test_no_table_repeats_a_figure():
+    papers = ("gmmformer", "gmmformer_v2", "ral")
+    sums = {str(figures[4]) for paper in papers for figures in recalls(published()[paper])}
+    assert len(sums) > 30
+    for path in (FOLDER.parent / "reproduction").glob("*.py"):
+        found = set(re.findall(r"\b\d+\.\d\b", path.read_text(encoding="utf-8"))) & sums
+        assert found == set(), path
+
+
+def recalls(figures):
+    if isinstance(figures, dict):
+        return [own for below in figures.values() for own in recalls(below)]
+    return [figures] if len(figures) == 5 and figures[4] > 50 else []
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (["gmmformer3", "table1", "MS-SL", "tvr"], "no paper with published figures named 'gmmformer3'. Did you mean"),
+        (
+            ["gmmformer", "table1", "MSSL", "tvr"],
+            "no figure published in gmmformer, table1 named 'MSSL'. Did you mean 'MS-SL'",
+        ),
+        (["gmmformer", "table1", "MS-SL", "tvr", "R@1"], "named 'R@1'"),
+        (["gmmformer", "table1", "MS-SL"], "go on with one of tvr"),
+    ],
+)
+def test_a_row_that_is_not_published_is_told_with_the_near_ones(place, message):
+    with pytest.raises(UnknownNameError, match=message):
+        reported(place)
+
+
+def test_figures_are_read_when_they_are_asked_for():
+    code = "import untrimmed, untrimmed.presets.published as p; assert p.published.cache_info().misses == 0"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_file_of_ones_own_may_name_a_row_or_give_figures(tmp_path):
+    values = read_yaml(FOLDER / "ms_sl" / "tvr.yaml")
+    for found, wanted in (
+        (["ral", "table1", "MS-SL", "tvr"], load_preset("ms_sl", "tvr").reported),
+        ({"SumR": 3}, None),
+    ):
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values | {"reported": found}))
+        assert read_preset(tmp_path / "mine.yaml").reported == (wanted or found)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values | {"reported": ["ral", 1]}))
+    with pytest.raises(UnknownNameError, match="no figure published in ral named '1'"):
+        read_preset(tmp_path / "mine.yaml")
