@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -69,14 +71,40 @@ def test_the_order_of_the_corpus_changes_no_score(query):
     assert [video.score for video in forwards] == [video.score for video in backwards]
 
 
-def test_spans_stay_inside_the_video_and_do_not_repeat_each_other(query):
-    rng = np.random.default_rng(4)
-    corpus = GaussianWindows().corpus([video_with_moment(rng, query, duration_s=30.0, span_s=(27.0, 30.0))])
+@pytest.mark.parametrize("seed", range(5))
+def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
+    rng = np.random.default_rng(seed)
+    video = video_with_moment(rng, query, duration_s=60.0, span_s=(50.0, 60.0))
+    video.vectors[20:32] += 0.5 * query.sentence.astype(np.float16)  # a second moment, from 10 to 16 s
+    corpus = GaussianWindows().corpus([video])
     moments = corpus.moments(query, 0, limit=20)
-    assert len(moments) > 3
-    assert all(0 <= moment.start_s < moment.end_s <= 30.0 for moment in moments)
-    spans = spans_of(moments)
-    assert np.tril(iou(spans[:, None], spans), -1).max() <= GaussianWindows.Config().max_iou
+    assert len(moments) > 1
+    assert all(0 <= moment.start_s < moment.end_s <= 60.0 for moment in moments)
+    in_order = sorted(moments)
+    assert all(one.end_s <= other.start_s for one, other in pairwise(in_order))
+    assert corpus.moments(query, 0, limit=1) == moments[:1]
+    assert corpus.moments(query, 0, limit=20) == moments
+
+
+def test_a_sentence_that_fits_all_of_a_video_gets_one_moment(query):
+    rng = np.random.default_rng(6)
+    everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))
+    corpus = GaussianWindows().corpus([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
+    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=5)] == [(0.0, 30.0)]
+
+
+def test_a_change_between_two_frames_is_expected_half_way(query):
+    other = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
+    times_s = np.arange(0, 10, 0.5)
+    vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, other).astype(np.float16)
+    (moment,) = GaussianWindows().corpus([FrameFeatures(vectors, times_s, 10.0)]).moments(query, 0, limit=3)
+    assert (moment.start_s, moment.end_s) == (3.75, 6.75)  # frames at 3.5 | 4.0 ... 6.5 | 7.0 s
+    assert moment.score == pytest.approx(1.0, abs=2e-3)
+
+
+def test_a_video_of_no_length_is_one_moment(query):
+    corpus = GaussianWindows().corpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
+    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=3)] == [(0.0, 0.0)]
 
 
 @pytest.mark.parametrize("num_frames", [1, 2, 3])

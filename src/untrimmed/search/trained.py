@@ -145,12 +145,12 @@ class TrainedCorpus:
 
     @torch.inference_mode()
     def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
-        """Spans of one video in seconds, best first."""
+        """Separate spans of one video in seconds, best first: the best window, then the best that does not meet it."""
         ranked = self._model.model.locate(
             self._model.encode_query(query),
             self._videos.select(slice(row, row + 1)),
             torch.tensor([self._durations_s[row]], dtype=torch.float32),
-            LocateSettings(limit=limit, per_video=1000),
+            LocateSettings(limit=limit, per_video=1000, max_overlap=0.0),
         )
         spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
         return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]

@@ -1,14 +1,14 @@
-"""Training-free moments: Gaussian windows over frame vectors, the best window scores the video.
+"""Training-free search: Gaussian windows over frame vectors, the best window scores the video; moments are scenes.
 
-The proposals are those of JSG (ACM MM 2023, Section 3.3): centres x widths, Gaussian weighted pooling. Two things
-differ, because a folder holds videos from seconds to hours: centres and widths are in seconds, not fractions of the
-video, and pooled vectors are not normalised. Pooling is then linear, q . sum_j w_j f_j = sum_j w_j (q . f_j), so no
-proposal is ever built: the query meets every frame once, and windows are filters over that one curve of relevance.
+The windows are those of JSG (ACM MM 2023, Section 3.3): Gaussian weighted pooling around every centre. Two things
+differ, because a folder holds videos from seconds to hours: widths are in seconds, not fractions of the video, and
+pooled vectors are not normalised. Pooling is then linear, q . sum_j w_j f_j = sum_j w_j (q . f_j), so no pooled vector
+is ever built: the query meets every frame once, and windows are filters over that one curve of relevance.
 
-Which video: its best window of one short width. Which span: the window that stands out most, its mean above the
-background times a power of its width (a matched filter has power 1/2), then non-maximum suppression. The background
-lies between the video's own mean and the mean of the whole corpus, so that a sentence about all of a video finds all
-of it.
+Which video: its best window of one short width. Which spans: scenes, which begin and end where the content changes
+(`untrimmed.moments.scenes`), by how far their mean relevance is above the background (`untrimmed.moments.clearest`).
+The background lies between the video's own mean and the mean of the whole corpus, so that a sentence about all of a
+video finds all of it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Complex, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from untrimmed.moments.suppression import suppress
+from untrimmed.moments.clearest import clearest_scenes
+from untrimmed.moments.scenes import scene_tree
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
@@ -42,18 +42,17 @@ class RankedVideo:
 
 
 class GaussianWindows:
-    """Lays videos out for search by windows of many widths; it has no weights."""
+    """Lays videos out for search by windows and scenes; it has no weights."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
-        widths_s: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-        sharpness: float = 4.0  # window width over the standard deviation of its Gaussian; JSG has 9
         rank_width_s: float = 4.0
-        width_exponent: float = 0.3
+        sharpness: float = 4.0  # width of the ranking window over the standard deviation of its Gaussian; JSG has 9
+        change_s: float = 0.5  # squared distance times seconds that a change of scene has to explain
         own_background: float = 0.5  # share of the video's own mean in the background; the corpus has the rest
-        max_iou: float = 0.3
+        length_exponent: float = 0.2
 
     name = "gaussian_windows"
 
@@ -95,6 +94,7 @@ class WindowCorpus:
             block[start : start + len(grid), :dim] = vectors
             total += vectors.sum(axis=0, dtype=np.float64)
         self.frames = torch.from_numpy(block)
+        self._known_scenes: dict[int, Int[np.ndarray, "N 2"]] = {}
         self._mean = (total / max(1, self._length.sum())).astype(np.float32)
 
     def __len__(self) -> int:
@@ -122,31 +122,32 @@ class WindowCorpus:
         return sorted(exact, key=lambda video: (-video.score, video.row))[:limit]
 
     def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
-        """Spans of one video in seconds, the one that stands out most first; each carries its mean relevance."""
-        config, duration_s = self.config, self._durations_s[row]
+        """Separate spans of one video in seconds, the clearest first (`clearest_scenes`), with their mean relevance."""
         times_s, curve = self._curve(query.sentence, row)
-        background = config.own_background * curve.mean() + (1 - config.own_background) * float(
-            query.sentence @ self._mean
+        own, corpus = float(curve.mean()), float(query.sentence @ self._mean)
+        share, duration_s = self.config.own_background, self._durations_s[row]
+        # A frame stands for the time up to half way to its neighbours: that is where a change between two is expected.
+        edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
+        return clearest_scenes(
+            curve,
+            edges_s,
+            self._scenes(row),
+            background=share * own + (1 - share) * corpus,
+            length_exponent=self.config.length_exponent,
+            limit=limit,
         )
-        widths_s = [width for width in config.widths_s if width < duration_s]
-        deviations = tuple(width / config.sharpness / self._step_s[row] for width in widths_s)
-        filtered = _gaussian_filter(curve, deviations)
-        width_index, peaks = np.nonzero(_peaks(filtered))
-        half_s = np.array(widths_s)[width_index] / 2
-        spans = np.clip(np.stack([times_s[peaks] - half_s, times_s[peaks] + half_s], axis=1), 0.0, duration_s)
-        all_spans = np.concatenate([[[0.0, duration_s]], spans])
-        all_relevance = np.concatenate([curve.mean(keepdims=True), filtered[width_index, peaks]])
-        standing_out = (all_relevance - background) * (all_spans[:, 1] - all_spans[:, 0]) ** config.width_exponent
-        # Equal ones are decided by the earlier start, then the earlier end.
-        order = np.lexsort((all_spans[:, 1], all_spans[:, 0], -standing_out))
-        is_kept = suppress(all_spans[order][None], np.ones((1, len(order)), bool), max_iou=config.max_iou, limit=limit)
-        kept = order[is_kept[0]]
-        return [Moment(float(all_spans[i, 0]), float(all_spans[i, 1]), float(all_relevance[i])) for i in kept]
 
     def relevance(self, query: TextFeatures, row: int) -> tuple[Curve, Curve]:
         """Times in seconds and the relevance there, through the window that ranks: what a plot shows."""
         times_s, curve = self._curve(query.sentence, row)
-        return times_s, _gaussian_filter(curve, (self._deviation_s / self._step_s[row],))[0]
+        return times_s, _gaussian_filter(curve, self._deviation_s / self._step_s[row])
+
+    def _scenes(self, row: int) -> Int[np.ndarray, "N 2"]:
+        """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
+        if row not in self._known_scenes:
+            vectors = self.frames[self._start[row] : self._start[row] + self._length[row]].numpy()
+            self._known_scenes[row] = scene_tree(vectors, self.config.change_s / float(self._spacing_s[row]))
+        return self._known_scenes[row]
 
     def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
         """The cosine at every time of the video's grid."""
@@ -245,15 +246,11 @@ def _weight_inside(length: int, deviation: float) -> Float[np.ndarray, " T"]:
     return cumulative[np.minimum(reach + length - position, len(weights))] - cumulative[np.maximum(reach - position, 0)]
 
 
-def _gaussian_filter(curve: Curve, deviations: tuple[float, ...]) -> Float[np.ndarray, "S T"]:
-    """The curve under Gaussians of several widths; weight outside the video is left out of the mean."""
-    if not deviations:  # the video is shorter than every window
-        return np.empty((0, len(curve)))
-    spectra, inside, reaches = _filters(len(curve), deviations)
-    size = 2 * (spectra.shape[1] - 1)
-    filtered = np.fft.irfft(np.fft.rfft(curve, size) * spectra, size)
-    rows = [row[reach : reach + len(curve)] for row, reach in zip(filtered, reaches, strict=True)]
-    return np.array(rows) / inside
+def _gaussian_filter(curve: Curve, deviation: float) -> Curve:
+    """The curve under a Gaussian; weight outside the video is left out of the mean."""
+    weights = _gaussian(deviation)
+    reach = len(weights) // 2
+    return np.convolve(curve, weights)[reach : reach + len(curve)] / _weight_inside(len(curve), deviation)
 
 
 def _filter_long(
@@ -269,21 +266,3 @@ def _filter_long(
         band[position : position + len(weights), position] = torch.from_numpy(weights)
     surrounded = F.pad(values, (reach, reach + num_pieces * piece - len(values)))
     return (surrounded.unfold(0, len(band), piece) @ band).flatten()[: len(values)].numpy()
-
-
-@lru_cache(maxsize=64)  # videos of one length share them
-def _filters(
-    length: int, deviations: tuple[float, ...]
-) -> tuple[Complex[np.ndarray, "S F"], Float[np.ndarray, "S T"], list[int]]:
-    """The spectra of the Gaussians, their weight inside a video of this length, and how far each reaches."""
-    weights = [_gaussian(deviation) for deviation in deviations]
-    size = 1 << (length + max(map(len, weights)) - 2).bit_length()
-    spectra = np.array([np.fft.rfft(weight, size) for weight in weights])
-    inside = np.array([_weight_inside(length, deviation) for deviation in deviations])
-    return spectra, inside, [len(weight) // 2 for weight in weights]
-
-
-def _peaks(curves: Float[np.ndarray, "S T"]) -> Bool[np.ndarray, "S T"]:
-    """Where a curve is not below its neighbours: every maximum, and at least one position of each."""
-    padded = np.pad(curves, ((0, 0), (1, 1)), constant_values=-np.inf)
-    return (curves >= padded[:, :-2]) & (curves > padded[:, 2:])
