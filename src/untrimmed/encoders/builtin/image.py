@@ -25,7 +25,6 @@ import onnx
 import onnxruntime
 from jaxtyping import Float, UInt8
 from onnx import TensorProto, helper, numpy_helper
-from torch import Tensor
 
 _BATCH_NORM_EPSILON = 1e-3
 # repeats, kernel, stride, expansion: Table 1 of the paper before scaling
@@ -73,7 +72,7 @@ class _Value:
 class _Builder:
     """Writes the graph layer by layer: stored inputs -> real -> layer -> stored again, which ONNX Runtime fuses."""
 
-    def __init__(self, weights: Mapping[str, Tensor]):
+    def __init__(self, weights: Mapping[str, np.ndarray]):
         self._weights = weights
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
@@ -116,7 +115,7 @@ class _Builder:
         self._node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:
-        return self._weights[name].double().numpy()
+        return self._weights[name].astype(np.float64)
 
     def _node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
         self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
@@ -153,7 +152,7 @@ def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.
     return _Value(name, scale, round(-low / scale), mean, deviation)
 
 
-def build_graph(depth: float, weights: Mapping[str, Tensor]) -> onnx.ModelProto:
+def build_graph(depth: float, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
     """The quantised network of the released weights: stored frames [T, 3, Y, X] -> pooled features [T, 1280].
 
     Raises:
@@ -179,15 +178,15 @@ def build_graph(depth: float, weights: Mapping[str, Tensor]) -> onnx.ModelProto:
 class ImageNetwork:
     """RGB frames of any size -> the logits of the thousand classes, and nothing else."""
 
-    def __init__(self, depth: float, weights: Mapping[str, Tensor]):
+    def __init__(self, depth: float, weights: Mapping[str, np.ndarray]):
         options = onnxruntime.SessionOptions()
         # one core is left to the decoder, which runs beside the network; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        self._classify = weights["_fc.weight"].numpy().T
-        self._bias = weights["_fc.bias"].numpy()
+        self._classify = weights["_fc.weight"].T
+        self._bias = weights["_fc.bias"]
 
     def classify(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 1000"]:
         """Logits of whole frames: the features of all places are averaged, then classified."""

@@ -1,8 +1,8 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
-`transformers` reads the same files, but importing it and building its model takes longer than all else a search does
-from the command line. BERT's layers are PyTorch's own `TransformerEncoderLayer`, so the network is built from that and
-a test holds it equal to `transformers`.
+`transformers` reads the same files, but importing it, or torch alone, takes longer than all else a search does from
+the command line. So the layers are an ONNX graph (`text_graph`), the weights are mapped from the released file without
+being copied, and a test holds both equal to `transformers`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int
-from safetensors.torch import load_file
+import onnxruntime
+from jaxtyping import Float
 from tokenizers import Encoding, Tokenizer
-from torch import Tensor, nn
 
+from untrimmed.encoders.builtin.released import read_safetensors
 from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
 from untrimmed.encoders.reading import reading_of
 from untrimmed.types import Reading
 
 DIM = 384
-_NUM_LAYERS = 6
-_NUM_HEADS = 12
-_HIDDEN = 1536
-_EPSILON = 1e-12
-_VOCABULARY = 30522
+GRAPH = Path(__file__).with_name("minilm.onnx")
 _MAX_TOKENS = 256  # what the weights were trained for; longer texts are cut
-_MAX_POSITIONS = 512
 _BATCH = 64
 
 
@@ -43,47 +38,9 @@ class Sentence:
     reading: Reading
 
 
-class _Bert(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = nn.Embedding(_VOCABULARY, DIM)
-        self.position = nn.Embedding(_MAX_POSITIONS, DIM)
-        self.norm = nn.LayerNorm(DIM, eps=_EPSILON)
-        layer = nn.TransformerEncoderLayer(
-            DIM, _NUM_HEADS, _HIDDEN, dropout=0.0, activation="gelu", layer_norm_eps=_EPSILON, batch_first=True
-        )
-        self.layers = nn.TransformerEncoder(layer, _NUM_LAYERS, enable_nested_tensor=False)
-
-    def forward(self, tokens: Int[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q W D"]:
-        positions = torch.arange(tokens.shape[1])
-        states = self.norm(self.token(tokens) + self.position(positions))
-        return self.layers(states, src_key_padding_mask=~mask)
-
-
-def _translate(released: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The released weights under our names; query, key and value become one matrix, as PyTorch stores them."""
-    # every text here is one segment, so its embedding is a constant and joins the position's
-    segment = released["embeddings.token_type_embeddings.weight"][0]
-    ours = {
-        "token.weight": released["embeddings.word_embeddings.weight"],
-        "position.weight": released["embeddings.position_embeddings.weight"] + segment,
-        "norm.weight": released["embeddings.LayerNorm.weight"],
-        "norm.bias": released["embeddings.LayerNorm.bias"],
-    }
-    names = {
-        "self_attn.out_proj": "attention.output.dense",
-        "norm1": "attention.output.LayerNorm",
-        "linear1": "intermediate.dense",
-        "linear2": "output.dense",
-        "norm2": "output.LayerNorm",
-    }
-    for i in range(_NUM_LAYERS):
-        source, target = f"encoder.layer.{i}", f"layers.layers.{i}"
-        for kind in ("weight", "bias"):
-            parts = [released[f"{source}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
-            ours[f"{target}.self_attn.in_proj_{kind}"] = torch.cat(parts)
-            ours |= {f"{target}.{name}.{kind}": released[f"{source}.{theirs}.{kind}"] for name, theirs in names.items()}
-    return ours
+def is_layer_weight(name: str) -> bool:
+    """Whether the graph asks for a released weight; the tables of embeddings are looked up beside it."""
+    return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 
 class MiniLM:
@@ -97,9 +54,17 @@ class MiniLM:
         self._tokenizer = Tokenizer.from_file(str(TEXT_TOKENIZER.locate()))
         self._tokenizer.enable_truncation(_MAX_TOKENS)
         self._tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
-        self._bert = _Bert()
-        self._bert.load_state_dict(_translate(load_file(TEXT_WEIGHTS.locate())))
-        self._bert.eval().requires_grad_(False)
+        weights = read_safetensors(TEXT_WEIGHTS.locate())
+        self._tokens = weights["embeddings.word_embeddings.weight"]
+        # every text here is one segment, so its embedding is a constant and joins the position's
+        segment = weights["embeddings.token_type_embeddings.weight"][0]
+        self._positions = weights["embeddings.position_embeddings.weight"] + segment
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # beside a search's other threads
+        layers = {name: weight for name, weight in weights.items() if is_layer_weight(name)}
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in layers.values()]
+        options.add_external_initializers(list(layers), values)
+        self._layers = onnxruntime.InferenceSession(GRAPH, options, providers=["CPUExecutionProvider"])
 
     def encode(self, texts: Sequence[str]) -> list[Sentence]:
         """One `Sentence` a text, in order; texts of like length share a batch, so padding stays small."""
@@ -108,15 +73,16 @@ class MiniLM:
         for start in range(0, len(texts), _BATCH):
             rows = by_length[start : start + _BATCH]
             encodings = self._tokenizer.encode_batch([texts[i] for i in rows])
-            mask = torch.tensor([e.attention_mask for e in encodings], dtype=torch.bool)
-            with torch.inference_mode():
-                states = self._bert(torch.tensor([e.ids for e in encodings]), mask)
+            mask = np.array([e.attention_mask for e in encodings], dtype=bool)
+            embedded = self._tokens[np.array([e.ids for e in encodings])] + self._positions[: mask.shape[1]]
+            hidden = np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None]
+            (states,) = self._layers.run(None, {"embedded": embedded, "hidden": hidden})
             for row, encoding, state, real in zip(rows, encodings, states, mask, strict=True):
                 state = state[real]
-                vector = nn.functional.normalize(state.mean(0), dim=0)
+                mean = state.mean(axis=0)
                 tokens = tuple(encoding.tokens[1 : len(state) - 1])
                 reading = _read(texts[row], encoding)
-                sentences[row] = Sentence(vector.numpy(), state[1:-1].numpy(), tokens, reading)
+                sentences[row] = Sentence(mean / np.linalg.norm(mean), state[1:-1], tokens, reading)
         return [sentences[i] for i in range(len(texts))]
 
 

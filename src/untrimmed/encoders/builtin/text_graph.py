@@ -1,0 +1,99 @@
+"""MiniLM's layers as an ONNX graph without weights: `text` reads those from the released file each time.
+
+Building it takes the package `onnx`, which a search should not have to import, so the graph lies beside this file. It
+is made by `python -m untrimmed.encoders.builtin.text_graph`, and a test makes it anew. Names of weights are the
+released ones; the embeddings of tokens and positions are looked up before and are no part of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from untrimmed.encoders.builtin.text import DIM, GRAPH, is_layer_weight
+
+_NUM_LAYERS = 6
+_NUM_HEADS = 12
+_HIDDEN = 1536
+_EPSILON = 1e-12
+_OPSET = 20
+_IR_VERSION = 9
+
+
+class _Builder:
+    """Writes the graph node by node; values are rows [Q*W, D] except inside the attention."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
+        return output
+
+    def constant(self, name: str, content: np.ndarray) -> str:
+        self.constants.append(numpy_helper.from_array(content, name))
+        return name
+
+    def weight(self, name: str, *shape: int) -> str:
+        """A tensor whose content is given when the graph is loaded."""
+        assert is_layer_weight(name), name
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value="given")
+        self.constants.append(tensor)
+        return name
+
+    def linear(self, value: str, name: str, width: int, inner: int) -> str:
+        weights = [self.weight(f"{name}.weight", width, inner), self.weight(f"{name}.bias", width)]
+        return self.node("Gemm", [value, *weights], f"{name}.out", transB=1)
+
+    def normalise(self, value: str, name: str) -> str:
+        weights = [self.weight(f"{name}.LayerNorm.{kind}", DIM) for kind in ("weight", "bias")]
+        return self.node("LayerNormalization", [value, *weights], f"{name}.norm", axis=-1, epsilon=_EPSILON)
+
+    def add_and_normalise(self, value: str, change: str, name: str) -> str:
+        return self.normalise(self.node("Add", [value, change], f"{name}.sum"), name)
+
+    def attend(self, value: str, name: str) -> str:
+        """Attention of every head over the tokens of its own sentence; `hidden` is -inf where there is none."""
+        parts = {}
+        for part in ("query", "key", "value"):
+            split = self.node("Reshape", [self.linear(value, f"{name}.{part}", DIM, DIM), "heads"], f"{name}.{part}.4d")
+            order = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
+            parts[part] = self.node("Transpose", [split], f"{name}.{part}.heads", perm=order)
+        scores = self.node("MatMul", [parts["query"], parts["key"]], f"{name}.products")
+        scores = self.node("Mul", [scores, "scale"], f"{name}.scaled")
+        share = self.node("Softmax", [self.node("Add", [scores, "hidden"], f"{name}.shown")], f"{name}.share", axis=-1)
+        heads = self.node("MatMul", [share, parts["value"]], f"{name}.mixed")
+        joined = self.node("Transpose", [heads], f"{name}.joined", perm=[0, 2, 1, 3])
+        return self.node("Reshape", [joined, "rows"], f"{name}.rows")
+
+
+def build_graph() -> onnx.ModelProto:
+    """Embedded tokens [Q, W, D] and what to add to attention scores [Q, 1, 1, W] -> the last states [Q, W, D]."""
+    b = _Builder()
+    b.constant("rows", np.array([-1, DIM]))
+    b.constant("scale", np.array((DIM / _NUM_HEADS) ** -0.5, np.float32))
+    b.node("Shape", ["embedded"], "shape")
+    sentences = b.node("Slice", ["shape", b.constant("zero", np.array([0])), b.constant("two", np.array([2]))], "texts")
+    b.node("Concat", [sentences, b.constant("head", np.array([_NUM_HEADS, DIM // _NUM_HEADS]))], "heads", axis=0)
+    value = b.normalise(b.node("Reshape", ["embedded", "rows"], "embedded.rows"), "embeddings")
+    for layer in (f"encoder.layer.{index}" for index in range(_NUM_LAYERS)):
+        attended = b.linear(b.attend(value, f"{layer}.attention.self"), f"{layer}.attention.output.dense", DIM, DIM)
+        value = b.add_and_normalise(value, attended, f"{layer}.attention.output")
+        widened = b.node("Gelu", [b.linear(value, f"{layer}.intermediate.dense", _HIDDEN, DIM)], f"{layer}.gelu")
+        value = b.add_and_normalise(value, b.linear(widened, f"{layer}.output.dense", DIM, _HIDDEN), f"{layer}.output")
+    b.node("Reshape", [value, "shape"], "states")
+    embedded, hidden, states = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("embedded", ("Q", "W", DIM)), ("hidden", ("Q", 1, 1, "W")), ("states", ("Q", "W", DIM)))
+    )
+    graph = helper.make_graph(b.nodes, "minilm", [embedded, hidden], [states], b.constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
+
+
+if __name__ == "__main__":
+    GRAPH.write_bytes(build_graph().SerializeToString())

