@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.windows import GaussianWindows
+from untrimmed.search.windows import GaussianWindows, products
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8
@@ -48,6 +48,26 @@ def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(qu
     best = corpus.moments(query, 0, limit=1)[0]
     assert best.start_s == pytest.approx(3300.0, abs=0.7)
     assert best.end_s == pytest.approx(3304.0, abs=0.7)
+
+
+def test_relevance_is_as_exact_as_in_float32():
+    rng = np.random.default_rng(7)
+    sentence, frame = (unit(rng.standard_normal(397)).astype(np.float32) for _ in range(2))
+    still = FrameFeatures(np.tile(frame.astype(np.float16), (9, 1)), np.arange(9) / 2.0, 4.5)
+    relevance = GaussianWindows().corpus([still]).relevance(TextFeatures("", sentence, sentence[None], ("a",)), 0)[1]
+    exact = frame.astype(np.float16).astype(np.float64) @ sentence.astype(np.float64)
+    assert np.allclose(relevance, exact, atol=3e-7, rtol=0)
+
+
+@pytest.mark.parametrize("num_frames", [1, 999, 70_000])
+def test_products_do_not_depend_on_threads(num_frames, monkeypatch):
+    frames, queries = (np.random.default_rng(8).standard_normal((n, 32)).astype(np.float16) for n in (num_frames, 2))
+    found = []
+    for threads in (1, 2, 16):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, threads=threads: range(threads), raising=False)
+        found.append(products(frames, queries))
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
 
 
 def test_ranking_with_the_bound_equals_looking_at_every_window(query):

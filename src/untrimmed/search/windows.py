@@ -14,20 +14,22 @@ video finds all of it.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numkong
 import numpy as np
-import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import clearest_scenes
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
-_LANES = 16  # rows of a block are as wide as a multiple of this: half-precision products are a tenth faster
+_LANES = 16  # rows of a block are as wide as a multiple of this, so that none ends within a register
+_LOW = 2.0**11  # the low half of a number is stored this many times larger: float16 holds 11 bits of each half
+_WORTH_THREADS = 20_000  # frames
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
@@ -93,7 +95,7 @@ class WindowCorpus:
             vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
             block[start : start + len(grid), :dim] = vectors
             total += vectors.sum(axis=0, dtype=np.float64)
-        self.frames = torch.from_numpy(block)
+        self.frames = block
         self._known_scenes: dict[int, Int[np.ndarray, "N 2"]] = {}
         self._mean = (total / max(1, self._length.sum())).astype(np.float32)
 
@@ -145,20 +147,21 @@ class WindowCorpus:
     def _scenes(self, row: int) -> Int[np.ndarray, "N 2"]:
         """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
         if row not in self._known_scenes:
-            vectors = self.frames[self._start[row] : self._start[row] + self._length[row]].numpy()
+            vectors = self.frames[self._start[row] : self._start[row] + self._length[row]]
             self._known_scenes[row] = scene_tree(vectors, self.config.change_s / float(self._spacing_s[row]))
         return self._known_scenes[row]
 
     def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
-        """The cosine at every time of the video's grid."""
+        """The cosine at every time of the video's grid, as exact as in float32: the query is the sum of two halves."""
         start, length = self._start[row], self._length[row]
-        # One chain of small products: of two libraries' threads each would wait for the other's.
-        cosines = torch.mv(self.frames[start : start + length].float(), self._padded(query))
+        high = self._half(query)
+        halves = np.stack([high, self._half((query - high[: len(query)].astype(np.float32)) * _LOW)])
+        both = products(self.frames[start : start + length], halves)
         times_s = self._first_s[row] + self._spacing_s[row] * np.arange(length)
-        return times_s, cosines.double().numpy()
+        return times_s, both[:, 0] + both[:, 1] / _LOW
 
-    def _padded(self, query: Float[np.ndarray, " D"]) -> Float[torch.Tensor, " E"]:
-        return torch.from_numpy(np.pad(query.astype(np.float32), (0, self._dim - len(query))))
+    def _half(self, query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
+        return np.pad(query, (0, self._dim - len(query))).astype(np.float16)
 
     # -- all videos at once
 
@@ -179,10 +182,10 @@ class WindowCorpus:
             self._groups.append(_Group(rows, first, position, bounds.ravel(), deviation, inside))
 
     def _rough_scores(self, query: Float[np.ndarray, " D"]) -> Float[np.ndarray, " V"]:
-        products = torch.mv(self.frames, self._padded(query).half()).float()
+        relevance = products(self.frames, self._half(query)[None])[:, 0].astype(np.float32)
         scores = np.empty(len(self), dtype=np.float32)
         for group in self._groups:
-            filtered = _filter_long(products[group.start : group.stop], _gaussian(group.deviation)) / group.inside
+            filtered = _filter_long(relevance[group.start : group.stop], _gaussian(group.deviation)) / group.inside
             scores[group.rows] = np.maximum.reduceat(filtered, group.bounds)[::2]  # between two videos lies a gap
         return scores
 
@@ -253,16 +256,24 @@ def _gaussian_filter(curve: Curve, deviation: float) -> Curve:
     return np.convolve(curve, weights)[reach : reach + len(curve)] / _weight_inside(len(curve), deviation)
 
 
+def products(frames: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E"]) -> Float64[np.ndarray, "T Q"]:
+    """Every frame times every query, added up in float32; each product is one thread's, however many there are."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = threads if len(frames) >= _WORTH_THREADS else 1
+    return np.asarray(numkong.cdist(frames, queries, "dot", threads=threads))
+
+
 def _filter_long(
-    values: Float[torch.Tensor, " T"], weights: Float[np.ndarray, " K"], piece: int = 32
-) -> Float[np.ndarray, " T"]:
+    values: Float32[np.ndarray, " T"], weights: Float[np.ndarray, " K"], piece: int = 32
+) -> Float32[np.ndarray, " T"]:
     """A sequence of millions under a short symmetric filter: each piece of it, with its surroundings, times a band.
 
     As a matrix product it takes a tenth of the time that a convolution of one channel does.
     """
     reach, num_pieces = len(weights) // 2, -(-len(values) // piece)
-    band = torch.zeros(piece + 2 * reach, piece)
+    band = np.zeros((piece + 2 * reach, piece), dtype=np.float32)
     for position in range(piece):
-        band[position : position + len(weights), position] = torch.from_numpy(weights)
-    surrounded = F.pad(values, (reach, reach + num_pieces * piece - len(values)))
-    return (surrounded.unfold(0, len(band), piece) @ band).flatten()[: len(values)].numpy()
+        band[position : position + len(weights), position] = weights
+    surrounded = np.pad(values, (reach, reach + num_pieces * piece - len(values)))
+    pieces = np.lib.stride_tricks.sliding_window_view(surrounded, len(band))[::piece]
+    return (np.ascontiguousarray(pieces) @ band).ravel()[: len(values)]
