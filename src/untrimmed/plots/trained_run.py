@@ -2,73 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
-from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
-from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
-from untrimmed.models.base import RetrievalModel
-from untrimmed.models.storage import load_model
-from untrimmed.running.batches import query_batch, video_batch
-from untrimmed.running.devices import Encoding
-from untrimmed.running.run import RunConfig, is_model, is_run, read_config
-from untrimmed.running.split import load_split, require_widths
-from untrimmed.running.validation import SplitScores, encode_queries, encode_videos, score_split
+from untrimmed.running.opened import OpenedModel, open_model
+from untrimmed.running.run import RunConfig, is_run, read_config
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """The best model of a run, in evaluation mode, and a split of a data set; `label` is how pictures name it."""
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun(OpenedModel):
+    """The best model of a run and a split of a data set; `label` is how pictures name it."""
 
     label: str
     config: RunConfig
-    model: RetrievalModel
-    dataset: RetrievalDataset
-    encode: Encode
-
-    def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
-        """The encodings of some captions."""
-        with torch.no_grad():
-            return self.encode(self.model.encode_queries, query_batch(self.dataset, captions))
-
-    @cached_property
-    def all_queries(self) -> EncodedQueries:
-        """The encodings of all captions in file order."""
-        return encode_queries(self.model, self.dataset, self.config.train.eval_query_batch, self.encode)
-
-    def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
-        """The encodings of some videos."""
-        with torch.no_grad():
-            return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
-
-    def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
-        """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
-        return encode_videos(self.model, self.dataset, self.config.train.eval_video_batch, self.encode)
-
-    def score(self, dataset: RetrievalDataset) -> SplitScores:
-        """All scores of this run's split, or of another form of it."""
-        sizes = self.config.train
-        return score_split(
-            self.model,
-            dataset,
-            video_batch_size=sizes.eval_video_batch,
-            query_batch_size=sizes.eval_query_batch,
-            encode=self.encode,
-        )
 
     @cached_property
     def rank(self) -> Int[np.ndarray, " Q"]:
         """The rank of each caption's video, 1 for the best."""
-        return ranks(self.score(self.dataset).fused, self.dataset.video_index)
+        return ranks(self.score().fused, self.dataset.video_index)
 
     def caption(self, caption_id: str | None) -> int:
         """The row of a caption; without an id the first caption, those with a moment first, of the richest video.
@@ -100,16 +58,8 @@ def open_trained(
     if not is_run(folder):
         state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
         raise CheckpointError(f"{folder}: {state}; give the folder of a run (untrimmed train --out)")
-    if not is_model(folder):
-        raise CheckpointError(
-            f"{folder}: its first epoch is not finished (no config.json in it); wait for it, or give another run"
-        )
-    config, model = read_config(folder), load_model(folder)
-    data = config.data if root is None else replace(config.data, root=str(root))
-    dataset = load_split(data, model.config, config.features, split)
-    require_widths(model.config, dataset, str(folder))
-    encoding = Encoding(choose_device(device))
-    return TrainedRun(label, config, model.to(encoding.device).eval(), dataset, encoding)
+    opened = open_model(folder, split=split, root=root, device=device)
+    return TrainedRun(label=label, config=read_config(folder), **vars(opened))
 
 
 def labels(folders: Sequence[Path]) -> list[str]:

@@ -19,18 +19,13 @@ from untrimmed.config import build, to_plain
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError
-from untrimmed.evaluation.report import make_report
 from untrimmed.files import write_whole
-from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import model_class
-from untrimmed.models.storage import load_model
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
-from untrimmed.running.events import event_recall_of_split
+from untrimmed.running.opened import open_model
 from untrimmed.running.run import Run
-from untrimmed.running.split import load_split
-from untrimmed.running.validation import score_split
 from untrimmed.training.loop import Progress
 from untrimmed.training.train import OWN_DATA_PRESET, train
 
@@ -231,22 +226,11 @@ class Plan:
         )
 
     def _evaluate(self, run: Run) -> dict[str, float]:
-        model: RetrievalModel = load_model(run.folder)
-        model.config = dataclasses.replace(model.config, **self.row.evaluated_with)
-        dataset = load_split(run.config.data, model.config, run.config.features, "test")
-        settings = run.config.train
-        videos, queries = settings.eval_video_batch, settings.eval_query_batch
+        opened = open_model(run.folder, device=self.place.device)
+        opened.model.config = dataclasses.replace(opened.model.config, **self.row.evaluated_with)
         if self.column.events:
-            return event_recall_of_split(model, dataset, video_batch_size=videos, query_batch_size=queries)
-        scores = score_split(model, dataset, video_batch_size=videos, query_batch_size=queries)
-        report = make_report(
-            run.folder.name,
-            scores.fused,
-            {},
-            dataset.video_index,
-            caption_ids=dataset.caption_ids,
-            moment_ratios=dataset.moment_ratios,
-        )
+            return opened.event_recall()
+        report = opened.report(moments=False)
         groups = {f"SumR {name}": row["SumR"] for name, row in report.rows.items() if name.startswith("M/V")}
         return {**report.figures, **groups}
 

@@ -1,0 +1,149 @@
+"""Open a run, or an imported model, with a split of a data set: what is evaluated, drawn and reproduced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.devices import choose_device
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.evaluation.report import Report, make_report
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.storage import SETTINGS, load_model
+from untrimmed.precision import Precision, choose_format
+from untrimmed.presets import has_preset, load_preset
+from untrimmed.presets.settings import FeatureSettings, TrainSettings
+from untrimmed.running.batches import query_batch, video_batch
+from untrimmed.running.devices import Encoding
+from untrimmed.running.events import event_recall_of_split, why_no_events
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.running.run import METRICS, DataSettings, is_model, is_run, read_config
+from untrimmed.running.split import load_split, require_widths
+from untrimmed.running.validation import SplitScores, encode_queries, encode_videos, score_split
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedModel:
+    """A model in evaluation mode and a split of a data set; `train` says how many videos and queries are a batch."""
+
+    model: RetrievalModel
+    dataset: RetrievalDataset
+    train: TrainSettings
+    encode: Encode
+
+    def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
+        """The encodings of some captions."""
+        with torch.no_grad():
+            return self.encode(self.model.encode_queries, query_batch(self.dataset, captions))
+
+    @cached_property
+    def all_queries(self) -> EncodedQueries:
+        """The encodings of all captions in file order."""
+        return encode_queries(self.model, self.dataset, self.train.eval_query_batch, self.encode)
+
+    def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
+        """The encodings of some videos."""
+        with torch.no_grad():
+            return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
+
+    def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
+        """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
+        return encode_videos(self.model, self.dataset, self.train.eval_video_batch, self.encode)
+
+    def score(self, dataset: RetrievalDataset | None = None) -> SplitScores:
+        """All scores of the split, or of another form of it."""
+        return score_split(
+            self.model,
+            self.dataset if dataset is None else dataset,
+            video_batch_size=self.train.eval_video_batch,
+            query_batch_size=self.train.eval_query_batch,
+            encode=self.encode,
+        )
+
+    def event_recall(self) -> dict[str, float]:
+        """Event-level recall, see `event_recall_of_split`."""
+        return event_recall_of_split(
+            self.model,
+            self.dataset,
+            video_batch_size=self.train.eval_video_batch,
+            query_batch_size=self.train.eval_query_batch,
+            encode=self.encode,
+        )
+
+    def report(self, *, moments: bool = True) -> Report:
+        """The results; event-level recall only with `moments`, and where the data has moments."""
+        scores, dataset = self.score(), self.dataset
+        note = why_no_events(dataset) if moments else "event-level recall was left out"
+        return make_report(
+            f"{self.model.name} on {dataset.name}, {dataset.split}",
+            scores.fused,
+            scores.branches,
+            dataset.video_index,
+            caption_ids=dataset.caption_ids,
+            moment_ratios=dataset.moment_ratios,
+            events=None if note else self.event_recall(),
+            num_events=sum(len(spans) > 0 for spans in dataset.moments),
+            note=note,
+        )
+
+
+def open_model(
+    folder: Path,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+) -> OpenedModel:
+    """The best model of a run, or an imported one, with a split of a data set.
+
+    A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
+    needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
+    the batch.
+
+    Raises:
+        CheckpointError: when the folder holds no model, or a damaged one.
+        ConfigError: when the data set is not known.
+        FeatureError: for missing, damaged or unfitting features.
+    """
+    chosen = choose_device(device)
+    encoding = Encoding(chosen, choose_format(precision, str(chosen)).name)
+    if not is_model(folder):
+        unfinished = is_run(folder) and not (folder / METRICS).is_file()
+        state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
+        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
+    model = load_model(folder)
+    own, features, train = None, FeatureSettings(), TrainSettings()
+    if is_run(folder):
+        config = read_config(folder)
+        own, features, train = config.data, config.features, config.train
+    elif data is not None and has_preset(model.name, data):
+        preset = load_preset(model.name, data)
+        features, train = preset.features, preset.train
+    settings = _data(folder, own, data, root, video_features)
+    dataset = load_split(settings, model.config, features, split)
+    require_widths(model.config, dataset, str(folder))
+    keep_freed_memory()
+    return OpenedModel(model=model.to(encoding.device).eval(), dataset=dataset, train=train, encode=encoding)
+
+
+def _data(
+    folder: Path, own: DataSettings | None, data: str | None, root: Path | str | None, video_features: str | None
+) -> DataSettings:
+    name = data or (own.name if own else None)
+    place = str(root) if root is not None else (own.root if own else None)
+    if name is None or place is None:
+        raise ConfigError(f"{folder}: does not say which data set to use; give --data NAME and --root DIR")
+    if video_features is None and own is not None and data in (None, own.name):
+        video_features = own.video_features
+    return DataSettings(name=name, root=place, video_features=video_features)
