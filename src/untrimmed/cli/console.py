@@ -1,12 +1,9 @@
-"""How commands speak: the library option, times as people write them, the two streams."""
+"""How commands speak: times as people write them, the two streams."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -14,35 +11,6 @@ from untrimmed.errors import ConfigError
 
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress, notices, failures: one line each
 result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
-
-
-def parse_path(text: str) -> Path:
-    """A path as it is typed; an empty one, as an unset variable leaves it, would be the current folder."""
-    if not text:
-        raise typer.BadParameter("is empty; name a file or a folder ('.' is the current one)")
-    return Path(text)
-
-
-LibraryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--library",
-        parser=parse_path,
-        metavar="DIR",
-        envvar="UNTRIMMED_LIBRARY",
-        help="Where the library lies.  [default: a folder of your user data]",
-        show_default=False,
-    ),
-]
-
-PrecisionOption = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="auto|float32|bfloat16",
-        help="Number format of the encoder's products; auto: bfloat16 where there are instructions for it.",
-    ),
-]
 
 
 def print_notice(notice: str | None) -> None:

@@ -10,8 +10,9 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import LibraryOption, clock, parse_path, parse_time, progress_console, result_console
+from untrimmed.cli.console import clock, parse_time, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
+from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.video.process import Limits, shown
 

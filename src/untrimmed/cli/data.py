@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.options import FeaturesOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
@@ -36,11 +37,7 @@ data_app = typer.Typer(
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}, or your own.")]
-RootOption = Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")]
 OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to ROOT/NAME.")]
-FeaturesOption = Annotated[
-    str | None, typer.Option("--video-features", metavar="NAME", help="Which frame features, where there are several.")
-]
 
 
 class LayoutChoice(str, Enum):
@@ -109,7 +106,7 @@ def check_command(
 def describe_command(
     name: NameArgument,
     root: RootOption,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print counts, words per query, moments per video and the moment-ratio histogram of every split."""
     descriptions, missing = [], []

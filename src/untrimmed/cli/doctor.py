@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from untrimmed.cli.console import LibraryOption, result_console
+from untrimmed.cli.console import result_console
+from untrimmed.cli.options import LibraryOption
 from untrimmed.errors import UntrimmedError
 
 USAGE = 2

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from untrimmed.cli.console import parse_path, print_notice, progress_console, result_console
+from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption, SplitOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
@@ -30,19 +31,12 @@ def evaluate(
         bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
     ] = False,
     details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
-    split: Annotated[str, typer.Option(help="For a run: val or test.")] = "test",
+    split: SplitOption = "test",
     data: Annotated[
         str | None, typer.Option(metavar="NAME", help="For a run: another data set.", show_default=False)
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For a run: where the data set lies.", show_default=False)
-    ] = None,
-    video_features: Annotated[
-        str | None,
-        typer.Option(
-            "--video-features", metavar="NAME", help="For a run: which frame features of --data.", show_default=False
-        ),
-    ] = None,
+    root: MovedRootOption = None,
+    video_features: FeaturesOption = None,
     against: Annotated[
         Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
     ] = None,
@@ -50,7 +44,7 @@ def evaluate(
         bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
     ] = True,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
-    device: Annotated[str, typer.Option(help="For a run: auto, cpu, cuda.")] = "auto",
+    device: DeviceOption = "auto",
     precision: Annotated[
         str | None,
         typer.Option(

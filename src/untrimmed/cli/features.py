@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from untrimmed.cli.console import PrecisionOption, progress_console, result_console
+from untrimmed.cli.console import progress_console, result_console
 from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
+from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
@@ -29,6 +30,27 @@ class ExportLayoutChoice(str, Enum):
     field = "field"
 
 
+CaptionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--captions",
+        metavar="FILE",
+        help='JSON lines: {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; the last '
+        "three may be left out.  [default: frames only]",
+        show_default=False,
+    ),
+]
+KeptOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        metavar="LIB",
+        help="Where the frames are kept, so that none is decoded twice.  [default: DIR/NAME-library]",
+        show_default=False,
+    ),
+]
+
+
 def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
@@ -42,36 +64,13 @@ def features(
         ExportLayoutChoice,
         typer.Option("--layout", help="A file per video, or BigFile and HDF5."),
     ] = ExportLayoutChoice.plain,
-    captions: Annotated[
-        Path | None,
-        typer.Option(
-            "--captions",
-            metavar="FILE",
-            help='JSON lines: {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; the last '
-            "three may be left out.  [default: frames only]",
-            show_default=False,
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="As for index.  [default: the library's own]", show_default=False),
-    ] = None,
-    fps: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False),
-    ] = None,
-    library: Annotated[
-        Path | None,
-        typer.Option(
-            "--library",
-            metavar="LIB",
-            help="Where the frames are kept, so that none is decoded twice.  [default: DIR/NAME-library]",
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    captions: CaptionsOption = None,
+    encoder: EncoderOption = None,
+    fps: FpsOption = None,
+    library: KeptOption = None,
+    device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    json_output: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Write frame features of videos, and word features of their captions, for: untrimmed train METHOD --data NAME.
 

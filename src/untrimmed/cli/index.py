@@ -12,13 +12,15 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.console import (
+from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.options import (
+    DeviceOption,
+    EncoderOption,
+    FpsOption,
+    JsonOption,
     LibraryOption,
     PrecisionOption,
     parse_path,
-    print_notice,
-    progress_console,
-    result_console,
 )
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
@@ -37,18 +39,8 @@ def index(
         list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.", parser=parse_path)
     ] = None,
     library: LibraryOption = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Short name (see: untrimmed encoders), hub id, or local folder.  [default: the library's own]",
-            show_default=False,
-        ),
-    ] = None,
-    fps: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False),
-    ] = None,
+    encoder: EncoderOption = None,
+    fps: FpsOption = None,
     keyframes: Annotated[
         bool | None,
         typer.Option(
@@ -65,9 +57,9 @@ def index(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    json_output: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
 

@@ -11,15 +11,14 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.console import LibraryOption, clock, parse_path, progress_console, result_console
+from untrimmed.cli.console import clock, progress_console, result_console
+from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_records, read_settings
 from untrimmed.video.process import shown
 
 SOME_FAILED = 3
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:

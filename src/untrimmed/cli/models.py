@@ -11,10 +11,11 @@ from rich import box
 from rich.table import Table
 
 from untrimmed.cli.console import result_console
+from untrimmed.cli.options import JsonOption
 from untrimmed.errors import ConfigError
 
 
-def models(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def models(json_output: JsonOption = False) -> None:
     """List the methods with their papers and published settings, and what attaches to which of them."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.presets import list_presets, load_preset

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.options import DeviceOption, MovedRootOption, SplitOption
 from untrimmed.errors import ConfigError
 
 
@@ -28,11 +29,9 @@ def plot(
             show_default=False,
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="val or test.")] = "test",
-    root: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the data set lies if it has moved.", show_default=False)
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    split: SplitOption = "test",
+    root: MovedRootOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Draw a figure of the papers from trained runs; without a name, list the figures."""
     from untrimmed.plots import catalogue

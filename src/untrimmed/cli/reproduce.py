@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.options import DeviceOption
 from untrimmed.errors import ConfigError
 from untrimmed.files import whole_file
 
@@ -51,7 +52,7 @@ def reproduce(
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where runs are kept; finished rows are read there.")
     ] = Path("runs/reproduction"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """List or run the tables and figures of the five papers.
 

@@ -12,8 +12,6 @@ import typer
 from rich.markup import escape
 
 from untrimmed.cli.console import (
-    LibraryOption,
-    PrecisionOption,
     clock,
     parse_path,
     parse_time,
@@ -22,6 +20,7 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
+from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.precision import read_precision
 from untrimmed.video.process import shown
@@ -34,7 +33,6 @@ _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes 
 
 LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
 MomentsOption = Annotated[int, typer.Option("--moments", min=1, help="How many moments of each video at most.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 ScoreOption = Annotated[
     float | None,
     typer.Option("--min-score", metavar="X", help="Leave out videos that score less.", show_default=False),

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from untrimmed.cli.console import PrecisionOption, clock, progress_console, result_console
+from untrimmed.cli.console import clock, progress_console, result_console
+from untrimmed.cli.options import (
+    DeviceOption,
+    FeaturesOption,
+    JsonOption,
+    OverridesArgument,
+    PrecisionOption,
+    RootOption,
+)
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
@@ -19,13 +27,11 @@ if TYPE_CHECKING:
     from untrimmed.running.run import Run
     from untrimmed.training.loop import Progress as Step
 
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")]
-
 
 def train(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="See: untrimmed models.")],
     data: Annotated[str, typer.Option("--data", metavar="NAME", help="The data set at DIR/NAME.")],
-    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")],
+    root: RootOption,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -49,15 +55,9 @@ def train(
             show_default=False,
         ),
     ] = None,
-    video_features: Annotated[
-        str | None,
-        typer.Option("--video-features", metavar="NAME", help="Which frame features, where there are several."),
-    ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print the best epoch as JSON.")] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),
-    ] = None,
+    video_features: FeaturesOption = None,
+    json_output: JsonOption = False,
+    overrides: OverridesArgument = None,
 ) -> None:
     """Train a method with its published settings; the same command goes on after an interruption.
 
@@ -65,10 +65,7 @@ def train(
     """
     from untrimmed.training.train import train as run_training
 
-    values = parse_overrides(overrides or [])
-    for key in values:
-        if "." not in key:
-            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+    values = _settings(overrides or [])
     with _Display() as display:
         run = run_training(
             method,
@@ -90,6 +87,14 @@ def train(
         typer.echo(json.dumps({"run": str(run.folder), "epochs": len(run.history), "best": run.best}, indent=2))
         return
     _print_best(run)
+
+
+def _settings(overrides: list[str]) -> dict[str, Any]:
+    values = parse_overrides(overrides)
+    for key in values:
+        if "." not in key:
+            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+    return values
 
 
 def _print_best(run: Run) -> None:

@@ -7,13 +7,16 @@ published composition changes beyond that, in `<method>+<attachment>/<dataset>.y
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from untrimmed.config import build, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.naming import full_name, parse_name
 from untrimmed.presets.published import reported
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
+
+if TYPE_CHECKING:
+    from untrimmed.models.base import ModelConfig
 
 FOLDER = Path(__file__).parent
 
@@ -39,6 +42,15 @@ class Preset:
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of `create_model`."""
         return self.model | {"losses": self.losses}
+
+    def sizes(self) -> "ModelConfig":
+        """The settings of the model, checked and with all defaults.
+
+        Raises: ConfigError for an unknown setting or a wrong value.
+        """
+        from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
+
+        return build(model_class(self.method).Config, self.settings, where=f"{self.method}/{self.dataset}")
 
 
 def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:

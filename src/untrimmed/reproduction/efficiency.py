@@ -22,7 +22,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from untrimmed.batches import EncodedVideos, QueryBatch, VideoBatch
-from untrimmed.config import build
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import model_class
 from untrimmed.nn.attention import TokenAttention
@@ -71,10 +70,7 @@ class _Counter(TorchDispatchMode):
 
 def published_model(method: str, overrides: Mapping[str, Any] | None = None, preset: str = "tvr") -> RetrievalModel:
     """A method with random weights at the sizes of a preset."""
-    chosen = load_preset(method, preset, overrides)
-    cls = model_class(method)
-    config: ModelConfig = build(cls.Config, chosen.settings, where=f"{method}/{preset}")
-    return cls(config).eval()
+    return model_class(method)(load_preset(method, preset, overrides).sizes()).eval()
 
 
 def parameters(model: RetrievalModel) -> int:

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from untrimmed import __version__
-from untrimmed.config import build, to_plain
+from untrimmed.config import to_plain
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
-from untrimmed.models.registry import model_class
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
@@ -169,7 +168,7 @@ class Plan:
             seeded = {} if place.seed is None else {"train.seed": place.seed}
             overrides = {**column.overrides, **row.overrides, **seeded}
         settled = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
-        build(model_class(row.method).Config, settled.settings, where=f"{row.method}/{settled.dataset}")
+        settled.sizes()  # raises for a setting that the model does not take
         return cls(row=row, column=column, place=place, preset=preset, overrides=overrides, settled=settled)
 
     @property

@@ -8,13 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from untrimmed.config import build
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.checkpoint_file import read_checkpoint_tensors
 from untrimmed.models.registry import model_class
 from untrimmed.models.released import import_released
-from untrimmed.presets import Preset, list_presets, load_preset
+from untrimmed.presets import list_presets, load_preset
 
 
 def import_released_file(
@@ -30,11 +29,11 @@ def import_released_file(
         ConfigError: when several presets fit and `data` is not given.
         UnknownNameError: for an unknown method or data set.
     """
-    cls = model_class(method)
+    cls = model_class(method)  # a wrong method is reported before a damaged file
     tensors = read_checkpoint_tensors(Path(file))
     if data is None:
         data = _fitting(method, Path(file), tensors, overrides)
-    model = _new_model(cls, load_preset(method, data, overrides))
+    model = cls(load_preset(method, data, overrides).sizes())
     try:
         import_released(model, model.released_names(), tensors)
     except CheckpointError as error:
@@ -42,16 +41,12 @@ def import_released_file(
     return model.eval(), data
 
 
-def _new_model(cls: type[RetrievalModel], preset: Preset) -> RetrievalModel:
-    return cls(build(cls.Config, preset.settings, where=f"{preset.method}/{preset.dataset}"))
-
-
 def _fitting(method: str, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
     """The data set whose preset has the widths of the tensors."""
     widths = {}
     fitting = []
     for _, data in (pair for pair in list_presets() if pair[0] == method):
-        config = build(model_class(method).Config, load_preset(method, data, overrides).settings, where=method)
+        config = load_preset(method, data, overrides).sizes()
         widths[data] = (config.query_dim, config.video_dim)
         if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:
             fitting.append(data)

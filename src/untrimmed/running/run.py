@@ -22,7 +22,6 @@ from untrimmed.config import build, read_yaml, to_plain
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel, build_attachments
-from untrimmed.models.registry import model_class
 from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
 from untrimmed.precision import OLD_NAMES, Format
 from untrimmed.presets import Preset
@@ -131,7 +130,7 @@ def require_same(folder: Path, wanted: RunConfig) -> None:
 
 def _spelled_out(config: RunConfig) -> RunConfig:
     """The same settings with all defaults of the model and of the attached losses."""
-    model = to_plain(build(model_class(config.method).Config, config.settings, where=config.method))
+    model = to_plain(config.sizes())
     given = model.pop("losses")
     losses = dict.fromkeys(given) | to_plain(build_attachments(given))  # None: off
     return replace(config, model=model, losses=losses)

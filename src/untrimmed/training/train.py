@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from untrimmed.config import build, to_plain
+from untrimmed.config import to_plain
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
@@ -66,15 +66,8 @@ def train(
         overrides = {"train.seed": seed} | overrides
     number_format = choose_format(precision, str(choose_device(device))).name
     chosen = _preset(method, data, preset, overrides)
-    place = Path(root).resolve()
-    if not (place / data).is_dir():
-        raise FeatureError(f"{Path(root) / data}: no such folder; --root is the folder that holds it")
-    settings = DataSettings(
-        name=data, root=str(place), video_features=video_features, encoder_identity=encoder_identity_of(place / data)
-    )
-    for split in ("train", "val"):
-        read_split(data, place, split)  # captions take a second; features of the first split may take minutes
-    sizes = build(model_class(method).Config, chosen.settings, where=f"{method}/{chosen.dataset}")
+    settings = _data(data, Path(root), video_features)
+    sizes = chosen.sizes()
     train_set, val_set = (
         load_split(settings, sizes, chosen.features, split, progress=packing) for split in ("train", "val")
     )
@@ -96,6 +89,17 @@ def train(
     loop.run()
     fabric.barrier()
     return open_run(folder)
+
+
+def _data(name: str, root: Path, video_features: str | None) -> DataSettings:
+    """The data set, whose captions are there; they take a second, features of the first split may take minutes."""
+    place = root.resolve()
+    if not (place / name).is_dir():
+        raise FeatureError(f"{root / name}: no such folder; --root is the folder that holds it")
+    for split in ("train", "val"):
+        read_split(name, place, split)
+    identity = encoder_identity_of(place / name)
+    return DataSettings(name=name, root=str(place), video_features=video_features, encoder_identity=identity)
 
 
 def _preset(method: str, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:

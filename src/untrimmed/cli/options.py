@@ -1,0 +1,65 @@
+"""Options that several commands share, each with one name, form and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def parse_path(text: str) -> Path:
+    """A path as it is typed; an empty one, as an unset variable leaves it, would be the current folder."""
+    if not text:
+        raise typer.BadParameter("is empty; name a file or a folder ('.' is the current one)")
+    return Path(text)
+
+
+LibraryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        parser=parse_path,
+        metavar="DIR",
+        envvar="UNTRIMMED_LIBRARY",
+        help="Where the library lies.  [default: a folder of your user data]",
+        show_default=False,
+    ),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Short name (see: untrimmed encoders), hub id, or local folder.  [default: the library's own]",
+        show_default=False,
+    ),
+]
+FpsOption = Annotated[
+    float | None, typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False)
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="Where models run: auto, cpu, cuda.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="auto|float32|bfloat16",
+        help="Number format of the products; auto: bfloat16 where there are instructions for it.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
+SplitOption = Annotated[str, typer.Option(help="Of a run's data: val or test.")]
+RootOption = Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")]
+MovedRootOption = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="DIR", help="Where a run's data lies, if it has moved.", show_default=False),
+]
+FeaturesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--video-features", metavar="NAME", help="Which frame features, where there are several.", show_default=False
+    ),
+]
+OverridesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),
+]
