@@ -8,9 +8,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
-VALUES = {"types", "batches", "errors", "config", "files", "devices", "precision"}
-MODELS = VALUES | {"nn", "losses", "scores", "moments", "models"}
-RUNNING = MODELS | {"data", "evaluation", "presets", "running"}
+BASE = {"types", "batches", "errors"}
+VALUES = BASE | {"config", "files", "devices", "precision"}
+RUNNING = VALUES | {"models", "data", "evaluation", "moments", "presets"}
+TRAINING = RUNNING | {"running", "losses", "nn"}
 ALLOWED = {
     "errors": set(),
     "types": {"errors"},
@@ -19,50 +20,74 @@ ALLOWED = {
     "devices": {"errors"},
     "precision": {"errors"},
     "batches": {"types", "errors"},
-    "nn": VALUES,
-    "losses": VALUES,
-    "scores": VALUES | {"nn"},
-    "moments": VALUES | {"scores"},
-    "models": MODELS,
+    "nn": BASE,
+    "losses": BASE,
+    "scores": BASE | {"nn"},
+    "moments": {"types", "errors", "scores"},
+    "models": VALUES | {"nn", "losses", "scores", "moments"},
     "evaluation": {"errors", "moments"},
-    "video": VALUES,
-    "encoders": VALUES,
-    "data": VALUES,
-    "presets": MODELS,
+    "video": {"types", "errors", "files"},
+    "encoders": {"types", "errors", "files", "devices", "precision"},
+    "data": {"types", "errors", "files"},
+    "presets": {"config", "errors", "models"},
     "running": RUNNING,
-    "training": RUNNING,
-    "plots": RUNNING,
-    "search": MODELS | {"video", "encoders", "data", "evaluation"},
-    "parity": RUNNING | {"training"},
-    "reproduction": RUNNING | {"training"},
-    "demo": VALUES | {"moments", "search", "video", "encoders", "evaluation"},
+    "training": TRAINING,
+    "plots": RUNNING | {"running", "nn", "scores"},
+    "search": VALUES | {"models", "moments", "video", "encoders", "data", "evaluation"},
+    "parity": TRAINING | {"training", "scores"},
+    "reproduction": TRAINING | {"training"},
+    "demo": {"types", "errors", "files", "moments", "search", "video", "encoders", "evaluation"},
 }
+LONGEST_FUNCTION, LONGEST_FILE = 60, 400
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def imported(path):
-    """The first folders or files of ours that a module imports, inside functions too, but not for types alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """What a module imports of ours, inside functions too, but not for types alone: `untrimmed.nn.attention`."""
+    tree = TREES[path]
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
     for node in ast.walk(tree):
         names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        yield from (name.split(".")[1] for name in names if name.startswith("untrimmed."))
+        yield from (name for name in names if name.startswith("untrimmed."))
 
 
 def test_imports_point_one_way():
     wrong = []
-    for path in PACKAGE.rglob("*.py"):
+    for path in TREES:
         own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if own in ("__init__", "__main__", "cli"):
             continue
-        wrong += [f"{own} -> {other} ({path.name})" for other in imported(path) if other not in ALLOWED[own] | {own}]
+        rooms = {name.split(".")[1] for name in imported(path)}
+        wrong += [f"{own} -> {room} ({path.name})" for room in sorted(rooms - ALLOWED[own] - {own})]
     assert wrong == []
 
 
+def test_no_module_imports_itself_by_way_of_others():
+    names = {".".join(("untrimmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in TREES}
+    names |= {name.removesuffix(".__init__"): path for name, path in names.items() if name.endswith(".__init__")}
+    left = {path: {names[name] for name in imported(path) if name in names} - {path} for path in TREES}
+    while free := [path for path, needs in left.items() if not needs & left.keys()]:
+        for path in free:
+            del left[path]
+    assert sorted(str(path.relative_to(PACKAGE)) for path in left) == []
+
+
+def test_functions_and_files_are_short():
+    functions = [
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST_FUNCTION
+    ]
+    files = [str(path) for path in TREES if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST_FILE]
+    assert functions + files == []
+
+
 def test_no_module_is_named_for_nothing():
-    names = {path.stem for path in PACKAGE.rglob("*.py")}
+    names = {path.stem for path in TREES}
     assert not names & {"utils", "util", "common", "misc", "helpers"}
 
 

@@ -168,3 +168,15 @@ def to_plain(config: Any) -> Any:
     if isinstance(config, float) and math.isinf(config):
         return "inf" if config > 0 else "-inf"
     return config
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values under dotted keys; an empty section stays one.
+
+    >>> flat({"weights": {"nce": 0.1}, "losses": {}})
+    {'weights.nce': 0.1, 'losses': {}}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return found

@@ -13,18 +13,37 @@ NOTICE = "using the encoder 'toy'; install more for better results"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def typed(monkeypatch, capsys):
     """Type a command; gives exit code, stdout, stderr."""
-    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
-    monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
     monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, words)])
         with pytest.raises(SystemExit) as stop:
             app_module.main()
         captured = capsys.readouterr()
         return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def run(typed, tmp_path, monkeypatch):
+    """Type a command for a library of the toy encoder."""
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
+    monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
+    return typed
+
+
+@pytest.fixture
+def refusal(typed):
+    """The one line with which a command ends with exit code 2."""
+
+    def run(*words):
+        code, _, error = typed(*words)
+        assert code == 2
+        assert len(error.strip().splitlines()) == 1
+        return error
 
     return run
 

@@ -1,12 +1,10 @@
 """`untrimmed features` as it is typed, and the way on from there: check, train, index --model, search, evaluate."""
 
 import json
-import sys
 
 import pytest
 
 from tests.toy import WideWordEncoder, write_clip
-from untrimmed.cli import app as app_module
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 
@@ -19,19 +17,10 @@ CAPTIONS = [
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Type a command; gives exit code, stdout, stderr."""
+def run(typed, monkeypatch):
+    """Type a command for a library of an encoder whose words are wider than its frames."""
     monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(WideWordEncoder(), None))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["untrimmed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            app_module.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return run
+    return typed
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from untrimmed.plots.prototypes import (
     matching_frequency_of,
     prototype_attention_of,
 )
-from untrimmed.plots.sweep import flat, sweep_of, swept_settings
+from untrimmed.plots.sweep import sweep_of, swept, swept_settings
 from untrimmed.plots.timeline import courses, parts
 from untrimmed.plots.trained_run import require_same_split
 from untrimmed.plots.tsne import closest_videos, embeddings_of, in_the_plane
@@ -306,7 +306,7 @@ def test_a_sweep_over_several_settings_shares_its_base_run():
 
 def test_seeds_and_places_are_no_settings_of_a_sweep():
     settings = {"train": {"seed": 3, "epochs": 2}, "data": {"root": "a"}, "weights": {"nce": 0.1}, "losses": {}}
-    assert flat(settings) == {"train.epochs": 2, "weights.nce": 0.1, "losses": {}}
+    assert swept(settings) == {"train.epochs": 2, "weights.nce": 0.1, "losses": {}}
 
 
 def test_a_sweep_reads_results_by_value_and_rings_the_published_one(trained):

@@ -12,7 +12,7 @@ from tests.search.test_index import SETTINGS, stored
 from untrimmed.errors import UntrimmedError
 from untrimmed.search import index as index_module
 from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import read_records
+from untrimmed.search.listing import read_records
 
 COPY = "records.json"
 

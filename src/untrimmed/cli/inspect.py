@@ -15,7 +15,8 @@ from untrimmed.cli.console import clock, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.search.gone import find_gone, is_gone
-from untrimmed.search.records import Settings, VideoRecord, library_folder, read_records, read_settings
+from untrimmed.search.listing import read_records
+from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
 from untrimmed.video.process import shown
 
 SOME_FAILED = 3

@@ -13,14 +13,13 @@ from rich.markup import escape
 
 from untrimmed.cli.console import (
     clock,
-    parse_path,
     parse_time,
     print_notice,
     progress_console,
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption
+from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.precision import read_precision
 from untrimmed.video.process import shown

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from untrimmed.config import to_plain
+from untrimmed.config import flat, to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
 from untrimmed.plots.style import BLUE, VERMILION, legend_above, new_figure, styled
@@ -73,22 +73,10 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[st
     return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings under dotted keys, without those in which runs of a sweep may differ.
-
-    >>> flat({"weights": {"nce": 0.1}, "train": {"seed": 3, "epochs": 2}})
-    {'weights.nce': 0.1, 'train.epochs': 2}
-    """
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if name in NOT_SWEPT:
-            continue
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{name}.")
-        else:
-            found[name] = value
-    return found
+def swept(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under dotted keys, without those in which runs of a sweep may differ."""
+    left_out = tuple(f"{key}." for key in NOT_SWEPT)
+    return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(left_out)}
 
 
 def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
@@ -97,7 +85,7 @@ def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
     Raises: ConfigError when it is not clear which setting was swept, or it is not a number.
     """
     require_same_split(runs)
-    settings = {run.label: flat(to_plain(run.config)) for run in runs}
+    settings = {run.label: swept(to_plain(run.config)) for run in runs}
     by_label = {run.label: run for run in runs}
     curves = []
     for setting, members in swept_settings(settings).items():
@@ -121,7 +109,7 @@ def _published(run: TrainedRun, setting: str) -> float | None:
     config = run.config
     if not has_preset(config.method, config.dataset):
         return None
-    value = flat(to_plain(load_preset(config.method, config.dataset))).get(setting)
+    value = swept(to_plain(load_preset(config.method, config.dataset))).get(setting)
     return float(value) if isinstance(value, int | float) else None
 
 

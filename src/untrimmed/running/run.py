@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from untrimmed.config import build, read_yaml, to_plain
+from untrimmed.config import build, flat, read_yaml, to_plain
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel, build_attachments
@@ -119,7 +119,7 @@ def require_same(folder: Path, wanted: RunConfig) -> None:
 
     An option that is younger than the run had its default there.
     """
-    there, here = (_flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
+    there, here = (flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
     for key in here | there:  # in their order: another method is told before what follows from it
         if here.get(key) != there.get(key):
             raise ConfigError(
@@ -157,13 +157,3 @@ def require_beginning(folder: Path) -> None:
             f"{folder}: {METRICS} tells of {epochs} epochs, but {LAST} to go on from is not there; put the file back, "
             "or choose another --out to start again"
         )
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

@@ -26,7 +26,8 @@ from untrimmed.search.engine import Corpus, Engine
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
-from untrimmed.search.records import Settings, VideoRecord, library_folder, read_records
+from untrimmed.search.listing import read_records
+from untrimmed.search.records import Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.windows import GaussianWindows, RankedVideo

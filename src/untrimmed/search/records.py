@@ -103,20 +103,8 @@ def newest_commit(folder: Path) -> list[Any] | None:
         return None
 
 
-def read_records(folder: Path) -> list[VideoRecord]:
-    """All records by path: from the copy if nothing was committed since, else from the table.
-
-    Raises:
-        UntrimmedError: There is no library, or it cannot be opened.
-    """
-    if (copied := _read_copy(folder)) is not None:
-        return copied
-    from untrimmed.search.index import VideoIndex
-
-    return VideoIndex(folder).scan()
-
-
-def _read_copy(folder: Path) -> list[VideoRecord] | None:
+def read_copy(folder: Path) -> list[VideoRecord] | None:
+    """The records by path from the copy; None if something was committed since, or there is none."""
     try:
         copy = json.loads((folder / _COPY).read_text(encoding="utf-8"))
         if copy["commit"] == newest_commit(folder) and settings_file(folder).exists():

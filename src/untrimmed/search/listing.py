@@ -1,0 +1,20 @@
+"""The records of a library, without its table where a copy of them is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from untrimmed.search.records import VideoRecord, read_copy
+
+
+def read_records(folder: Path) -> list[VideoRecord]:
+    """All records by path: from the copy if nothing was committed since, else from the table.
+
+    Raises:
+        UntrimmedError: There is no library, or it cannot be opened.
+    """
+    if (copied := read_copy(folder)) is not None:
+        return copied
+    from untrimmed.search.index import VideoIndex
+
+    return VideoIndex(folder).scan()
