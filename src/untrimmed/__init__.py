@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.running.evaluate import evaluate
+    from untrimmed.search.engine import Hit
     from untrimmed.search.index import VideoRecord
     from untrimmed.search.index_report import Failure, IndexReport, Progress
-    from untrimmed.search.library import Hit, Library
+    from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
     from untrimmed.training.train import train
     from untrimmed.types import Moment
@@ -20,7 +21,7 @@ __version__ = "0.1.0"
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
     "Failure": "untrimmed.search.index_report:Failure",
-    "Hit": "untrimmed.search.library:Hit",
+    "Hit": "untrimmed.search.engine:Hit",
     "IndexReport": "untrimmed.search.index_report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",

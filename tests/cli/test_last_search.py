@@ -4,7 +4,7 @@ import pytest
 
 from untrimmed.cli.last_search import Remembered, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.search.library import Hit
+from untrimmed.search.engine import Hit
 from untrimmed.types import Moment
 
 

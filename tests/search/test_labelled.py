@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.search.engine import Hit
 from untrimmed.search.index import VideoRecord
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
-from untrimmed.search.library import Hit, Library
+from untrimmed.search.library import Library
 from untrimmed.types import Moment
 
 

@@ -14,6 +14,19 @@ from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption,
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
+OtherDataOption = Annotated[
+    str | None, typer.Option("--data", metavar="NAME", help="For a run: another data set.", show_default=False)
+]
+RunPrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="auto|float32|bfloat16",
+        help="Number format of products.  [default: float32 for a run, auto for a library]",
+        show_default=False,
+    ),
+]
+
 
 def evaluate(
     target: Annotated[
@@ -32,9 +45,7 @@ def evaluate(
     ] = False,
     details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
     split: SplitOption = "test",
-    data: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For a run: another data set.", show_default=False)
-    ] = None,
+    data: OtherDataOption = None,
     root: MovedRootOption = None,
     video_features: FeaturesOption = None,
     against: Annotated[
@@ -45,14 +56,7 @@ def evaluate(
     ] = True,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: DeviceOption = "auto",
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|float32|bfloat16",
-            help="Number format of products.  [default: float32 for a run, auto for a library]",
-            show_default=False,
-        ),
-    ] = None,
+    precision: RunPrecisionOption = None,
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 

@@ -14,7 +14,7 @@ from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.files import write_whole
 
 if TYPE_CHECKING:
-    from untrimmed.search.library import Hit
+    from untrimmed.search.engine import Hit
 
 _FILE = "last_search.json"
 

@@ -25,7 +25,8 @@ from untrimmed.precision import read_precision
 from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
-    from untrimmed.search.library import Hit, Hits, Library
+    from untrimmed.search.engine import Hit, Hits
+    from untrimmed.search.library import Library
 
 NOTHING_FOUND = 1
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255

@@ -21,8 +21,9 @@ from untrimmed.errors import VideoError
 from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
 from untrimmed.moments.overlap import iou, spans_of
+from untrimmed.search.engine import Hit
 from untrimmed.search.index_report import IndexReport
-from untrimmed.search.library import Hit, Library
+from untrimmed.search.library import Library
 from untrimmed.types import Moment
 from untrimmed.video.reader import frame_at
 

@@ -1,18 +1,26 @@
-"""A library's videos in memory, kept up to date with its commits; it knows no method."""
+"""A library's videos in memory, kept up to date with its commits, and the hits among them; it knows no method."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untrimmed.errors import IndexMismatchError, UntrimmedError
+from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.index import StoredVideo, VideoIndex, VideoRecord
+from untrimmed.search.video_names import absolute, is_below
 from untrimmed.search.windows import GaussianWindows, RankedVideo, WindowCorpus
 from untrimmed.types import Moment, TextFeatures
+from untrimmed.video.process import shown
+
+if TYPE_CHECKING:
+    from untrimmed.search.trained import TrainedModel
 
 
 @runtime_checkable
@@ -32,6 +40,27 @@ class Corpus(Protocol):
     def relevance(self, query: TextFeatures, row: int) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Times of one video in seconds, and how well each fits."""
         ...
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A video that fits, and where in it: `start_s` to `end_s` is the first of `moments`."""
+
+    video: Path
+    video_id: str
+    start_s: float
+    end_s: float
+    score: float  # of the video: the relevance of its best window; comparable within one library and encoder
+    duration_s: float
+    moments: tuple[Moment, ...]  # best first, at least one
+
+
+class Hits(list[Hit]):
+    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read."""
+
+    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = ()):
+        super().__init__(hits)
+        self.warnings = tuple(warnings)
 
 
 class Engine:
@@ -84,15 +113,8 @@ class Engine:
         return self._corpus
 
     def _trained(self, identity: str, folder: str | None) -> Corpus:
-        from untrimmed.search.trained import TrainedModel
-
-        assert folder is not None, "a trained model lies in a folder"
-        model = TrainedModel(folder)
-        if model.identity != identity:
-            raise IndexMismatchError(
-                f"{self._folder}: in use is model {identity}, found {model.identity}; restore it, or encode "
-                f"the library again with: untrimmed index --model {folder}"
-            )
+        model = model_in_use(self._folder, identity, folder)
+        assert model is not None, "a trained model lies in a folder"
         # A change of model that is under way, or was interrupted, leaves some videos encoded by the other model.
         encoded = {
             video.record.video_id: video.encoded
@@ -103,6 +125,67 @@ class Engine:
         blobs = [encoded[record.video_id] for record in self.records]
         return model.corpus(blobs, [record.duration_s for record in self.records])
 
+    def hits(
+        self,
+        corpus: Corpus,
+        query: TextFeatures,
+        limit: int,
+        moments: int,
+        min_score: float | None,
+        within: str | os.PathLike[str] | None,
+    ) -> list[Hit]:
+        """The best videos of the corpus with their best moments, among those below the folder, or of that file.
+
+        Raises:
+            ConfigError: An option makes no sense.
+            UnknownNameError: No video lies in `within`.
+        """
+        if limit < 1 or moments < 1:
+            raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
+        if min_score is not None and not math.isfinite(min_score):
+            raise ConfigError(f"min_score is {min_score}, must be a finite number")
+        allowed = None
+        if within is not None:
+            folder = absolute(within)
+            allowed = np.array([is_below(record, folder) for record in self.records])
+            if not allowed.any():
+                raise UnknownNameError(f"{shown(folder)}: no video of {self._folder} lies there; see: untrimmed ls")
+        ranked = corpus.rank(query, limit=limit, allowed=allowed)
+        kept = [video for video in ranked if min_score is None or video.score >= min_score]
+        return [self._hit(video, corpus.moments(query, video.row, limit=moments)) for video in kept]
+
+    def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
+        record = self.records[ranked.row]
+        return Hit(
+            video=Path(record.path),
+            video_id=record.video_id,
+            start_s=moments[0].start_s,
+            end_s=moments[0].end_s,
+            score=ranked.score,
+            duration_s=record.duration_s,
+            moments=tuple(moments),
+        )
+
     def _read(self) -> Iterator[StoredVideo]:
         assert self._index is not None, "refresh comes first"
         return self._index.read([record.video_id for record in self.records])
+
+
+def model_in_use(library: Path, identity: str, folder: str | None) -> TrainedModel | None:
+    """The trained model of a library, by which its videos are encoded; None where it has none.
+
+    Raises:
+        CheckpointError: Its folder is gone or damaged.
+        IndexMismatchError: The model there is another one.
+    """
+    if folder is None:
+        return None
+    from untrimmed.search.trained import TrainedModel
+
+    model = TrainedModel(folder)
+    if model.identity != identity:
+        raise IndexMismatchError(
+            f"{library}: in use is model {identity}, found {model.identity} in {model.folder}; restore it, or encode "
+            f"the library again with: untrimmed index --model {model.folder}"
+        )
+    return model

@@ -8,10 +8,9 @@ Hit(video=PosixPath('/home/me/Videos/summer.mp4'), start_s=61.5, end_s=66.0, sco
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,9 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
-from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.errors import IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.engine import Corpus, Engine
+from untrimmed.search.engine import Engine, Hits, model_in_use
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
@@ -30,37 +29,15 @@ from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
-from untrimmed.search.windows import GaussianWindows, RankedVideo
-from untrimmed.types import Moment, TextFeatures
-from untrimmed.video.process import shown
+from untrimmed.search.video_names import absolute, is_below
+from untrimmed.search.windows import GaussianWindows
+from untrimmed.types import TextFeatures
 from untrimmed.video.reader import Sampling, VideoReader
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
-    from untrimmed.search.trained import TrainedModel
 
 _BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A video that fits, and where in it: `start_s` to `end_s` is the first of `moments`."""
-
-    video: Path
-    video_id: str
-    start_s: float
-    end_s: float
-    score: float  # of the video: the relevance of its best window; comparable within one library and encoder
-    duration_s: float
-    moments: tuple[Moment, ...]  # best first, at least one
-
-
-class Hits(list[Hit]):
-    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read."""
-
-    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = ()):
-        super().__init__(hits)
-        self.warnings = tuple(warnings)
 
 
 class Library:
@@ -123,7 +100,7 @@ class Library:
             )
             if before is not None:
                 settings = replace(settings, model=before.model, model_folder=before.model_folder)
-            trained = _load_model(settings)
+            trained = model_in_use(self.folder, settings.model, settings.model_folder)
             if before != settings:
                 index.write_settings(settings)
             with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
@@ -198,8 +175,8 @@ class Library:
         index = VideoIndex(self.folder)
         records = index.scan()
         if within is not None:
-            places = [_absolute(path) for path in within]
-            records = [record for record in records if any(_is_below(record, place) for place in places)]
+            places = [absolute(path) for path in within]
+            records = [record for record in records if any(is_below(record, place) for place in places)]
         return export_features(
             index, records, self._ready_encoder(), Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
@@ -215,9 +192,9 @@ class Library:
             records = index.scan()
             by_path = {record.path: record for record in records}
             chosen: dict[str, VideoRecord] = {}
-            for path in map(_absolute, paths):
+            for path in map(absolute, paths):
                 one = by_path.get(str(path))
-                below = [one] if one else [record for record in records if _is_below(record, path)]
+                below = [one] if one else [record for record in records if is_below(record, path)]
                 if not below:
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
                 chosen.update((record.video_id, record) for record in below)
@@ -257,7 +234,7 @@ class Library:
         check_sentence(text)
         self.engine.refresh()
         query = self._ready_encoder().encode_texts([text])[0]
-        hits = self._hits(self.engine.corpus(), query, limit, moments, min_score, within)
+        hits = self.engine.hits(self.engine.corpus(), query, limit, moments, min_score, within)
         return Hits(hits if query.reading.is_understood else (), sentence_warnings(query, self._ready_encoder().name))
 
     def similar(
@@ -273,7 +250,7 @@ class Library:
         self.engine.refresh()
         vector = self._ready_encoder().encode_frames(image[None])[0]
         query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-        return Hits(self._hits(self.engine.windows(), query, limit, moments, min_score, within))
+        return Hits(self.engine.hits(self.engine.windows(), query, limit, moments, min_score, within))
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -285,11 +262,11 @@ class Library:
         """
         self.engine.refresh()
         paths = [record.path for record in self.engine.records]
-        if str(_absolute(video)) not in paths:
+        if str(absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
         check_sentence(text)
         query = self._ready_encoder().encode_texts([text])[0]
-        return self.engine.corpus().relevance(query, paths.index(str(_absolute(video))))
+        return self.engine.corpus().relevance(query, paths.index(str(absolute(video))))
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""
@@ -300,41 +277,6 @@ class Library:
         return VideoIndex(self.folder).settings
 
     # -- inside
-
-    def _hits(
-        self,
-        corpus: Corpus,
-        query: TextFeatures,
-        limit: int,
-        moments: int,
-        min_score: float | None,
-        within: str | os.PathLike[str] | None,
-    ) -> list[Hit]:
-        if limit < 1 or moments < 1:
-            raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
-        if min_score is not None and not math.isfinite(min_score):
-            raise ConfigError(f"min_score is {min_score}, must be a finite number")
-        allowed = None
-        if within is not None:
-            folder = _absolute(within)
-            allowed = np.array([_is_below(record, folder) for record in self.engine.records])
-            if not allowed.any():
-                raise UnknownNameError(f"{shown(folder)}: no video of {self.folder} lies there; see: untrimmed ls")
-        ranked = corpus.rank(query, limit=limit, allowed=allowed)
-        kept = [video for video in ranked if min_score is None or video.score >= min_score]
-        return [self._hit(video, corpus.moments(query, video.row, limit=moments)) for video in kept]
-
-    def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
-        record = self.engine.records[ranked.row]
-        return Hit(
-            video=Path(record.path),
-            video_id=record.video_id,
-            start_s=moments[0].start_s,
-            end_s=moments[0].end_s,
-            score=ranked.score,
-            duration_s=record.duration_s,
-            moments=tuple(moments),
-        )
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:
@@ -369,21 +311,6 @@ def open_library(folder: str | os.PathLike[str] | None = None, *, precision: Pre
     return Library(library_folder(folder), precision=precision)
 
 
-def _load_model(settings: Settings) -> TrainedModel | None:
-    """The trained model that new videos are encoded with, if the library has one."""
-    if settings.model_folder is None:
-        return None
-    from untrimmed.search.trained import TrainedModel
-
-    trained = TrainedModel(settings.model_folder)
-    if trained.identity != settings.model:
-        raise IndexMismatchError(
-            f"{trained.folder}: holds model {trained.identity}, the library uses {settings.model}; restore it, or "
-            f"encode the library again with: untrimmed index --model {trained.folder}"
-        )
-    return trained
-
-
 def _joined(settings: Settings | None, products: str) -> str:
     """The number formats a library has been indexed in, with this one."""
     before = (settings.products or "unrecorded") if settings else products
@@ -398,13 +325,3 @@ def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_onl
         fps=before.fps if fps is None else fps,
         keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
     )
-
-
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    if not os.fspath(path):
-        raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
-    return Path(os.path.abspath(Path(path).expanduser()))
-
-
-def _is_below(record: VideoRecord, folder: Path) -> bool:
-    return Path(record.path).is_relative_to(folder)

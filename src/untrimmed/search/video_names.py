@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from untrimmed.errors import UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.search.records import VideoRecord
 
 
 class VideoNames:
@@ -32,3 +33,19 @@ class VideoNames:
         if len(found) > 1:
             raise UnknownNameError(f"video {name!r} fits {len(found)} files, e.g. {found[0]}; name it by its path")
         return found[0] if found else None
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """The path from the root, links in it kept.
+
+    Raises:
+        ConfigError: It is empty.
+    """
+    if not os.fspath(path):
+        raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def is_below(record: VideoRecord, folder: Path) -> bool:
+    """Whether a video is this file, or lies below this folder."""
+    return Path(record.path).is_relative_to(folder)
