@@ -55,15 +55,8 @@ def cut(
     """
     import untrimmed
 
-    path, at, span = hits.rpartition("@")
-    if at:
-        start, dash, end = span.partition("-")
-        if not dash:
-            raise ConfigError(f"{hits!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
-        chosen = [Remembered("1", Path(path), parse_time(start), parse_time(end))]
-    else:
-        chosen = list(dict.fromkeys(recall(untrimmed.open(library).folder, hits)))
-    are_several = not at and ("-" in hits or "," in hits)
+    chosen = [_span(hits)] if "@" in hits else list(dict.fromkeys(recall(untrimmed.open(library).folder, hits)))
+    are_several = "@" not in hits and ("-" in hits or "," in hits)
     files = _files(chosen, output) if are_several or output.is_dir() else [output]
     if there := [file for file in files if file.exists() and not overwrite]:
         raise ConfigError(f"{shown(there[0])}: is there already; choose another name or add --overwrite")
@@ -83,6 +76,15 @@ def cut(
         output.rmdir()
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _span(text: str) -> Remembered:
+    """FILE@START-END."""
+    path, _, span = text.rpartition("@")
+    start, dash, end = span.partition("-")
+    if not dash:
+        raise ConfigError(f"{text!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
+    return Remembered("1", Path(path), parse_time(start), parse_time(end))
 
 
 def _files(chosen: list[Remembered], folder: Path) -> list[Path]:

@@ -14,6 +14,15 @@ from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption,
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
+QueriesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--queries",
+        metavar="FILE",
+        help='For a library. JSON lines: {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}.',
+        show_default=False,
+    ),
+]
 OtherDataOption = Annotated[
     str | None, typer.Option("--data", metavar="NAME", help="For a run: another data set.", show_default=False)
 ]
@@ -32,14 +41,7 @@ def evaluate(
     target: Annotated[
         Path, typer.Argument(metavar="RUN|LIBRARY", parser=parse_path, help="The folder of a run or of a library.")
     ],
-    queries: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='For a library. JSON lines: {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}.',
-            show_default=False,
-        ),
-    ] = None,
+    queries: QueriesOption = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
     ] = False,
