@@ -66,7 +66,7 @@ SEARCH = (
     Step(
         "search",
         "find moments in the best",
-        ("search/windows.py", "moments/localise.py"),
+        ("moments/clearest.py", "moments/localise.py"),
         ("Moment", "start_s, end_s, score"),
     ),
     Step("search", "hits", ("search/library.py",), ends=True),
