@@ -105,7 +105,7 @@ def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions,
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"video": "flag", "caption": ""}', "caption is '', wanted a sentence; write one or remove the line"),
+        ('{"video": "flag", "caption": ""}', "caption is '', wanted a sentence; write one or remove the caption"),
         ('{"video": "flag", "capt', "not JSON"),
         ('{"caption": "it is red"}', "video"),
         ('{"video": "flag", "caption": "it is red", "split": "dev"}', "split 'dev', wanted one of train, val, test"),
