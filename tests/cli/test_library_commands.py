@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
+import untrimmed
 from tests.cli.conftest import NOTICE
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import ENCODERS
@@ -53,6 +54,50 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
     assert "broken.mp4" in shown
 
 
+def test_json_of_indexing_is_a_line_a_file_as_it_happens(run, videos, tmp_path, monkeypatch):
+    (videos / "broken.mp4").write_bytes(b"no video at all")
+    printed = []
+    monkeypatch.setattr(index_module, "_print_line", lambda fields: printed.append((fields, len(run_ls(tmp_path)))))
+    assert run("index", videos, "--json")[0] == 3
+    files = [fields for fields, _ in printed[:-1]]
+    assert [(Path(file["path"]).name, file["state"], file["position"], file["total"]) for file in files] == [
+        ("broken.mp4", "failed", 1, 3),
+        ("flag.mp4", "done", 2, 3),
+        ("sea [1].mp4", "done", 3, 3),
+    ]
+    assert "broken.mp4" in files[0]["reason"]
+    assert [count for _, count in printed] == [0, 1, 2, 2], "what is reported done is there by then"
+    assert printed[-1][0]["event"] == "report"
+    monkeypatch.undo()
+
+
+def run_ls(tmp_path):
+    return untrimmed.open(tmp_path / "library").videos()
+
+
+def test_every_line_of_indexing_is_json_by_itself(run, videos):
+    _, out, _ = run("index", videos, "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in lines] == ["file", "file", "report"]
+    assert lines[0]["duration_s"] == 6.0
+
+
+def test_linked_folders_that_are_not_followed_are_named(run, videos, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    write_clip(tmp_path / "elsewhere" / "sun.mp4", ["yellow"])
+    (videos / "away").symlink_to(tmp_path / "elsewhere")
+    (videos / "loop").symlink_to(videos)
+    code, out, err = run("index", videos)
+    assert code == 0
+    assert "2 indexed" in out
+    assert [line for line in err.splitlines() if line.startswith("not followed")] == [
+        f"not followed  {videos / 'away'} is a link to a folder; name it to index it"
+    ]
+    code, out, err = run("index", videos / "away", "--json")
+    assert json.loads(out.splitlines()[-1])["done"] == [str(videos / "away" / "sun.mp4")]
+    assert "not followed" not in err
+
+
 def test_nothing_above_the_threshold_is_exit_code_1(run, videos):
     run("index", videos)
     code, out, err = run("search", "green", "--min-score", "1.5", "--json")
@@ -68,7 +113,7 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
     assert "2 indexed, 0 already known, 1 failed" in out
     assert "broken.mp4" in err
     code, out, _ = run("index", videos, "--json")
-    report = json.loads(out)
+    report = json.loads(out.splitlines()[-1])
     assert [failure["path"] for failure in report["failed"]] == [str(videos / "broken.mp4")]
     assert len(report["skipped"]) == 2
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import print_notice, progress_console, result_console
 from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
 from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption
 from untrimmed.errors import ConfigError
@@ -118,8 +118,7 @@ def _index(
     """Index the files; gives whether some failed."""
     with IndexDisplay() as display:
         report = library.index(paths, encoder=encoder, fps=fps, device=device, progress=display)
-    if report.notice:
-        progress_console.print(f"[yellow]note:[/] {report.notice}")
+    print_notice(report.notice)
     if not quiet:
         print_report(report)
     return bool(report.failed)

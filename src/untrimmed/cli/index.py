@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -17,7 +18,6 @@ from untrimmed.cli.options import (
     DeviceOption,
     EncoderOption,
     FpsOption,
-    JsonOption,
     LibraryOption,
     PrecisionOption,
     parse_path,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from untrimmed.search.library import Library
 
 SOME_FAILED = 3
+_NUM_NAMED = 10  # links to folders
 
 
 def index(
@@ -59,7 +60,7 @@ def index(
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    json_output: JsonOption = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines: one a file, then the report.")] = False,
 ) -> None:
     """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
 
@@ -100,17 +101,35 @@ def _index(
 ) -> bool:
     """Index, print the report, and say whether some files failed."""
     with IndexDisplay() as display:
-        report = library.index(
-            paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=display
-        )
+
+        def tell(step: Step) -> None:
+            display(step)
+            if json_output and step.state != "encoding":
+                _print_line({"event": "file", **asdict(step)})
+
+        report = library.index(paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=tell)
     print_notice(report.notice)
+    _print_linked(report.linked)
     if json_output:
-        typer.echo(json.dumps(asdict(report), default=str, indent=2))
+        _print_line({"event": "report", **asdict(report)})
     else:
         print_report(report)
     if not (report.done or report.skipped or report.failed):
         progress_console.print("note: no video files there; name a file to index it whatever its suffix")
     return bool(report.failed)
+
+
+def _print_line(fields: dict[str, Any]) -> None:
+    typer.echo(json.dumps(fields, default=str))
+
+
+def _print_linked(folders: Sequence[Path]) -> None:
+    for folder in folders[:_NUM_NAMED]:
+        progress_console.print(
+            f"not followed  {shown(folder)} is a link to a folder; name it to index it", markup=False
+        )
+    if len(folders) > _NUM_NAMED:
+        progress_console.print(f"not followed  {len(folders) - _NUM_NAMED} links to folders more")
 
 
 class IndexDisplay:

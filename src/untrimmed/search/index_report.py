@@ -43,6 +43,7 @@ class IndexReport:
     moved: tuple[Path, ...] = ()  # those of `skipped` that were found at a new place
     warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
     timings: Timings = field(default_factory=Timings)
+    linked: tuple[Path, ...] = ()  # links to folders, which are not entered where they are met below another
     notice: str | None = None  # one line: another encoder than the one wished for is in use
 
 

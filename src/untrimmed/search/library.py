@@ -104,9 +104,9 @@ class Library:
             if before != settings:
                 index.write_settings(settings)
             with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
-                report = Indexer(index, loaded.encoder, reader, settings, trained).run(found, progress)
+                report = Indexer(index, loaded.encoder, reader, settings, trained).run(found.files, progress)
         self._encoder, self.notice = loaded.encoder, loaded.notice
-        return replace(report, notice=loaded.notice)
+        return replace(report, notice=loaded.notice, linked=found.linked)
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run, or an imported one); None: training-free again.
