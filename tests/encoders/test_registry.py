@@ -100,6 +100,10 @@ def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
     assert "\n" not in loaded.notice
     for part in ("'builtin'", ENCODERS[DEFAULT].hub_id, "cannot be reached", "hf download", "new --library"):
         assert part in loaded.notice
+    assert len(loaded.notice) < 200
+    short = load_encoder(BUILTIN).notice
+    assert short.startswith("encoder 'builtin' in use; to find more: `hf download ")
+    assert len(short) < 130
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")

@@ -35,24 +35,31 @@ def doctor(
     library: LibraryOption = None,
     encoder: Annotated[str, typer.Option(metavar="NAME", help="Load and test this encoder.")] = "builtin",
 ) -> None:
-    """Check this machine: packages, video decoding, the encoder's self-test, the hub, the library, free disk space.
+    """Check this machine: packages, video decoding, encoders, the library, free disk space.
 
     Exit code 2 if something does not work.
     """
     bad = False
-    for check in (_python, _video, lambda: _encoder(encoder), _hub, lambda: _library(library)):
-        for finding in _guarded(check):
+    checks = {
+        "python": _python,
+        "video": _video,
+        "encoder": lambda: _encoder(encoder),
+        "default": lambda: _default(encoder),
+        "library": lambda: _library(library),
+    }
+    for subject, check in checks.items():
+        for finding in _guarded(subject, check):
             result_console.print(f"{_MARKS[finding.state]} {finding.subject:9} {escape(finding.text)}")
             bad = bad or finding.state == "bad"
     if bad:
         raise typer.Exit(USAGE)
 
 
-def _guarded(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
     except UntrimmedError as error:
-        yield Finding("bad", "error", str(error))
+        yield Finding("bad", subject, str(error))
 
 
 def _python() -> Iterator[Finding]:
@@ -91,13 +98,21 @@ def _encoder(name: str) -> Iterator[Finding]:
     yield Finding("ok", "encoder", f"{loaded.encoder.identity}: self-test passed; {products}")
 
 
-def _hub() -> Iterator[Finding]:
-    from untrimmed.encoders.registry import load_encoder
+def _default(tested: str) -> Iterator[Finding]:
+    """Whether the default encoder is here, unless it is the one that was tested; nothing is fetched."""
+    from untrimmed.encoders.hub.weights import locate
+    from untrimmed.encoders.registry import DEFAULT, ENCODERS
+    from untrimmed.errors import EncoderError
 
-    notice = load_encoder(None).notice
-    yield (
-        Finding("note", "hub", notice) if notice else Finding("ok", "hub", "the default encoder's weights are at hand")
-    )
+    hub_id = ENCODERS[DEFAULT].hub_id
+    if hub_id is None or tested in (DEFAULT, hub_id):
+        return
+    try:
+        locate(hub_id, local_files_only=True)
+        yield Finding("ok", "default", f"the weights of {DEFAULT} are here")
+    except EncoderError:
+        wanted = f"the weights of {DEFAULT} are not here yet; `index` fetches them, or uses 'builtin' without a network"
+        yield Finding("note", "default", wanted)
 
 
 def _library(folder: Path | None) -> Iterator[Finding]:

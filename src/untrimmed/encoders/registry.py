@@ -66,10 +66,7 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
-_BETTER = (
-    f"for better results run `hf download {ENCODERS[DEFAULT].hub_id}` where there is one, "
-    "and index into a new --library"
-)
+_BETTER = f"to find more: `hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --library"
 
 
 @dataclass(frozen=True)
@@ -104,9 +101,7 @@ def load_encoder(
     if name is None:
         loaded = _load_default(device=device, precision=precision, fallback=fallback)
     elif name == BUILTIN:
-        loaded = _load_builtin(
-            precision, f"using the encoder 'builtin', made for machines without a network; {_BETTER}"
-        )
+        loaded = _load_builtin(precision, f"encoder 'builtin' in use; {_BETTER}")
     else:
         loaded = _load_hub(_source(name), device=device, precision=precision)
     self_test(loaded.encoder, images=images)
@@ -140,8 +135,8 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
         if not fallback:
             raise
         try:
-            notice = f"using the encoder 'builtin'. {error}; then index into a new --library for better results"
-            return _load_builtin(precision, notice)
+            why = str(error).partition("; ")[0].partition(" (")[0].replace(source, DEFAULT)
+            return _load_builtin(precision, f"encoder 'builtin' in use ({why}); {_BETTER}")
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
     return _load_hub(folder, name=source, device=device, precision=precision)
