@@ -183,7 +183,7 @@ def diversity(query, index, settings):
     for video in set(index):
         own = F.normalize(query[queries_of(index, video)], dim=-1)
         cosine = own @ own.T
-        push = (1 + cosine) ** settings["focus"] * F.softplus(settings["scale"] * (cosine + settings["margin"]))
+        push = (1 + cosine) ** settings.focus * F.softplus(settings.scale * (cosine + settings.margin))
         total = total + push.sum() - push.diagonal().sum()
     return total / len(query)
 

@@ -29,10 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
-from untrimmed.config import build
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
-from untrimmed.models.registry import create_model, model_class
+from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
@@ -80,7 +79,7 @@ class Side:
         self.model = create_model("gmmformer_v2", **settings)
         self.name = name
         if name in (STRAIGHTFORWARD, NUDGED):
-            model = StraightforwardGMMFormerV2(build(model_class("gmmformer_v2").Config, settings))
+            model = StraightforwardGMMFormerV2(self.model.config)
             model.load_state_dict(export_released(self.model.released_names(), self.model.state_dict()))
             self.model = model
         if name == NUDGED:

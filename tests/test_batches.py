@@ -1,6 +1,10 @@
-import torch
+from dataclasses import dataclass
 
-from untrimmed.batches import EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+import pytest
+import torch
+from jaxtyping import Float
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, TrainingBatch, VideoBatch
 
 
 def videos(count: int, length: int) -> EncodedVideos:
@@ -18,7 +22,41 @@ def test_joining_pads_shorter_videos_and_masks_the_padding():
     assert joined.frame_mask.tolist() == [[True] * 3 + [False], [True] * 3 + [False], [True] * 4]
     assert torch.equal(joined.frames[:2, :3], short.frames)
     assert joined.frames[:2, 3].abs().sum() == 0
-    assert joined.video is None
+    assert EncodedVideos.cat([EncodedVideos(clips=short.clips), EncodedVideos(clips=long.clips)]).frames is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Record):
+    words: Float[torch.Tensor, "Q W D"]
+    weight: Float[torch.Tensor, " Q"] | None = None
+
+
+def with_words(count: int, length: int) -> EncodedQueries:
+    return EncodedQueries(sentence=torch.randn(count, 5)).attach("mine", Own(words=torch.randn(count, length, 3)))
+
+
+def test_what_an_attachment_keeps_is_cut_joined_and_moved_with_the_method_s():
+    short, long = with_words(2, 3), with_words(1, 4)
+    joined = EncodedQueries.cat([short, long])
+    assert joined.tensors().keys() == {"sentence", "mine.words"}
+    mine = Own.of(joined.attached["mine"])
+    assert mine.words.shape == (3, 4, 3)
+    assert torch.equal(mine.words[:2, :3], short.attached["mine"].words)
+    assert mine.words[:2, 3].abs().sum() == 0
+    assert torch.equal(joined.select(slice(2, 3)).attached["mine"].words, long.attached["mine"].words)
+    assert joined.to("cpu", torch.float64).attached["mine"].words.dtype == torch.float64
+
+
+def test_encodings_are_written_back_by_name():
+    queries = with_words(2, 3)
+    doubled = queries.with_tensors({name: 2 * tensor for name, tensor in queries.tensors().items()})
+    assert torch.equal(doubled.sentence, 2 * queries.sentence)
+    assert torch.equal(doubled.attached["mine"].words, 2 * queries.attached["mine"].words)
+
+
+def test_encodings_of_another_model_are_refused():
+    with pytest.raises(TypeError, match="found EncodedQueries, wanted Own"):
+        Own.of(with_words(1, 1))
 
 
 def test_selected_rows_keep_their_order():

@@ -2,14 +2,14 @@
 
 Axis legend as in `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of word
 and frame features. Masks are True where something is real. All records are frozen; `to`, `select` and `cat` treat
-every tensor field alike, so that a method may extend `EncodedQueries` or `EncodedVideos` with fields of its own and
-the index and the evaluation still handle them.
+every tensor alike, so that a method may extend `EncodedQueries` or `EncodedVideos` with fields of its own, and an
+attachment keep a record beside them, and the index and the evaluation still handle them.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -18,16 +18,31 @@ from torch import Tensor
 
 R = TypeVar("R", bound="Record")
 E = TypeVar("E", bound="Record")
+X = TypeVar("X", bound="Encoded")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """Tensors that share their first axis: one row per query or video."""
 
+    @classmethod
+    def of(cls: type[R], record: "Record") -> R:
+        """The record, which must be of this class: how a method takes encodings as its own.
+
+        Raises: TypeError for another, for instance encodings of another method.
+        """
+        if not isinstance(record, cls):
+            raise TypeError(f"found {type(record).__name__}, wanted {cls.__name__}: encodings of another model?")
+        return record
+
     def tensors(self) -> dict[str, Tensor]:
         """The tensor fields that are set, by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
+        """The same record with other tensors under the names that `tensors` gives its own."""
+        return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors().values())))
@@ -38,18 +53,17 @@ class Record:
             name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
             for name, value in self.tensors().items()
         }
-        return dataclasses.replace(self, **moved)
+        return self.with_tensors(moved)
 
     def select(self: R, rows: slice | Int[Tensor, " N"]) -> R:
         """The record of some rows, in the given order."""
-        return dataclasses.replace(self, **{name: value[rows] for name, value in self.tensors().items()})
+        return self.with_tensors({name: value[rows] for name, value in self.tensors().items()})
 
     @classmethod
     def cat(cls: type[R], records: Sequence[R]) -> R:
         """The rows of all records; second axes of different length are padded with zeros (False in masks)."""
-        first = records[0]
-        joined = {name: _cat_padded([record.tensors()[name] for record in records]) for name in first.tensors()}
-        return dataclasses.replace(first, **joined)
+        parts = [record.tensors() for record in records]
+        return records[0].with_tensors({name: _cat_padded([part[name] for part in parts]) for name in parts[0]})
 
 
 def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
@@ -105,34 +119,63 @@ class TrainingBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodedQueries(Record):
-    """One vector a query, not normalised, and what else a model says of it; fields that it does not produce stay None.
+class Encoded(Record):
+    """Encodings of a method, and beside them those of what is attached to it, by the attachment's name."""
 
-    `words` are contextual word vectors, those that the mask excludes mean nothing; `word_weights` say how much each
-    word counts in a score by words (they sum to 1); `uncertainty` is larger the less a query says, on a method's own
-    scale. A method or an extension that needs other fields adds them here, or subclasses.
-    """
+    attached: Mapping[str, Record] = dataclasses.field(default_factory=dict)
 
-    sentence: Float[Tensor, "Q D"]
-    words: Float[Tensor, "Q W D"] | None = None
-    word_mask: Bool[Tensor, "Q W"] | None = None
-    word_weights: Float[Tensor, "Q W"] | None = None
-    uncertainty: Float[Tensor, " Q"] | None = None
+    def attach(self: X, name: str, record: Record) -> X:
+        """The same encodings with those of an attachment beside them."""
+        return dataclasses.replace(self, attached={**self.attached, name: record})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name; those of an attachment behind its name and a dot: `ral.words`."""
+        parts = ((name, part.tensors()) for name, part in self.attached.items())
+        return super().tensors() | {f"{name}.{key}": value for name, part in parts for key, value in part.items()}
+
+    def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
+        """The same encodings with other tensors under the names that `tensors` gives them."""
+        own = {name: value for name, value in tensors.items() if "." not in name}
+        attached = {
+            name: part.with_tensors(
+                {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+            )
+            for name, part in self.attached.items()
+        }
+        return dataclasses.replace(self, **own, attached=attached)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodedVideos(Record):
-    """What a model keeps of videos, not normalised; fields that a method does not produce stay None.
+class EncodedQueries(Encoded):
+    """One vector a query, not normalised. A method that says more of a query subclasses, beside its class."""
 
-    `clips` have no mask; rows of `frames` that the mask excludes mean nothing; `video` is one vector for the whole.
-    Where clips are prototypes, `unit_attention` says which share of each comes from which of the video's M units.
+    sentence: Float[Tensor, "Q D"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedVideos(Encoded):
+    """What attachments and search may find of videos whatever the method; what it does not produce stays None.
+
+    Not normalised. `clips` have no mask; rows of `frames` that the mask excludes mean nothing. A method that keeps more
+    subclasses, beside its class, and gives what it always produces a type without None.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    video: Float[Tensor, "V D"] | None = None
-    unit_attention: Float[Tensor, "V M K"] | None = None
+
+
+def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
+    """The clips of videos, where the model keeps them for certain."""
+    assert videos.clips is not None
+    return videos.clips
+
+
+def frames_of(videos: EncodedVideos) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
+    """The frames of videos and their mask, where the model keeps them for certain."""
+    assert videos.frames is not None
+    assert videos.frame_mask is not None
+    return videos.frames, videos.frame_mask
 
 
 @runtime_checkable
@@ -146,10 +189,3 @@ class Encode(Protocol):
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
     """The encodings where the rows are, in their own number format, by this process alone."""
     return encoder(rows)
-
-
-def required(record: Record, field: str) -> Any:
-    """A field that may be None but that the caller's method always sets."""
-    value = getattr(record, field)
-    assert value is not None, f"{type(record).__name__} has no {field}"
-    return value

@@ -24,6 +24,8 @@ def build(cls: type[T], values: Mapping[str, Any], *, where: str = "configuratio
 
     Raises: ConfigError for an unknown key, a missing one, or a value of the wrong type.
     """
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where} is {values!r}, wanted a mapping with the fields of {cls.__name__}")
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in values:
@@ -55,8 +57,6 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if isinstance(value, hint):
             return value
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where} is {value!r}, wanted a mapping with the fields of {hint.__name__}")
         return build(hint, value, where=where)
     return _convert_scalar(value, hint, where)
 

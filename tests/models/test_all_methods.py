@@ -8,13 +8,16 @@ import torch
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.batches import TrainingBatch
 from untrimmed.losses.draws import Draws
+from untrimmed.models.attached_losses import QueryDiversity
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.registry import create_model, list_models
+from untrimmed.models.registry import attachment_class, create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 
 METHODS = list_models()
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
-ATTACHED = {"query_diversity_v1": {}, "query_diversity": {}, "optimal_matching": {}}
+ATTACHED = {
+    name: attachment_class(name).Config() for name in ("query_diversity_v1", "query_diversity", "optimal_matching")
+}
 
 
 @pytest.fixture(params=METHODS)
@@ -116,7 +119,9 @@ def test_any_method_carries_any_attached_loss(model, batch):
 
 
 def test_attached_losses_read_a_second_pass_of_the_query_tower_in_training(model, batch, monkeypatch):
-    config = dataclasses.replace(model.config, losses={"query_diversity": {}}, dropout=0.5, input_dropout=0.5)
+    config = dataclasses.replace(
+        model.config, losses={"query_diversity": QueryDiversity.Config()}, dropout=0.5, input_dropout=0.5
+    )
     for separate, passes in ((True, 2), (False, 1)):
         attached = type(model)(dataclasses.replace(config, separate_pass=separate)).train()
         seen = []

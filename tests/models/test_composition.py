@@ -11,14 +11,17 @@ from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.naming import parse_name
+from untrimmed.models.naming import ModelName
+from untrimmed.models.ral import RAL
 from untrimmed.models.registry import (
+    ATTACHMENTS,
     create_model,
     list_attachments,
     list_compositions,
     list_models,
     model_class,
     paper_of,
+    register,
 )
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.search.trained import TrainedModel
@@ -34,7 +37,7 @@ TRIPLES = ["ms_sl+ral+matching+diversity", "gmmformer_v2+query_diversity_v1+ral"
 
 def build(name: str, **settings):
     torch.manual_seed(0)
-    sizes = SIZES | LARGE.get(parse_name(name)[0], {})
+    sizes = SIZES | LARGE.get(ModelName.of(name).method, {})
     return create_model(name, **(sizes | settings), init_std=0.3)
 
 
@@ -125,10 +128,10 @@ def test_short_names_and_order_are_kept_in_the_full_name():
     assert model_class("ms_sl+matching") is model_class("ms_sl+optimal_matching")
 
 
-def test_settings_of_an_extension_are_a_section_of_the_models():
+def test_settings_of_a_part_are_a_section_of_the_models():
     model = create_model("gmmformer_v2+ral", **SIZES, **{"ral.num_proxies": 2, "temperature": 0.5})
-    assert (model.config.ral.num_proxies, model.config.temperature) == (2, 0.5)
-    assert create_model("gmmformer_v2+ral", **SIZES, ral={"msra": False}).config.ral.csa
+    assert (model.config.parts["ral"].num_proxies, model.config.temperature) == (2, 0.5)
+    assert create_model("gmmformer_v2+ral", **SIZES, ral={"msra": False}).config.parts["ral"].csa
 
 
 @pytest.mark.parametrize(
@@ -154,21 +157,18 @@ def test_what_makes_no_sense_is_refused_with_the_reason(name, settings, error, m
         create_model(name, **SIZES, **settings)
 
 
-def test_two_extensions_cannot_provide_the_same_branch():
-    from untrimmed.models.extension import EXTENSIONS, register_extension
-    from untrimmed.models.ral import RAL
-
-    @register_extension("twin_of_ral")
+def test_two_parts_cannot_provide_the_same_branch():
+    @register("twin_of_ral")
     class Twin(RAL):
         pass
 
     try:
         with pytest.raises(ConfigError, match="ral and twin_of_ral both provide the frame branch; leave one out"):
             create_model("ms_sl+ral+twin_of_ral", **SIZES)
-        with pytest.raises(ConfigError, match="two extensions are named 'twin_of_ral'"):
-            register_extension("twin_of_ral")(Twin)
+        with pytest.raises(ConfigError, match="two attachments are named 'twin_of_ral'"):
+            register("twin_of_ral")(Twin)
     finally:
-        del EXTENSIONS["twin_of_ral"]
+        del ATTACHMENTS["twin_of_ral"]
 
 
 def test_only_what_was_released_can_be_imported():

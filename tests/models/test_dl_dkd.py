@@ -10,8 +10,9 @@ import torch
 from tests.retrieval_world import SIZES, one_of_each
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.draws import Draws
+from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
 from untrimmed.models.dl_dkd import DLDKD
-from untrimmed.models.registry import create_model, model_class
+from untrimmed.models.registry import configure, create_model
 from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.training.optim import parameter_groups
@@ -63,7 +64,8 @@ def test_every_parameter_learns(model, batch):
 
 
 def test_it_carries_the_attached_losses(model, batch):
-    config = dataclasses.replace(model.config, losses={"query_diversity": {}, "optimal_matching": {}})
+    losses = {"query_diversity": QueryDiversity.Config(), "optimal_matching": OptimalMatching.Config()}
+    config = dataclasses.replace(model.config, losses=losses)
     terms = type(model)(config)(batch, draws=Draws(hard_pool=2))
     assert terms["query_diversity"] > 0
     assert terms["optimal_matching"] > 0
@@ -158,9 +160,11 @@ def test_sizes_decay_and_initial_values_are_the_released_ones(file, version, dat
 
 
 def test_one_branch_leaves_out_the_losses_of_the_other_and_of_what_is_switched_off():
-    both = DLDKD.Config(query_dim=4, video_dim=4, losses={"query_diversity": None, "optimal_matching": {}})
+    both = DLDKD.Config(
+        query_dim=4, video_dim=4, losses={"query_diversity": None, "optimal_matching": OptimalMatching.Config()}
+    )
     assert both.absent_terms == {"query_diversity"}
     one = dataclasses.replace(both, two_branches=False)
     assert one.absent_terms == {"query_diversity", "exploration_nce", "exploration_triplet"}
-    composed = model_class("dl_dkd+query_diversity").Config(query_dim=4, video_dim=4, two_branches=False)
+    composed = configure("dl_dkd+query_diversity", {"query_dim": 4, "video_dim": 4, "two_branches": False})
     assert composed.absent_terms == {"exploration_nce", "exploration_triplet"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.retrieval_world import SIZES, make_batch, one_of_each
+from untrimmed.batches import EncodedVideos
 from untrimmed.errors import ConfigError
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.moments.localise import LocateSettings
@@ -72,9 +73,14 @@ def test_the_video_score_can_lead(model):
     assert led.video_index[:, 0].tolist() == model.score(queries, videos).fused.argmax(dim=1).tolist()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneVector(EncodedVideos):
+    video: torch.Tensor
+
+
 def test_a_video_kept_as_one_vector_has_no_moments():
     model = create_model("gmmformer_v2", **SIZES)
-    queries, videos = encoded(model, make_batch())
-    pooled = dataclasses.replace(videos, clips=None, frames=None, frame_mask=None, video=torch.zeros(3, 8))
+    queries, _ = encoded(model, make_batch())
+    pooled = OneVector(video=torch.zeros(3, 8))
     with pytest.raises(ConfigError, match="neither frames nor clips"):
         model.locate(queries, pooled, DURATION_S)

@@ -12,6 +12,7 @@ from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
+from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
 from untrimmed.models.proto_decoders import FrameDecoder, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing, played_faster
 from untrimmed.models.registry import create_model
@@ -95,7 +96,8 @@ def test_every_parameter_learns(model, batch):
 
 
 def test_it_carries_the_attached_losses(model, batch):
-    config = dataclasses.replace(model.config, losses={"query_diversity": {}, "optimal_matching": {}})
+    losses = {"query_diversity": QueryDiversity.Config(), "optimal_matching": OptimalMatching.Config()}
+    config = dataclasses.replace(model.config, losses=losses)
     terms = type(model)(config)(batch, draws=Draws(hard_pool=2))
     branches = {f"{branch}_{term}" for branch in ("clip", "frame") for term in ("nce", "triplet")}
     assert terms.keys() == {*branches, *OWN, "query_diversity", "optimal_matching"}

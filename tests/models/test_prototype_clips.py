@@ -30,8 +30,9 @@ def test_clips_are_as_many_prototypes_as_set(method, batch):
 def test_attention_and_timeline_are_those_of_the_units(method, batch):
     model = build(f"{method}+prototypes")
     videos = model.encode_videos(batch.videos)
-    assert videos.unit_attention.shape == (3, 32, 30)
-    assert torch.allclose(videos.unit_attention.sum(1), torch.ones(3, 30), atol=1e-5)
+    shares = videos.attached["prototypes"].unit_attention
+    assert shares.shape == (3, 32, 30)
+    assert torch.allclose(shares.sum(1), torch.ones(3, 30), atol=1e-5)
     units, mask = model.timeline(videos)
     assert units.shape == (3, 32, 8)
     assert mask is None

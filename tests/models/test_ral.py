@@ -39,12 +39,12 @@ def test_the_frame_branch_is_by_words_and_the_methods_own_objective_trains_it(ba
     assert "frame_nce" in terms
     assert terms.keys() >= MSRA_ONLY
     sum(terms.values()).backward()
-    csa = model.extensions["ral"].csa
+    csa = model.attachments["ral"].csa
     assert csa.confidence.weight.grad.abs().sum() > 0
     batch = make_batch()
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
     frame = model.score(queries, videos)["frame"].value
-    assert torch.equal(frame, model.extensions["ral"].word_score(model, queries, videos).value)
+    assert torch.equal(frame, model.attachments["ral"].word_score(model, queries, videos).value)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -52,16 +52,16 @@ def test_without_csa_the_method_keeps_its_own_scores_and_without_msra_the_losses
     plain = create_model(base, **SIZES).eval()
     batch = make_batch()
     only_msra = build(base, csa=False)
-    plain.load_state_dict({k: v for k, v in only_msra.state_dict().items() if not k.startswith("extensions.")})
+    plain.load_state_dict({k: v for k, v in only_msra.state_dict().items() if not k.startswith("attachments.ral.")})
     scores = [m.score(m.encode_queries(batch.queries), m.encode_videos(batch.videos)).fused for m in (plain, only_msra)]
     assert torch.equal(*scores)
     terms = terms_of(only_msra)
     assert terms.keys() - terms_of(plain).keys() == MSRA_ONLY
     sum(terms[name] for name in MSRA_ONLY).backward()
-    assert only_msra.extensions["ral"].video_head.mean_norm.weight.grad.abs().sum() > 0
+    assert only_msra.attachments["ral"].video_head.mean_norm.weight.grad.abs().sum() > 0
     only_csa = build(base, msra=False)
     assert not terms_of(only_csa).keys() & MSRA_ONLY
-    assert only_csa.encode_queries(batch.queries).uncertainty is None
+    assert only_csa.encode_queries(batch.queries).attached["ral"].uncertainty is None
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,16 @@ def test_padding_of_short_videos_competes_only_as_released():
     for padding in ("zero", "excluded"):
         model = build(padding_scores=padding)
         queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
-        opposite = dataclasses.replace(queries, words=-videos.frames[2, 0].expand_as(queries.words))
+        own = queries.attached["ral"]
+        away = -videos.frames[2, 0].expand_as(own.words)
+        opposite = queries.attach("ral", dataclasses.replace(own, words=away))
         scores.append(model.score(opposite, videos)["frame"].value[0, 2].item())
     assert scores == [0, pytest.approx(-1)]
 
 
 def test_word_weights_sum_to_one_over_real_words():
     batch = make_batch()
-    weights = build().encode_queries(batch.queries).word_weights
+    weights = build().encode_queries(batch.queries).attached["ral"].word_weights
     assert torch.allclose(weights.sum(dim=1), torch.ones(4))
     assert (weights[~batch.queries.mask] == 0).all()
     assert weights[1].tolist() == [1, 0, 0]
@@ -110,20 +112,20 @@ def test_word_weights_sum_to_one_over_real_words():
 @pytest.mark.parametrize("ral", [{}, {"support": "single"}, {"pooling_rows": "real"}, {"aggregation": "global"}])
 def test_the_uncertainty_of_a_query_is_its_own(ral):
     model, batch = build(**ral), make_batch()
-    together = model.encode_queries(batch.queries).uncertainty
+    together = model.encode_queries(batch.queries).attached["ral"].uncertainty
     assert (together > 0).all()
     assert together.unique().numel() == 4
     for q, length in enumerate((3, 1, 2, 2)):
         own = batch.queries.select(slice(q, q + 1))
         cut = dataclasses.replace(own, words=own.words[:, :length], mask=own.mask[:, :length])
-        assert torch.allclose(model.encode_queries(cut).uncertainty, together[q : q + 1], rtol=1e-5)
+        assert torch.allclose(model.encode_queries(cut).attached["ral"].uncertainty, together[q : q + 1], rtol=1e-5)
 
 
 def test_uncertainty_follows_the_predicted_spread():
     model = build()
-    before = model.encode_queries(make_batch().queries).uncertainty
-    model.extensions["ral"].text_head.scale_global.bias.data += 0.7
-    after = model.encode_queries(make_batch().queries).uncertainty
+    before = model.encode_queries(make_batch().queries).attached["ral"].uncertainty
+    model.attachments["ral"].text_head.scale_global.bias.data += 0.7
+    after = model.encode_queries(make_batch().queries).attached["ral"].uncertainty
     assert torch.allclose(after, before * torch.tensor(0.7).exp(), rtol=1e-5)
 
 

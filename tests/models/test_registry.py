@@ -5,7 +5,8 @@ import pytest
 
 from tests.retrieval_world import SIZES
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.base import RetrievalModel, build_attachments
+from untrimmed.models.attached_losses import QueryDiversity
+from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model, list_models, paper_of, register
 
 
@@ -34,8 +35,8 @@ def test_a_taken_name_is_refused():
 
 def test_dotted_keys_reach_inside_a_section():
     model = create_model("gmmformer_v2", **SIZES, **{"losses.query_diversity.margin": 0.4})
-    assert model.config.losses["query_diversity"] == {"margin": 0.4, "scale": 32.0, "focus": 1.0}
-    assert model.attachments["query_diversity"].margin == 0.4
+    assert model.config.losses["query_diversity"] == QueryDiversity.Config(margin=0.4, scale=32.0, focus=1.0)
+    assert model.attachments["query_diversity"].config.margin == 0.4
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_missing_size_is_named():
 
 def test_an_unknown_attached_loss_gets_the_nearest_name():
     with pytest.raises(UnknownNameError, match="Did you mean 'optimal_matching'"):
-        build_attachments({"optimal_matchin": {}})
+        create_model("ms_sl", **SIZES, losses={"optimal_matchin": {}})
 
 
 def test_the_package_and_its_settings_import_without_torch():

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tests.retrieval_world import SIZES
-from untrimmed.batches import EncodedQueries, EncodedVideos
-from untrimmed.models.ms_sl import MSSL
+from untrimmed.batches import EncodedQueries
+from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.plots.timeline import courses
 
 
@@ -31,7 +31,7 @@ def a_video_with_the_sentence_in_its_third_quarter():
     lengths[:, 16:24] = 1.0
     clips = lengths * sentence
     mask = torch.ones(1, 1, dtype=torch.bool)
-    return EncodedQueries(sentence=sentence), EncodedVideos(clips=clips, frames=sentence[None], frame_mask=mask)
+    return EncodedQueries(sentence=sentence), MSSLVideos(clips=clips, frames=sentence[None], frame_mask=mask)
 
 
 def test_moments_are_found_by_the_methods_own_similarity(model):

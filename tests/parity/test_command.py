@@ -123,7 +123,7 @@ def test_rounding_widens_a_limit_up_to_a_bound_and_says_so():
 
 def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
     """Or a network that computed in fewer bits would excuse itself."""
-    encode = GMMFormer.encode_videos
+    encode = GMMFormer.own_videos
 
     def coarse(model, videos):
         made = encode(model, videos)
@@ -131,7 +131,7 @@ def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
             return made
         return dataclasses.replace(made, clips=made.clips.bfloat16().float())
 
-    monkeypatch.setattr(GMMFormer, "encode_videos", coarse)
+    monkeypatch.setattr(GMMFormer, "own_videos", coarse)
     failed = {result.name for result in run_case(CASES / "gmmformer" / "forward-masked") if not result.passed}
     assert {"expected/encoded_clips", "expected/clip_scores", "expected/clip_scores_raw"} <= failed
 

@@ -263,7 +263,7 @@ def test_groups_are_equal_and_rise():
 def test_recall_by_uncertainty_follows_the_groups_of_the_first_run(trained):
     ral, other = trained["ral"], trained["v2"]
     data = recall_by_uncertainty_of([ral, other])
-    uncertainty = ral.all_queries.uncertainty.numpy()
+    uncertainty = ral.all_queries.attached["ral"].uncertainty.numpy()
     assert (np.diff(data.level) > 0).all()
     lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
     share = (other.rank[lowest] == 1).mean()

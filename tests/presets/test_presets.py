@@ -1,10 +1,9 @@
 import pytest
 
-from untrimmed.config import build
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
-from untrimmed.models.registry import create_model, model_class
+from untrimmed.models.registry import configure, create_model
 from untrimmed.presets import list_presets, load_preset, read_preset
 
 SMALL = {"model.dim": 8, "model.query_dim": 6, "model.video_dim": 5}
@@ -40,8 +39,7 @@ def test_presets_spell_out_which_side_they_take_where_paper_and_release_differ(m
         preset = load_preset(method, dataset)
         assert options <= preset.model.keys()
         rest = {key: value for key, value in preset.settings.items() if key not in options}
-        config = model_class(method).Config
-        assert build(config, rest) == build(config, preset.settings)  # the defaults take the same sides
+        assert configure(method, rest) == configure(method, preset.settings)  # the defaults take the same sides
 
 
 def test_overrides_attach_and_detach_losses():

@@ -12,7 +12,7 @@ from tests.training.train_child import train_as_one_of, train_here
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.naming import parse_name
+from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import create_model, list_compositions, list_models
 from untrimmed.running.devices import Encoding
 
@@ -72,7 +72,7 @@ def test_two_processes_train_as_one_does(method, batch_of, data_root, small, tmp
 def test_every_method_trains_under_bf16_near_float32(name):
     batch = make_batch()
     torch.manual_seed(0)
-    model = create_model(name, **(SIZES | LARGE.get(parse_name(name)[0], {})), init_std=0.3).eval()
+    model = create_model(name, **(SIZES | LARGE.get(ModelName.of(name).method, {})), init_std=0.3).eval()
     exact = model.encode_queries(batch.queries).sentence
     encoding = Encoding(torch.device("cpu"), "bfloat16")
     encoded = encoding(model.encode_queries, batch.queries).sentence

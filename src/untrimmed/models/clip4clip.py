@@ -14,17 +14,25 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
-from untrimmed.nn.init import initialise
 from untrimmed.scores.max_sim import vector_sim
 from untrimmed.scores.score import Scores
 
 MAX_LOGIT_SCALE = math.log(100.0)  # CLIP clips its learned scale there
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLIP4ClipVideos(EncodedVideos):
+    """Mapped frames, and `video`, the mean of the normalised ones."""
+
+    frames: Float[Tensor, "V T D"]
+    frame_mask: Bool[Tensor, "V T"]
+    video: Float[Tensor, "V D"]
 
 
 @register("clip4clip")
@@ -41,7 +49,7 @@ class CLIP4Clip(RetrievalModel):
         sentence: Literal["last", "mean"] = "last"
         temperature: float = 0.01  # where the learned one starts; 0.01 is CLIP's after its training
         video_weight: float = 1.0
-        frame_weight: float = 1.0  # of a frame branch that an extension provides
+        frame_weight: float = 1.0  # of a frame branch that an attachment provides
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -57,12 +65,12 @@ class CLIP4Clip(RetrievalModel):
         self.query_map = nn.Linear(c.query_dim, c.dim, bias=False)
         self.frame_map = nn.Linear(c.video_dim, c.dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(c.temperature)))
-        initialise(self, c.init_std)
+        self.complete()
         for linear in (self.query_map, self.frame_map):
             if linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
 
-    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """The mapped last word, or the mean of the mapped words."""
         words, mask = self.encode_words(queries), queries.mask
         if self.config.sentence == "mean":
@@ -70,33 +78,29 @@ class CLIP4Clip(RetrievalModel):
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
         return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
 
-    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def own_videos(self, videos: VideoBatch) -> CLIP4ClipVideos:
         """Mapped frames, and the mean of the normalised ones."""
         frames, mask = self.frame_map(videos.frames), videos.frame_mask
-        return EncodedVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
+        return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Mapped word features."""
+        """Mapped word features, which need no tower: a text encoder has read the sentence."""
         return self.query_map(queries.words)
 
-    def new_word_tower(self) -> None:
-        """Words need no tower: they come from a text encoder that has read the sentence."""
-        return
-
-    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
+    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
         """The frames, which are in the space of the sentences whatever else scores them."""
-        return required(videos, "frames"), required(videos, "frame_mask")
+        return frames_of(videos)
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Cosine of sentence and mean frame."""
-        video = vector_sim(queries.sentence, required(videos, "video"))
+        video = vector_sim(queries.sentence, CLIP4ClipVideos.of(videos).video)
         return Scores({"video": video}, {"video": self.config.video_weight})
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """Cross-entropy in both directions."""
-        cosine = self.score(queries, videos)["video"].value
+        cosine = self.own_score(queries, videos)["video"].value
         return self.branch_losses("video", cosine, cosine, batch.video_index, draws=draws)
 
     def branch_losses(

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.distillation import distillation, own_frame_cosines
@@ -28,7 +28,6 @@ from untrimmed.models.dl_dkd_decay import Decay, ShareDecay, distillation_decay,
 from untrimmed.models.registry import register
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
-from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import InputLayer, Positions, Tower, require_fit
 from untrimmed.scores.max_sim import Similarity, max_sim
 from untrimmed.scores.score import Score, Scores
@@ -37,16 +36,18 @@ BRANCHES = ("inheritance", "exploration")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoBranchQueries(EncodedQueries):
+class DLDKDQueries(EncodedQueries):
     """`sentence` is the vector of the inheritance branch; None stands for a branch that the model does not have."""
 
     exploration: Float[Tensor, "Q E"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoBranchVideos(EncodedVideos):
+class DLDKDVideos(EncodedVideos):
     """`frames` are those of the inheritance branch; the mask holds for both."""
 
+    frames: Float[Tensor, "V T D"]
+    frame_mask: Bool[Tensor, "V T"]
     exploration_frames: Float[Tensor, "V T E"] | None = None
 
 
@@ -140,9 +141,9 @@ class DLDKD(RetrievalModel):
         self.exploration = (
             StudentBranch(c, c.exploration_dim or c.dim, own_query_input=own_input) if c.two_branches else None
         )
-        initialise(self, c.init_std)
+        self.complete()
 
-    def encode_queries(self, queries: QueryBatch) -> TwoBranchQueries:
+    def own_queries(self, queries: QueryBatch) -> DLDKDQueries:
         """One pooled vector a query and branch."""
         c, words, mask = self.config, queries.words, queries.mask
         require_fit(words, c.query_dim, c.max_words)
@@ -150,21 +151,21 @@ class DLDKD(RetrievalModel):
         assert first is not None
         sentence = self.inheritance.sentences(first(words), mask)
         if self.exploration is None:
-            return TwoBranchQueries(sentence=sentence)
+            return DLDKDQueries(sentence=sentence)
         # A shared layer runs once for each branch, so that each has dropout of its own.
         second = first if self.exploration.query_input is None else self.exploration.query_input
-        return TwoBranchQueries(sentence=sentence, exploration=self.exploration.sentences(second(words), mask))
+        return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words), mask))
 
-    def encode_videos(self, videos: VideoBatch) -> TwoBranchVideos:
+    def own_videos(self, videos: VideoBatch) -> DLDKDVideos:
         """The frames of both branches."""
         frames, mask = videos.frames, videos.frame_mask
-        return TwoBranchVideos(
+        return DLDKDVideos(
             frames=self.inheritance.frames(frames, mask),
             frame_mask=mask,
             exploration_frames=None if self.exploration is None else self.exploration.frames(frames, mask),
         )
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best frame of each branch, weighted; as released the distilled branch weighs more."""
         c = self.config
         if self.exploration is None:
@@ -176,21 +177,22 @@ class DLDKD(RetrievalModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """Each branch by cosine, or by dot product as InfoNCE reads it."""
-        mask = required(videos, "frame_mask")
-        sims = {"inheritance": max_sim(queries.sentence, required(videos, "frames"), mask, similarity=similarity)}
-        if self.exploration is not None:
-            query, frames = required(queries, "exploration"), required(videos, "exploration_frames")
+        queries, videos = DLDKDQueries.of(queries), DLDKDVideos.of(videos)
+        mask, query, frames = videos.frame_mask, queries.exploration, videos.exploration_frames
+        sims = {"inheritance": max_sim(queries.sentence, videos.frames, mask, similarity=similarity)}
+        if query is not None and frames is not None:
             sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
         return sims
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
 
         Raises: FeatureError when the batch has no teacher.
         """
-        c, index, mask = self.config, batch.video_index, required(videos, "frame_mask")
+        videos = DLDKDVideos.of(videos)
+        c, index, mask = self.config, batch.video_index, videos.frame_mask
         teacher = _teacher_of(batch)
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
         guides = {name: score.value for name, score in dot.items()}
@@ -204,7 +206,7 @@ class DLDKD(RetrievalModel):
             if c.labels == "soft":
                 hard, label = self.shares(epoch)
                 terms[f"{name}_nce"] = soft_nce(score, guides[name], index, hard_share=hard, label_share=label)
-        student = own_frame_cosines(queries.sentence, required(videos, "frames"), index)
+        student = own_frame_cosines(queries.sentence, videos.frames, index)
         taught = own_frame_cosines(teacher.sentence, teacher.frames, index)
         divergence = distillation(student, taught, mask[index], temperature=c.temperature)
         return terms | {"distillation": self.distillation_factor(epoch) * divergence}
@@ -222,7 +224,7 @@ class DLDKD(RetrievalModel):
         label = share_decay(c.share_decay, epoch, start=c.label_share, floor=floor, num_epochs=c.share_epochs)
         return hard, label
 
-    def released_names(self) -> released.Names:
+    def own_released_names(self) -> released.Names:
         """The authors' parameter names (methods page sections 7 and 9) and where each tensor lives here."""
         prefixes, frame, mapping = {
             "conference": (("B_", "A_"), "frame", "mapping_linear"),

@@ -7,23 +7,23 @@ of the others (`window_length: full` removes that).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
-from untrimmed.models.base import LossSettings
+from untrimmed.models.attached_losses import QueryDiversityV1
+from untrimmed.models.attachment import AttachmentConfig
 from untrimmed.models.registry import register
-from untrimmed.models.two_branches import TwoBranchConfig, TwoBranchModel
+from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import MeanAggregation
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
-from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
 from untrimmed.scores.max_sim import Padding
-from untrimmed.scores.second_branch import SecondBranch
 
 
 @register("gmmformer")
@@ -46,7 +46,9 @@ class GMMFormer(TwoBranchModel):
         ffn_ratio: int = 0  # the paper has a feed-forward part: 4
         second_branch: SecondBranch = "video"
         padding_scores: Padding = "excluded"
-        losses: LossSettings = field(default_factory=lambda: {"query_diversity_v1": {"margin": 0.15, "scale": 32.0}})
+        losses: Mapping[str, AttachmentConfig | None] = field(
+            default_factory=lambda: {"query_diversity_v1": QueryDiversityV1.Config(margin=0.15, scale=32.0)}
+        )
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -73,9 +75,9 @@ class GMMFormer(TwoBranchModel):
         self.query_tower = QueryTower(tower, c.dim)
         self.clip_tower = self._video_tower(window_length=None)
         self.frame_tower = self._video_tower(window_length=c.max_frames if c.window_length == "full" else None)
-        has_pooling = c.second_branch == "video" and "frame" not in self.provided
+        has_pooling = c.second_branch == "video" and "frame" not in c.provided
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
-        initialise(self, c.init_std)
+        self.complete()
 
     def _video_tower(self, window_length: int | None) -> Tower:
         c = self.config
@@ -97,20 +99,16 @@ class GMMFormer(TwoBranchModel):
             blocks.append(GaussianBlock(layers, MeanAggregation()))
         return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 
-    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
-        """One pooled vector a query (Eq. 1)."""
-        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
-
-    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
         """Clips, and the frames pooled into one vector (Eq. 2)."""
         clips, mask = self.clip_tower(videos.clips), videos.frame_mask
         frames = self.frame_tower(videos.frames, mask)
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
-        if pooled is not None and not self.keeps_frames:
-            return EncodedVideos(clips=clips, video=pooled)
-        return EncodedVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
+        if pooled is not None and not self.config.reads_frames:
+            return TwoBranchVideos(clips=clips, video=pooled)
+        return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
-    def released_names(self) -> released.Names:
+    def own_released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 11) and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

@@ -6,28 +6,24 @@ never scores below 0. We follow the release; the paper's side of each is an opti
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
-from untrimmed.models.base import LossSettings
+from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
+from untrimmed.models.attachment import AttachmentConfig
 from untrimmed.models.registry import register
-from untrimmed.models.two_branches import TwoBranchConfig, TwoBranchModel
+from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
-from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower, new_token
 from untrimmed.nn.window import Constraint, Formula
 from untrimmed.scores.max_sim import Padding
-from untrimmed.scores.second_branch import SecondBranch
 
 FFN_RATIO = 4
-
-
-def _released_losses() -> LossSettings:
-    return {"query_diversity": {"margin": 0.15, "scale": 32.0, "focus": 1.0}, "optimal_matching": {}}
 
 
 @register("gmmformer_v2")
@@ -49,7 +45,12 @@ class GMMFormerV2(TwoBranchModel):
         temperature: float = 0.09
         second_branch: SecondBranch = "frame"  # Table 3
         padding_scores: Padding = "zero"
-        losses: LossSettings = field(default_factory=_released_losses)
+        losses: Mapping[str, AttachmentConfig | None] = field(
+            default_factory=lambda: {
+                "query_diversity": QueryDiversity.Config(margin=0.15, scale=32.0, focus=1.0),
+                "optimal_matching": OptimalMatching.Config(),
+            }
+        )
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -74,9 +75,9 @@ class GMMFormerV2(TwoBranchModel):
         self.clip_block = self._block(length=c.num_clips)
         self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout, skip_padding=True)
         self.frame_block = self._block(length=c.max_frames)
-        has_pooling = c.second_branch == "video" and "frame" not in self.provided
+        has_pooling = c.second_branch == "video" and "frame" not in c.provided
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
-        initialise(self, c.init_std)
+        self.complete()
 
     def _block(self, length: int) -> GaussianBlock:
         """A block for sequences of at most `length`, whose windows are those of that length."""
@@ -106,21 +107,17 @@ class GMMFormerV2(TwoBranchModel):
         )
         return GaussianBlock(layers, join)
 
-    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
-        """One pooled vector a query (Eq. 12)."""
-        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
-
-    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
         clips, mask = self.clip_block(self.clip_tower(videos.clips), None, self.token), videos.frame_mask
         token = self.token if self.frame_token is None else self.frame_token
         frames = self.frame_block(self.frame_tower(videos.frames), mask, token)
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
-        if pooled is not None and not self.keeps_frames:
-            return EncodedVideos(clips=clips, video=pooled)
-        return EncodedVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
+        if pooled is not None and not self.config.reads_frames:
+            return TwoBranchVideos(clips=clips, video=pooled)
+        return TwoBranchVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
 
-    def released_names(self) -> released.Names:
+    def own_released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 7) and where each tensor lives here."""
         names = {"weight_token": released.Slot("token", unit_axes=2)} | released.embedding("query_tower.tower", "query")
         names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

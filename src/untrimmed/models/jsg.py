@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import Logarithms, branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
@@ -44,13 +44,25 @@ from untrimmed.moments.gaussian_proposals import (
 from untrimmed.moments.localise import LocateSettings, Similarities, window_similarities
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.down_sampling import DownSampling
-from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import Score, Scores, required_best
 
 GlanceInput = Literal["coarse", "clips", "frames"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JSGVideos(EncodedVideos):
+    """`clips` are the coarse rows, None where the glance looks at the frames."""
+
+    frames: Float[Tensor, "V T D"]
+    frame_mask: Bool[Tensor, "V T"]
+
+    @property
+    def glance_rows(self) -> Float[Tensor, "V L D"]:
+        """What the glance looks at."""
+        return self.frames if self.clips is None else self.clips
 
 
 @register("jsg")
@@ -121,7 +133,7 @@ class JSG(RetrievalModel):
         self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
         self.guided_attention = GuidedAttention(c.dim)
         self.proposals = self._proposals()
-        initialise(self, c.init_std)
+        self.complete()
 
     def _layer(self) -> TransformerLayer:
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
@@ -139,19 +151,19 @@ class JSG(RetrievalModel):
             c.num_centers, c.num_widths, min_width=c.min_width, max_width=c.max_width, centers=c.centers
         )
 
-    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query (Eq. 1)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
-    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def own_videos(self, videos: VideoBatch) -> JSGVideos:
         """Coarse rows (as `clips`) and frames; with `glance_input: frames` the frames alone."""
         frames, mask = self._sampled(videos)
         fine = self.encoders[-1](self.frame_embedding(frames), mask)
         if self.coarse_embedding is None:
-            return EncodedVideos(frames=fine, frame_mask=mask)
+            return JSGVideos(frames=fine, frame_mask=mask)
         rows, row_mask = (videos.clips, None) if self.down_sampling is None else self.down_sampling(frames, mask)
         coarse = self.encoders[0](self.coarse_embedding(rows), row_mask)
-        return EncodedVideos(clips=coarse, frames=fine, frame_mask=mask)
+        return JSGVideos(clips=coarse, frames=fine, frame_mask=mask)
 
     def _sampled(self, videos: VideoBatch) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
         """The frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
@@ -165,18 +177,15 @@ class JSG(RetrievalModel):
         stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
         return stretched, torch.ones_like(index, dtype=torch.bool)
 
-    def glance_rows(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """What the glance looks at."""
-        return required(videos, "frames") if videos.clips is None else videos.clips
-
     def pooled(self, rows: Float[Tensor, "V N D"]) -> Float[Tensor, "V P D"]:
         """One vector for each proposal (Eq. 5); padding counts like any other row, as released."""
         return pool(rows, self.proposals, self.config.pooling)
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best proposal among coarse rows (Eq. 6) and among frames (Eq. 12), which needs no glance here."""
-        glance = max_sim(queries.sentence, self.pooled(self.glance_rows(videos)))
-        gaze = max_sim(queries.sentence, self.pooled(required(videos, "frames")))
+        videos = JSGVideos.of(videos)
+        glance = max_sim(queries.sentence, self.pooled(videos.glance_rows))
+        gaze = max_sim(queries.sentence, self.pooled(videos.frames))
         weights = {"glance": self.config.glance_weight, "gaze": self.config.gaze_weight}
         return Scores({"glance": glance, "gaze": gaze}, weights)
 
@@ -185,7 +194,7 @@ class JSG(RetrievalModel):
 
         As released it reads coarse rows, though the video variant trains it on frames.
         """
-        rows = self.glance_rows(videos)
+        rows = JSGVideos.of(videos).glance_rows
         proposals = self.pooled(rows)
         best = required_best(max_sim(queries.sentence, proposals))
         return self.guided_attention.score(queries.sentence, rows, None, proposals, best)
@@ -196,19 +205,19 @@ class JSG(RetrievalModel):
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says; `sum` weighs as for videos."""
-        c, similarity = self.config, partial(self.similarity, queries)
-        glance = window_similarities(similarity, self.glance_rows(videos), None, self.proposals, c.pooling)
-        gaze = window_similarities(similarity, required(videos, "frames"), None, self.proposals, c.pooling)
+        c, similarity, videos = self.config, partial(self.similarity, queries), JSGVideos.of(videos)
+        glance = window_similarities(similarity, videos.glance_rows, None, self.proposals, c.pooling)
+        gaze = window_similarities(similarity, videos.frames, None, self.proposals, c.pooling)
         if c.rank_moments_by == "sum":
             return self.proposals, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return self.proposals, glance if c.rank_moments_by == "glance" else gaze
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
-        c, index, sentence = self.config, batch.video_index, queries.sentence
-        proposals = self.pooled(self.glance_rows(videos))
+        c, index, sentence, videos = self.config, batch.video_index, queries.sentence, JSGVideos.of(videos)
+        proposals = self.pooled(videos.glance_rows)
         glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         if c.variant == "video":
@@ -235,21 +244,21 @@ class JSG(RetrievalModel):
 
     def attended_positives(
         self,
-        videos: EncodedVideos,
+        videos: JSGVideos,
         proposals: Float[Tensor, "V P D"],
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
         """Each query's own video seen from its best proposal there: coarse rows, in the video variant frames."""
         if self.config.variant == "event":
-            return self.guided_attention.of_positives(self.glance_rows(videos), None, proposals, own_best, video_index)
-        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+            return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
+        frames, mask = videos.frames, videos.frame_mask
         return self.guided_attention.of_positives(frames, mask, proposals, own_best, video_index)
 
     def gaze(
         self,
         sentence: Float[Tensor, "Q D"],
-        videos: EncodedVideos,
+        videos: JSGVideos,
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
@@ -258,7 +267,7 @@ class JSG(RetrievalModel):
         In the video variant the gaze trains the video side only, as released.
         """
         c = self.config
-        frames = required(videos, "frames")[video_index]
+        frames = videos.frames[video_index]
         return look_closely(
             sentence.detach() if c.variant == "video" else sentence,
             frames,
@@ -268,7 +277,7 @@ class JSG(RetrievalModel):
             sides=c.side_negatives,
         )
 
-    def released_names(self) -> released.Names:
+    def own_released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 9) and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.losses.branch import branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
@@ -19,11 +19,19 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.blocks import NormOrder, TransformerLayer
-from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import Scores, required_best
+
+
+@dataclass(frozen=True, kw_only=True)
+class MSSLVideos(EncodedVideos):
+    """`clips` are all proposals."""
+
+    clips: Float[Tensor, "V P D"]
+    frames: Float[Tensor, "V T D"]
+    frame_mask: Bool[Tensor, "V T"]
 
 
 @register("ms_sl")
@@ -49,48 +57,55 @@ class MSSL(RetrievalModel):
         self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
-        self.guided_attention = None if "frame" in self.provided else GuidedAttention(c.dim)
-        initialise(self, c.init_std)
+        self.guided_attention = None if "frame" in c.provided else GuidedAttention(c.dim)
+        self.complete()
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
         layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm)
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
 
-    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+    @property
+    def text_tower(self) -> Tower:
+        """That of the queries."""
+        return self.query_tower.tower
+
+    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
-    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def own_videos(self, videos: VideoBatch) -> MSSLVideos:
         """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""
-        return EncodedVideos(
+        return MSSLVideos(
             clips=proposals(self.clip_tower(videos.clips)),
             frames=self.frame_tower(videos.frames, videos.frame_mask),
             frame_mask=videos.frame_mask,
         )
 
-    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
-        return required(videos, "clips")[:, : self.config.num_clips], None
+        return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip, and the frames of each video as seen from it."""
-        clips, frames, mask = self._parts(videos)
-        clip = max_sim(queries.sentence, clips)
+        videos = MSSLVideos.of(videos)
+        clip = max_sim(queries.sentence, videos.clips)
         if self.guided_attention is None:
             return Scores({"clip": clip}, {"clip": self.config.clip_weight})
-        frame = self.guided_attention.score(queries.sentence, frames, mask, clips, required_best(clip))
+        frame = self.guided_attention.score(
+            queries.sentence, videos.frames, videos.frame_mask, videos.clips, required_best(clip)
+        )
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores({"clip": clip, "frame": frame}, weights)
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
         sentence, index, margin = queries.sentence, batch.video_index, self.config.margin
-        clips, _, _ = self._parts(videos)
-        clip = max_sim(sentence, clips)
-        cosine, dot = clip.value, max_sim(sentence, clips, similarity="dot").value
+        videos = MSSLVideos.of(videos)
+        clip = max_sim(sentence, videos.clips)
+        cosine, dot = clip.value, max_sim(sentence, videos.clips, similarity="dot").value
         clip_terms = self.branch_losses("clip", cosine, dot, index, draws=draws)
         if self.guided_attention is None:
             return clip_terms
@@ -111,21 +126,14 @@ class MSSL(RetrievalModel):
         return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
 
     def positive_frames(
-        self, videos: EncodedVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
+        self, videos: MSSLVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
     ) -> Float[Tensor, "Q D"]:
         """Each query's own video as one vector, seen from the query's key clip in it."""
-        clips, frames, mask = self._parts(videos)
         own_key = key_clip.gather(1, video_index[:, None])[:, 0]
         assert self.guided_attention is not None
-        return self.guided_attention.of_positives(frames, mask, clips, own_key, video_index)
+        return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)
 
-    @staticmethod
-    def _parts(
-        videos: EncodedVideos,
-    ) -> tuple[Float[Tensor, "V P D"], Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
-        return required(videos, "clips"), required(videos, "frames"), required(videos, "frame_mask")
-
-    def released_names(self) -> released.Names:
+    def own_released_names(self) -> released.Names:
         """The authors' parameter names (methods page section 12) and where each tensor lives here."""
         names: released.Names = {}
         for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):

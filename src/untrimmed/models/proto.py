@@ -35,7 +35,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.attention_guidance import attention_guidance
 from untrimmed.losses.branch import branch_terms
@@ -49,7 +49,6 @@ from untrimmed.models.registry import register
 from untrimmed.moments.proposals import proposals, unit_shares
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
-from untrimmed.nn.init import initialise
 from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual, prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Similarity, max_sim
@@ -65,9 +64,11 @@ class ProtoQueries(EncodedQueries):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the prototypes of clips."""
+    """`clips` are the prototypes of clips; `unit_attention` says which share of each comes from which unit."""
 
+    clips: Float[Tensor, "V K D"]
     frame_prototypes: Float[Tensor, "V K D"]
+    unit_attention: Float[Tensor, "V M K"] | None = None
 
 
 class Read(NamedTuple):
@@ -146,21 +147,21 @@ class Proto(RetrievalModel):
         self.clip_tower = self._tower(c.video_dim, c.num_clips)
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
         self.clip_branch, self.frame_branch = ProtoBranch(c), ProtoBranch(c)
-        initialise(self, c.init_std)
+        self.complete()
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
         layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, ffn_ratio=c.ffn_ratio)
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
 
-    def encode_queries(self, queries: QueryBatch) -> ProtoQueries:
+    def own_queries(self, queries: QueryBatch) -> ProtoQueries:
         """One text tower, pooled for each branch."""
         words = self.query_tower.tower(queries.words, queries.mask)
         sentence = self.query_tower.pooling(words, queries.mask)
         of_frames = sentence if self.frame_pooling is None else self.frame_pooling(words, queries.mask)
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
-    def encode_videos(self, videos: VideoBatch) -> ProtoVideos:
+    def own_videos(self, videos: VideoBatch) -> ProtoVideos:
         """The prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
         read = self.read(videos)
         return ProtoVideos(
@@ -176,16 +177,17 @@ class Proto(RetrievalModel):
         frame = self.frame_branch.builder(self.frame_tower(videos.frames, videos.frame_mask), videos.frame_mask)
         return Read(Prototypes(clip.vectors, unit_shares(clip.attention, units.shape[1])), frame)
 
-    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
+    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the clip prototypes that read it.
 
         Raises: ConfigError when the attention was not kept.
         """
+        videos = ProtoVideos.of(videos)
         if videos.unit_attention is None:
             raise ConfigError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
-        return prototype_timeline(required(videos, "clips"), videos.unit_attention), None
+        return prototype_timeline(videos.clips, videos.unit_attention), None
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best prototype of each branch (section 3.1)."""
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores(self.branch_sims(queries, videos), weights)
@@ -194,19 +196,19 @@ class Proto(RetrievalModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """Both branches by cosine, or by dot product as InfoNCE reads them."""
-        clip = max_sim(queries.sentence, required(videos, "clips"), similarity=similarity)
-        frame = max_sim(
-            required(queries, "frame_sentence"), required(videos, "frame_prototypes"), similarity=similarity
-        )
+        queries, videos = ProtoQueries.of(queries), ProtoVideos.of(videos)
+        clip = max_sim(queries.sentence, videos.clips, similarity=similarity)
+        frame = max_sim(queries.frame_sentence, videos.frame_prototypes, similarity=similarity)
         return {"clip": clip, "frame": frame}
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
+        queries, videos = ProtoQueries.of(queries), ProtoVideos.of(videos)
         c, index = self.config, batch.video_index
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
-        prototypes = {"clip": required(videos, "clips"), "frame": required(videos, "frame_prototypes")}
+        prototypes = {"clip": videos.clips, "frame": videos.frame_prototypes}
         noise = draws.uniform("masked_words", *batch.queries.mask.shape).to(index.device)
         hidden = masked_words(batch.queries.mask, noise, share=c.masked_share)
         terms: dict[str, Tensor] = {}
@@ -232,7 +234,7 @@ class Proto(RetrievalModel):
         query_index = hidden.nonzero()[:, 0]
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
-    def _guidance_loss(self, queries: EncodedQueries, batch: TrainingBatch, draws: Draws) -> Float[Tensor, ""]:
+    def _guidance_loss(self, queries: ProtoQueries, batch: TrainingBatch, draws: Draws) -> Float[Tensor, ""]:
         """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
         c, num_videos = self.config, len(batch.videos)
         if num_videos == 1:
@@ -241,7 +243,7 @@ class Proto(RetrievalModel):
         pairs = pairing(batch.video_index, shift, num_videos)
         read = self.read(joined_videos(batch.videos, shift, max_frames=c.max_frames))
         losses = []
-        for query, prototypes in ((queries.sentence, read.clip), (required(queries, "frame_sentence"), read.frame)):
+        for query, prototypes in ((queries.sentence, read.clip), (queries.frame_sentence, read.frame)):
             best = required_best(max_sim(query, prototypes.vectors)).repeat(2, 1)
             retrieved = best.gather(1, pairs.mixed[:, None])[:, 0]
             shares = prototypes.attention[pairs.mixed, retrieved]

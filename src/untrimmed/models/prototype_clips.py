@@ -12,18 +12,26 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, VideoBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, Record, TrainingBatch, VideoBatch, clips_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
+from untrimmed.models.attachment import Attachment, AttachmentConfig
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.extension import Extension, register_extension
+from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
 from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Residual, prototype_timeline
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrototypeConfig:
+class PrototypeShares(Record):
+    """Which share of each prototype comes from which of the video's M units."""
+
+    unit_attention: Float[Tensor, "V M K"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeConfig(AttachmentConfig):
     """As in the method `proto`; the default is one reading, which the paper takes with features of CLIP."""
 
     num_prototypes: int = 30
@@ -38,8 +46,8 @@ class PrototypeConfig:
                 raise ConfigError(f"prototypes: {name} is {getattr(self, name)}, wanted at least 1")
 
 
-@register_extension("prototypes")
-class PrototypeClips(Extension):
+@register("prototypes")
+class PrototypeClips(Attachment):
     """Prototypes of ProtoPRVR that stand for the method's clips."""
 
     Config = PrototypeConfig
@@ -61,12 +69,13 @@ class PrototypeClips(Extension):
 
     def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
         """The prototypes as clips, and what share of each comes from each unit."""
-        clips = required(encoded, "clips")
+        clips = clips_of(encoded)
         made = self.builder(clips)
         # Clips are the units themselves, or all windows of them.
         num_units = videos.clips.shape[1]
         attention = made.attention if clips.shape[1] == num_units else unit_shares(made.attention, num_units)
-        return dataclasses.replace(encoded, clips=made.vectors, unit_attention=attention.transpose(1, 2))
+        shares = PrototypeShares(unit_attention=attention.transpose(1, 2))
+        return dataclasses.replace(encoded, clips=made.vectors).attach(self.name, shares)
 
     def losses(
         self,
@@ -79,8 +88,8 @@ class PrototypeClips(Extension):
         epoch: int,
     ) -> dict[str, Float[Tensor, ""]]:
         """Eq. 8."""
-        return {"orthogonal": orthogonal(required(videos, "clips"), norm=self.config.orthogonal_norm)}
+        return {"orthogonal": orthogonal(clips_of(videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the prototypes that read it."""
-        return prototype_timeline(required(videos, "clips"), required(videos, "unit_attention")), None
+        return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

@@ -18,13 +18,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, TrainingBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
+from untrimmed.models.attachment import Attachment, AttachmentConfig
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.extension import Extension, register_extension
 from untrimmed.models.ral_distribution import (
     Aggregation,
     DistributionHead,
@@ -33,13 +33,15 @@ from untrimmed.models.ral_distribution import (
     pooled_texts,
     pooled_videos,
 )
+from untrimmed.models.registry import register
+from untrimmed.nn.tower import SiblingTower
 from untrimmed.scores.max_sim import Padding, Similarity, zero_floor
 from untrimmed.scores.score import Score, Scores
 from untrimmed.scores.word_max_sim import WordMaxSim
 
 
 @dataclass(frozen=True, kw_only=True)
-class RALConfig:
+class RALConfig(AttachmentConfig):
     """Tables 2 to 4 vary the first six settings, and the weights of the two losses."""
 
     csa: bool = True  # off: the method keeps its own frame score (Table 2)
@@ -64,6 +66,35 @@ class RALConfig:
                 f"{self.proxy_temperature}: wanted at least 0, at least 1, and more than 0"
             )
 
+    @property
+    def provides(self) -> frozenset[str]:
+        """The frame branch, unless CSA is off."""
+        return frozenset({"frame"}) if self.csa else frozenset()
+
+    @property
+    def reads_frames(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def absent_terms(self) -> frozenset[str]:
+        """Both losses on distributions, where MSRA is off."""
+        return frozenset() if self.msra else frozenset({"proxy_matching", "distribution_alignment"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RALQueries(Record):
+    """Contextual words, of which those that the mask excludes mean nothing.
+
+    `word_weights` say how much each counts (they sum to 1), None without CSA; `uncertainty` is larger the less a query
+    says, None without MSRA and in training.
+    """
+
+    words: Float[Tensor, "Q W D"]
+    word_mask: Bool[Tensor, "Q W"]
+    word_weights: Float[Tensor, "Q W"] | None = None
+    uncertainty: Float[Tensor, " Q"] | None = None
+
 
 @dataclass(frozen=True)
 class Distributions:
@@ -76,53 +107,43 @@ class Distributions:
     video_index: Int[Tensor, " N"]
 
 
-@register_extension("ral")
-class RAL(Extension):
+@register("ral")
+class RAL(Attachment):
     """The word tower, confidence-aware alignment (CSA) and Gaussian alignment (MSRA)."""
 
     Config = RALConfig
-    branches: ClassVar[frozenset[str]] = frozenset({"frame"})
     released_on: ClassVar[frozenset[str]] = frozenset({"gmmformer_v2"})
 
     config: RALConfig
 
     def __init__(self, config: RALConfig, model: RetrievalModel):
         super().__init__(config, model)
-        dim = model.config.dim
-        self.word_tower = model.new_word_tower() if config.word_tower == "own" else None
+        dim, tower = model.config.dim, model.text_tower
+        self.word_tower = SiblingTower(tower) if config.word_tower == "own" and tower is not None else None
         self.csa = WordMaxSim(dim) if config.csa else None
         self.text_head = DistributionHead(dim, config.aggregation) if config.msra else None
         self.video_head = DistributionHead(dim, config.aggregation) if config.msra else None
-
-    @classmethod
-    def provides(cls, config: RALConfig) -> frozenset[str]:
-        """The frame branch, unless CSA is off."""
-        return cls.branches if config.csa else frozenset()
-
-    @classmethod
-    def absent_terms(cls, config: RALConfig) -> frozenset[str]:
-        """Both losses on distributions, where MSRA is off."""
-        return frozenset() if config.msra else frozenset({"proxy_matching", "distribution_alignment"})
-
-    @classmethod
-    def reads_frames(cls, config: RALConfig) -> bool:
-        """Always."""
-        return True
 
     def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
         """Words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
-        if self.word_tower is None:
+        if self.word_tower is None or model.text_tower is None:
             words = model.encode_words(zeroed)
         else:
-            words = self.word_tower(zeroed.words, mask, model.position_words)
-        encoded = dataclasses.replace(encoded, words=words, word_mask=mask)
-        if self.csa is not None:
-            encoded = dataclasses.replace(encoded, word_weights=self.csa.weights(words, mask))
-        if self.text_head is not None and not self.training:
-            encoded = dataclasses.replace(encoded, uncertainty=self.uncertainty(model, words, mask))
-        return encoded
+            words = self.word_tower(zeroed.words, mask, model.text_tower.positions)
+        predicts = self.text_head is not None and not self.training
+        own = RALQueries(
+            words=words,
+            word_mask=mask,
+            word_weights=None if self.csa is None else self.csa.weights(words, mask),
+            uncertainty=self.uncertainty(model, words, mask) if predicts else None,
+        )
+        return encoded.attach(self.name, own)
+
+    def own(self, queries: EncodedQueries) -> RALQueries:
+        """What `encode_queries` kept."""
+        return RALQueries.of(queries.attached[self.name])
 
     def uncertainty(
         self, model: RetrievalModel, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
@@ -158,10 +179,10 @@ class RAL(Extension):
     ) -> Score:
         """CSA by cosine, or by dot product as InfoNCE reads it (Eq. 11-12)."""
         assert self.csa is not None
-        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+        frames, mask = frames_of(videos)
         floor = zero_floor(mask, model.config.max_frames, self.config.padding_scores)
-        words, word_mask = required(queries, "words"), required(queries, "word_mask")
-        return self.csa(words, word_mask, frames, mask, similarity=similarity, zero_floor=floor)
+        own = self.own(queries)
+        return self.csa(own.words, own.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
 
     def losses(
         self,
@@ -205,8 +226,8 @@ class RAL(Extension):
         assert self.text_head is not None
         assert self.video_head is not None
         texts, owner = self.text_rows(queries, video_index)
-        text = self.text_head(texts, pooled_texts(texts, required(queries, "word_mask")))
-        frames, mask = required(videos, "frames"), required(videos, "frame_mask")
+        text = self.text_head(texts, pooled_texts(texts, self.own(queries).word_mask))
+        frames, mask = frames_of(videos)
         video = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
         text_samples = self._samples("text_proxies", text, draws)
         return Distributions(text, video, text_samples, self._samples("video_proxies", video, draws), owner)
@@ -223,7 +244,7 @@ class RAL(Extension):
         As released, what the encoder makes of padding words takes part, and so do the zero rows of a buffer for 26
         captions of the batch's longest.
         """
-        words, mask = required(queries, "words"), required(queries, "word_mask")
+        words, mask = self.own(queries).words, self.own(queries).word_mask
         if self.config.support == "set":
             owner, group = video_index.unique(return_inverse=True)
         else:
@@ -258,7 +279,8 @@ class RAL(Extension):
             kl_between(text_mean, both.text.log_scale, own_mean, own_scale),
         )
 
-    def released_names(self, prefix: str) -> released.Names:
+    @classmethod
+    def released_names(cls, prefix: str) -> released.Names:
         """The authors' parameter names (methods page section 10)."""
         names = released.input_layer(f"{prefix}.word_tower.input", "frame_branch_query_proj")
         names |= released.ffn_layer(f"{prefix}.word_tower.blocks.0.layers", "frame_branch_query_encoder", block=0)

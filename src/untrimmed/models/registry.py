@@ -1,76 +1,177 @@
-"""Methods by name."""
+"""Methods and attachments by name, and models made of them."""
+
+from __future__ import annotations
 
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import untrimmed.models
 from untrimmed.config import build, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.base import RetrievalModel, attached_losses
-from untrimmed.models.composition import compose
-from untrimmed.models.extension import EXTENSIONS
-from untrimmed.models.naming import parse_name
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
+from untrimmed.models.naming import ModelName
 
-M = TypeVar("M", bound=type[RetrievalModel])
-_MODELS: dict[str, type[RetrievalModel]] = {}
+if TYPE_CHECKING:
+    from untrimmed.models.base import ModelConfig, RetrievalModel
+
+K = TypeVar("K", bound="type[RetrievalModel] | type[Attachment]")
+METHODS: dict[str, type[RetrievalModel]] = {}
+ATTACHMENTS: dict[str, type[Attachment]] = {}
 
 
-def register(name: str) -> Callable[[M], M]:
-    """Make a method available under a name.
+def register(name: str) -> Callable[[K], K]:
+    """Make a method or an attachment available under a name.
 
     Raises: ConfigError when the name is taken.
     """
 
-    def add(cls: M) -> M:
-        if name in _MODELS:
-            raise ConfigError(f"two methods are named {name!r}: {_MODELS[name].__module__} and {cls.__module__}")
+    def add(cls: K) -> K:
+        taken, kind = METHODS.get(name) or ATTACHMENTS.get(name), "methods"
+        if issubclass(cls, Attachment):
+            kind = "attachments"
+        if taken is not None:
+            raise ConfigError(f"two {kind} are named {name!r}: {taken.__module__} and {cls.__module__}; rename one")
         cls.name = name
-        _MODELS[name] = cls
+        if issubclass(cls, Attachment):
+            ATTACHMENTS[name] = cls
+        else:
+            METHODS[name] = cls
         return cls
 
     return add
 
 
 @cache
-def _import_methods() -> None:
+def _import_all() -> None:
     for module in pkgutil.iter_modules(untrimmed.models.__path__):
         importlib.import_module(f"untrimmed.models.{module.name}")
 
 
-def model_class(name: str) -> type[RetrievalModel]:
-    """The class of a method, or of a method with attachments: METHOD+ATTACHMENT+...
+def model_class(name: str | ModelName) -> type[RetrievalModel]:
+    """The class of a method, with attachments or without: METHOD+ATTACHMENT+...
 
     Raises: UnknownNameError naming the nearest method or attachment, ConfigError for a composition that does not fit.
     """
-    _import_methods()
-    method, attached = parse_name(name)
-    if method not in _MODELS:
-        if method in list_attachments():
-            raise UnknownNameError(f"{method!r} is no model but an attachment; name a method too, e.g. ms_sl+{method}")
-        raise UnknownNameError.among("model", method, list_models())
-    for part in attached:
-        if part in _MODELS:
-            raise ConfigError(
-                f"{name!r}: {part} is a method, not an attachment; known: {', '.join(list_attachments())}"
+    _import_all()
+    name = ModelName.of(name)
+    if name.method not in METHODS:
+        if name.method in ATTACHMENTS:
+            raise UnknownNameError(
+                f"{name.method!r} is no model but an attachment; name a method too, e.g. ms_sl+{name.method}"
             )
-    return compose(_MODELS[method], attached) if attached else _MODELS[method]
+        raise UnknownNameError.among("model", name.method, list_models())
+    cls = METHODS[name.method]
+    for attachment in name.attachments:
+        _require_fit(cls, attachment, str(name))
+    return cls
 
 
-def paper_of(name: str) -> str:
-    """The line that names a method or an attachment and its paper.
+def attachment_class(name: str) -> type[Attachment]:
+    """The class of an attachment.
 
-    Raises: UnknownNameError for an unknown name.
+    Raises: UnknownNameError naming the nearest one.
     """
-    if name in list_attachments():
-        extension = EXTENSIONS.get(name)
-        text = attached_losses()[name].__doc__ if extension is None else sys.modules[extension.__module__].__doc__
-        return (text or "").partition("\n")[0]
-    return (sys.modules[model_class(name).__module__].__doc__ or "").partition("\n")[0]
+    _import_all()
+    if name not in ATTACHMENTS:
+        raise UnknownNameError.among("attachment", name, list_attachments())
+    return ATTACHMENTS[name]
+
+
+def is_loss(attachment: str) -> bool:
+    """Whether an attachment is a loss, which is one term of its name with settings in the section `losses`.
+
+    Raises: UnknownNameError naming the nearest attachment.
+    """
+    return issubclass(attachment_class(attachment), AttachedLoss)
+
+
+def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
+    if name in METHODS:
+        raise ConfigError(f"{whole!r}: {name} is a method, not an attachment; known: {', '.join(list_attachments())}")
+    attachment = attachment_class(name)
+    if name in method.Config(query_dim=1, video_dim=1).losses:
+        raise ConfigError(f"{method.name} carries {name} already; change its settings with losses.{name}")
+    if attachment.replaces_clips and not method.has_clips:
+        raise ConfigError(
+            f"{name} does not fit {method.name}: it replaces clips, and {method.name} has none to replace"
+        )
+    if missing := sorted(attachment.Config().provides - method.places):
+        places = ", ".join(sorted(method.places)) or "none"
+        raise ConfigError(
+            f"{name} does not fit {method.name}: it provides the {', '.join(missing)} branch of the score, and "
+            f"{method.name} has no place for it (its places: {places})"
+        )
+
+
+def configure(name: str | ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
+    """The settings of a model from plain values, as presets and saved models hold them (`plain_settings`).
+
+    Those of a part are the section of its name; those of attached losses the section `losses`, None for one that is
+    off. `where` names the source in messages.
+
+    Raises: as `create_model`.
+    """
+    name = ModelName.of(name)
+    cls, where, given = model_class(name), where or str(name), dict(settings)
+    named_losses = [attached for attached in name.attachments if is_loss(attached)]
+    parts = {
+        part: build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
+        for part in name.attachments
+        if part not in named_losses
+    }
+    if "losses" in given:
+        losses = _losses(given.pop("losses"))
+    else:
+        carried = cls.Config(query_dim=1, video_dim=1).losses
+        losses = {**carried, **{loss: ATTACHMENTS[loss].Config() for loss in named_losses}}
+    if missing := [loss for loss in named_losses if losses.get(loss) is None]:
+        raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
+    _require_one_each(name, parts)
+    if own := sorted({"attached", "parts"} & given.keys()):
+        raise ConfigError(f"{where}: unknown key {own[0]!r}; a part is attached by the name, METHOD+PART")
+    made = {"attached": name.attachments, "parts": parts, "losses": losses}
+    return build(cls.Config, given | made, where=where)
+
+
+def _losses(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, AttachmentConfig | None]:
+    """The settings of attached losses by name.
+
+    Raises: UnknownNameError for an unknown loss, ConfigError for an unknown or wrong setting.
+    """
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"losses is {settings!r}, wanted a mapping")
+    known = [name for name, kind in sorted(ATTACHMENTS.items()) if issubclass(kind, AttachedLoss)]
+    losses: dict[str, AttachmentConfig | None] = {}
+    for name, values in settings.items():
+        if name not in known:
+            raise UnknownNameError.among("attached loss", name, known)
+        losses[name] = None if values is None else build(ATTACHMENTS[name].Config, values, where=f"losses.{name}")
+    return losses
+
+
+def _require_one_each(name: ModelName, parts: Mapping[str, AttachmentConfig]) -> None:
+    """Raise a ConfigError if two parts provide the same branch."""
+    owners: dict[str, str] = {}
+    for part, config in parts.items():
+        for branch in config.provides:
+            if branch in owners:
+                raise ConfigError(
+                    f"{name}: {owners[branch]} and {part} both provide the {branch} branch; leave one out"
+                )
+            owners[branch] = part
+
+
+def plain_settings(config: ModelConfig) -> dict[str, Any]:
+    """The settings of a model as JSON-ready values that `configure` reads back, given the model's name."""
+    plain = to_plain(config)
+    del plain["attached"]
+    parts = plain.pop("parts")
+    return plain | parts
 
 
 def create_model(name: str, **overrides: Any) -> RetrievalModel:
@@ -82,25 +183,25 @@ def create_model(name: str, **overrides: Any) -> RetrievalModel:
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
     for an unknown or wrong setting.
     """
-    cls = model_class(name)
-    plain = {key: value for key, value in overrides.items() if "." not in key}
-    config = build(cls.Config, plain, where=name)
-    if len(plain) < len(overrides):
-        dotted = {key: value for key, value in overrides.items() if "." in key}
-        config = build(cls.Config, override(to_plain(config), dotted), where=name)
+    whole = ModelName.of(name)
+    cls = model_class(whole)
+    dotted = {key: value for key, value in overrides.items() if "." in key}
+    config = configure(whole, {key: value for key, value in overrides.items() if key not in dotted})
+    if dotted:
+        config = configure(whole, override(plain_settings(config), dotted))
     return cls(config)
 
 
 def list_models() -> list[str]:
     """The names of all methods, sorted."""
-    _import_methods()
-    return sorted(_MODELS)
+    _import_all()
+    return sorted(METHODS)
 
 
 def list_attachments() -> list[str]:
-    """The names of all that can be attached to a method, sorted: extensions with weights, and losses."""
-    _import_methods()
-    return sorted({*EXTENSIONS, *attached_losses()})
+    """The names of all that can be attached to a method, sorted: parts with weights, and losses."""
+    _import_all()
+    return sorted(ATTACHMENTS)
 
 
 def list_compositions() -> dict[str, str]:
@@ -115,3 +216,13 @@ def _why_refused(name: str) -> str:
     except ConfigError as error:
         return str(error)
     return ""
+
+
+def paper_of(name: str) -> str:
+    """The line that names a method or an attachment and its paper.
+
+    Raises: UnknownNameError for an unknown name.
+    """
+    cls = attachment_class(name) if name in list_attachments() else model_class(name)
+    source = cls if issubclass(cls, AttachedLoss) else sys.modules[cls.__module__]
+    return (source.__doc__ or "").partition("\n")[0]

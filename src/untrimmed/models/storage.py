@@ -1,6 +1,8 @@
 """A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from untrimmed.config import build, to_plain
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.files import whole_file
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.registry import model_class
+from untrimmed.models.naming import ModelName
+from untrimmed.models.registry import configure, model_class, plain_settings
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
@@ -21,7 +23,7 @@ WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 def save_model(model: RetrievalModel, folder: Path) -> None:
     """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    settings = {"format": FORMAT, "method": model.name, "model": to_plain(model.config)}
+    settings = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
     with whole_file(folder / SETTINGS, alone=True) as settings_file:
         settings_file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         write_tensors(folder / WEIGHTS, tensors)
@@ -46,13 +48,13 @@ def load_model(folder: Path) -> RetrievalModel:
     """
     settings = _read_settings(folder / SETTINGS)
     try:
-        cls = model_class(str(settings["method"]))
-        model = cls(build(cls.Config, settings["model"], where=str(folder / SETTINGS)))
+        whole = ModelName.of(str(settings["method"]))
+        model = model_class(whole)(configure(whole, settings["model"], where=str(folder / SETTINGS)))
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
     path = folder / WEIGHTS
     try:
-        tensors = load_file(path)
+        tensors = named_as_now(load_file(path))
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again") from error
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -65,6 +67,11 @@ def load_model(folder: Path) -> RetrievalModel:
         )
     model.load_state_dict(tensors)
     return model.eval()
+
+
+def named_as_now(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model's tensors by their present names; earlier versions kept the parts of attachments under `extensions`."""
+    return {re.sub(r"^extensions\.", "attachments.", name): tensor for name, tensor in tensors.items()}
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

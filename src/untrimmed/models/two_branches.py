@@ -4,19 +4,29 @@ Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.scores.max_sim import Padding, Similarity, max_sim
+from untrimmed.nn.tower import QueryTower, Tower
+from untrimmed.scores.max_sim import Padding, Similarity, max_sim, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
-from untrimmed.scores.second_branch import SecondBranch, second_branch_sim
+
+SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all (GMMFormer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchVideos(EncodedVideos):
+    """Clips, and for the second branch one vector of the frames, or the frames themselves."""
+
+    clips: Float[Tensor, "V L D"]
+    video: Float[Tensor, "V D"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +53,26 @@ class TwoBranchModel(RetrievalModel):
     """A method that encodes clips, and frames or one vector of them; subclasses say how."""
 
     config: TwoBranchConfig
+    query_tower: QueryTower
     places: ClassVar[frozenset[str]] = frozenset({"frame"})
     has_clips: ClassVar[bool] = True
 
-    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    @property
+    def text_tower(self) -> Tower:
+        """That of the queries."""
+        return self.query_tower.tower
+
+    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """One pooled vector a query (Eq. 1; Eq. 12)."""
+        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
+
+    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
         sims = self.branch_sims(queries, videos)
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores(sims, {branch: weights[branch] for branch in sims})
 
-    def losses(
+    def own_losses(
         self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
@@ -79,10 +99,12 @@ class TwoBranchModel(RetrievalModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
-        c, sentence = self.config, queries.sentence
-        sims = {"clip": max_sim(sentence, required(videos, "clips"), similarity=similarity)}
-        if "frame" not in self.provided:
-            sims["frame"] = second_branch_sim(
-                sentence, videos, max_frames=c.max_frames, padding=c.padding_scores, similarity=similarity
-            )
-        return sims
+        c, sentence, videos = self.config, queries.sentence, TwoBranchVideos.of(videos)
+        sims = {"clip": max_sim(sentence, videos.clips, similarity=similarity)}
+        if "frame" in c.provided:
+            return sims
+        if videos.video is not None:
+            return sims | {"frame": vector_sim(sentence, videos.video, similarity=similarity)}
+        frames, mask = frames_of(videos)
+        floor = zero_floor(mask, c.max_frames, c.padding_scores)
+        return sims | {"frame": max_sim(sentence, frames, mask, similarity=similarity, zero_floor=floor)}

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
 from untrimmed.data.packed import TeacherRule
 from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, own_frame_cosines
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.dl_dkd import DLDKD
+from untrimmed.models.dl_dkd import DLDKD, DLDKDQueries, DLDKDVideos
 from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, distillation_decay, share_decay
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import UNUSED, as_tensors, import_released
@@ -137,10 +137,11 @@ class DLDKDParity(RetrievalParity):
 
     def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Frame and query vectors of each branch."""
-        made = {"inheritance_query": queries.sentence, "inheritance_frames": required(videos, "frames")}
-        if model.exploration is not None:
-            made["exploration_query"] = required(queries, "exploration")
-            made["exploration_frames"] = required(videos, "exploration_frames")
+        queries, videos = DLDKDQueries.of(queries), DLDKDVideos.of(videos)
+        made = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}
+        if queries.exploration is not None and videos.exploration_frames is not None:
+            made["exploration_query"] = queries.exploration
+            made["exploration_frames"] = videos.exploration_frames
         return made
 
     def scores(

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, clips_of, frames_of
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.matching import matched_pairs
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.two_branches import TwoBranchVideos
 from untrimmed.parity.case import Case
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
@@ -49,11 +50,9 @@ class GMMFormerParity(RetrievalParity):
 
     def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Clips and one vector per video."""
-        return {
-            "query_vectors": queries.sentence,
-            "encoded_clips": required(videos, "clips"),
-            "video_vectors": required(videos, "video"),
-        }
+        pooled = TwoBranchVideos.of(videos).video
+        assert pooled is not None, "the golden cases are of GMMFormer with its own frame branch"
+        return {"query_vectors": queries.sentence, "encoded_clips": clips_of(videos), "video_vectors": pooled}
 
     def scores(
         self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
@@ -107,11 +106,11 @@ class GMMFormerV2Parity(GMMFormerParity):
 
     def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Clips and frames; the release always pads the frames to the maximum."""
-        frames = required(videos, "frames")
+        frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
         return {
             "query_vectors": queries.sentence,
-            "encoded_clips": required(videos, "clips"),
+            "encoded_clips": clips_of(videos),
             "encoded_frames": F.pad(frames, (0, 0, 0, padding)),
         }
 

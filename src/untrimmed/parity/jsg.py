@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, clips_of
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import dataset_of_arrays
 from untrimmed.data.packed import PackSettings
@@ -19,7 +19,7 @@ from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.jsg import JSG
+from untrimmed.models.jsg import JSG, JSGVideos
 from untrimmed.moments.gaussian_proposals import (
     WIDTHS_PER_DEVIATION,
     centered_proposals,
@@ -165,8 +165,8 @@ class JSGParity(RetrievalParity):
         """Coarse rows and frames."""
         return {
             "query_vectors": queries.sentence,
-            "encoded_coarse": required(videos, "clips"),
-            "encoded_fine": required(videos, "frames"),
+            "encoded_coarse": clips_of(videos),
+            "encoded_fine": JSGVideos.of(videos).frames,
         }
 
     def scores(
@@ -176,10 +176,8 @@ class JSGParity(RetrievalParity):
         if model.training:
             return self._training_scores(model, queries, videos, batch)
         scores, sentence = model.score(queries, videos), queries.sentence
-        glance_proposals, gaze_proposals = (
-            model.pooled(model.glance_rows(videos)),
-            model.pooled(required(videos, "frames")),
-        )
+        videos = JSGVideos.of(videos)
+        glance_proposals, gaze_proposals = model.pooled(videos.glance_rows), model.pooled(videos.frames)
         return {
             "proposal_center": model.proposals.center,
             "proposal_width": model.proposals.width,
@@ -198,8 +196,8 @@ class JSGParity(RetrievalParity):
     def _training_scores(
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        sentence, index = queries.sentence, batch.video_index
-        glance = max_sim(sentence, model.pooled(model.glance_rows(videos)))
+        sentence, index, videos = queries.sentence, batch.video_index, JSGVideos.of(videos)
+        glance = max_sim(sentence, model.pooled(videos.glance_rows))
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         gaze = model.gaze(sentence, videos, own_best, index)
         unit_query, unit_proposals = F.normalize(sentence, dim=-1), F.normalize(gaze.proposals, dim=-1)

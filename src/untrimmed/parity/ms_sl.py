@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.triplet import negative_videos, triplet_square_rows
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.ms_sl import MSSL
+from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.parity.case import Case
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
@@ -55,14 +55,15 @@ class MSSLParity(RetrievalParity):
 
     def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """The first proposals, those of length 1, are the encoded clips themselves."""
-        clips = required(videos, "clips")
+        videos = MSSLVideos.of(videos)
+        clips = videos.clips
         return {
             "query_vectors": queries.sentence,
             "encoded_clips": clips[:, : model.config.num_clips],
             "clip_proposals": clips,
             "proposals": clips,
-            "encoded_frames": required(videos, "frames"),
-            "videos_mask": required(videos, "frame_mask").float(),
+            "encoded_frames": videos.frames,
+            "videos_mask": videos.frame_mask.float(),
         }
 
     def scores(
@@ -70,7 +71,8 @@ class MSSLParity(RetrievalParity):
     ) -> dict[str, Tensor]:
         """Both branches, the square training matrices and the guided frame vectors."""
         scores = model.score(queries, videos)
-        sentence, clips = queries.sentence, required(videos, "clips")
+        videos = MSSLVideos.of(videos)
+        sentence, clips = queries.sentence, videos.clips
         key_clip = required_best(scores["clip"])
         assert model.guided_attention is not None, "the golden cases are of MS-SL with its own frame branch"
         seen = model.positive_frames(videos, key_clip, batch.video_index)
@@ -84,9 +86,7 @@ class MSSLParity(RetrievalParity):
             "train_frame_features": seen,
             "train_frame_scores": F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T,
             "train_frame_scores_raw": sentence @ seen.T,
-            "frame_features": model.guided_attention.of_all_pairs(
-                required(videos, "frames"), required(videos, "frame_mask"), clips, key_clip
-            ),
+            "frame_features": model.guided_attention.of_all_pairs(videos.frames, videos.frame_mask, clips, key_clip),
         }
 
     def loss_arrays(

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, frames_of
 from untrimmed.data.resampling import prepare_video
 from untrimmed.evaluation.recall import ranks, recall
 from untrimmed.losses.distribution import proxies_of_texts, proxies_of_videos
 from untrimmed.losses.draws import Draws
-from untrimmed.models.ral import RAL
+from untrimmed.models.ral import RAL, RALQueries
 from untrimmed.models.ral_distribution import pooled_texts, pooled_videos
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
@@ -74,18 +74,19 @@ class RALParity(GMMFormerV2Parity):
 
     def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Also the words of the frame branch and their confidences."""
-        csa, words, mask = _ral(model).csa, required(queries, "words"), required(queries, "word_mask")
+        csa, own = _ral(model).csa, _ral(model).own(queries)
         assert csa is not None
+        assert own.word_weights is not None
         return super().encodings(model, queries, videos) | {
-            "frame_query_tokens": words,
-            "word_confidence": required(queries, "word_weights"),
-            "word_confidence_raw": csa.weights(words, mask, "dot"),
+            "frame_query_tokens": own.words,
+            "word_confidence": own.word_weights,
+            "word_confidence_raw": csa.weights(own.words, own.word_mask, "dot"),
         }
 
     def scores(
         self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """The clip branch of the method and the frame branch of the extension."""
+        """The clip branch of the method and the frame branch of RAL."""
         ral = _ral(model)
         return super().scores(model, queries, videos, batch) | {
             "frame_scores": ral.word_score(model, queries, videos).value,
@@ -101,12 +102,12 @@ class RALParity(GMMFormerV2Parity):
         both = ral.distributions(model, queries, videos, batch.video_index, self.draws(case))
         texts, _ = ral.text_rows(queries, batch.video_index)
         kl_video, kl_text, kl_between = ral.alignment_parts(both)
-        tokens, mask = _support_buffers(queries, batch.video_index, len(videos), ral.config.support_captions)
+        tokens, mask = _support_buffers(ral.own(queries), batch.video_index, len(videos), ral.config.support_captions)
         return super().loss_arrays(case, model, scores, terms, draws) | {
             "support_tokens": tokens,
             "support_mask": mask,
-            "support_pooled": pooled_texts(texts, required(queries, "word_mask")),
-            "visual_pooled": pooled_videos(required(videos, "frames"), required(videos, "frame_mask")),
+            "support_pooled": pooled_texts(texts, ral.own(queries).word_mask),
+            "visual_pooled": pooled_videos(*frames_of(videos)),
             "text_mean": both.text.mean,
             "text_logsigma": both.text.log_scale,
             "text_samples": both.text_samples,
@@ -129,12 +130,12 @@ class RALParity(GMMFormerV2Parity):
 
 
 def _ral(model: Any) -> RAL:
-    return model.extensions["ral"]
+    return model.attachments["ral"]
 
 
-def _support_buffers(queries: EncodedQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
+def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
     """The padded buffers of the release, which our pooling does without: words of a video's captions, then zeros."""
-    words, mask = required(queries, "words"), required(queries, "word_mask")
+    words, mask = queries.words, queries.word_mask
     tokens, masks = (
         words.new_zeros(num_videos, room, *words.shape[1:]),
         words.new_zeros(num_videos, room, mask.shape[1]),

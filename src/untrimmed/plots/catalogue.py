@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.naming import parse_name
 from untrimmed.models.ral_distribution import DistributionHead
 from untrimmed.nn.prototypes import PrototypeBuilder
 from untrimmed.plots.heatmap import draw_heat_map, heat_map_of
@@ -201,7 +200,7 @@ def _require_number(name: str, picture: Picture, count: int) -> None:
 def _require_part(name: str, picture: Picture, folder: Path, run: TrainedRun) -> None:
     if picture.part is None or any(isinstance(module, picture.part) for module in run.model.modules()):
         return
-    attached = [f"+{attachment}" for attachment in parse_name(run.model.name)[1]]
+    attached = [f"+{attachment}" for attachment in run.model.attachments]
     if any(attachment in picture.methods for attachment in attached):
         lacks = "was trained without the part that it shows; train one with that part on"
     else:

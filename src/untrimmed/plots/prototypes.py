@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, required
+from untrimmed.batches import EncodedQueries, EncodedVideos, clips_of
 from untrimmed.data.annotations import Span
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.models.proto import Proto
+from untrimmed.models.proto import Proto, ProtoVideos
+from untrimmed.models.prototype_clips import PrototypeShares
 from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, ORANGE, legend_above, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
@@ -57,16 +57,17 @@ class MatchingFrequency:
 
 
 def _attention(run: TrainedRun, encoded: EncodedVideos) -> Float[np.ndarray, "V K M"]:
-    if encoded.unit_attention is None:
+    attached = encoded.attached.get("prototypes")
+    attention = (ProtoVideos.of(encoded) if attached is None else PrototypeShares.of(attached)).unit_attention
+    if attention is None:
         raise ConfigError(
             f"{run.label}: the model keeps no attention of its prototypes; train it with model.keep_attention=true"
         )
-    return encoded.unit_attention.transpose(1, 2).cpu().numpy()
+    return attention.transpose(1, 2).cpu().numpy()
 
 
-def _cosines(queries: EncodedQueries, encoded: EncodedVideos) -> Float[np.ndarray, "Q V K"]:
-    sentence, prototypes = F.normalize(queries.sentence, dim=-1), F.normalize(required(encoded, "clips"), dim=-1)
-    return torch.einsum("qd,vkd->qvk", sentence, prototypes).cpu().numpy()
+def _similarities(run: TrainedRun, queries: EncodedQueries, encoded: EncodedVideos) -> Float[np.ndarray, "Q V K"]:
+    return run.model.similarity(queries, clips_of(encoded)).cpu().numpy()
 
 
 def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> PrototypeAttention:
@@ -81,7 +82,7 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
         name = dataset.video_ids[video]
         raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
     encoded = run.videos(np.array([video]))
-    cosine = _cosines(run.queries(np.array([row])), encoded)[0, 0]
+    cosine = _similarities(run, run.queries(np.array([row])), encoded)[0, 0]
     order = np.argsort(-cosine, kind="stable")
     return PrototypeAttention(
         dataset.video_ids[video],
@@ -137,7 +138,7 @@ def attendance_of(run: TrainedRun) -> Attendance:
             assert duration_s is not None
             inside = covered(moment, duration_s, attention.shape[2])
             query = run.all_queries.select(slice(int(row), int(row) + 1))
-            similarity = _cosines(query, encoded.select(slice(video, video + 1)))[0, 0]
+            similarity = _similarities(run, query, encoded.select(slice(video, video + 1)))[0, 0]
             shares.append(inside_by_rank(attention[video], similarity, inside))
             chance.append(inside.mean())
     return Attendance(np.mean(shares, axis=0), float(np.mean(chance)), len(shares))
@@ -155,7 +156,7 @@ def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
         local = torch.from_numpy(np.searchsorted(rows, index[own]))[:, None]
         for branch in branches:
             best = required_best(scores[branch]).cpu().gather(1, local)[:, 0].numpy()
-            found = np.bincount(best, minlength=required(encoded, "clips").shape[1])
+            found = np.bincount(best, minlength=clips_of(encoded).shape[1])
             counts[branch] = counts.get(branch, 0) + found
     return MatchingFrequency(counts)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from untrimmed.batches import required
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.report import per_query
+from untrimmed.models.ral import RALQueries
 from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -48,7 +48,9 @@ def recall_by_uncertainty_of(runs: Sequence[TrainedRun]) -> RecallByUncertainty:
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    uncertainty = required(runs[0].all_queries, "uncertainty").cpu().double().numpy()
+    predicted = RALQueries.of(runs[0].all_queries.attached["ral"]).uncertainty
+    assert predicted is not None, "asked for of runs with MSRA only"
+    uncertainty = predicted.cpu().double().numpy()
     groups = equal_groups(uncertainty)
     if len(groups) < 2:
         raise FeatureError(

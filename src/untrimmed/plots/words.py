@@ -9,9 +9,10 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float
 
-from untrimmed.batches import required
+from untrimmed.batches import frames_of
 from untrimmed.data.annotations import Span
 from untrimmed.errors import FeatureError
+from untrimmed.models.ral import RALQueries
 from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
 
@@ -53,16 +54,17 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
         name = dataset.video_ids[video]
         raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
     queries, encoded = run.queries(np.array([row])), run.videos(np.array([video]))
-    real = required(queries, "word_mask")[0]
-    words = F.normalize(required(queries, "words")[0][real], dim=-1)
-    frames = F.normalize(required(encoded, "frames")[0][required(encoded, "frame_mask")[0]], dim=-1)
+    said, (frames, mask) = RALQueries.of(queries.attached["ral"]), frames_of(encoded)
+    assert said.word_weights is not None, "asked for of runs with CSA only"
+    real = said.word_mask[0]
+    words, seen = F.normalize(said.words[0][real], dim=-1), F.normalize(frames[0][mask[0]], dim=-1)
     return WordConfidence(
         dataset.video_ids[video],
         duration_s,
         dataset.moments[row],
         word_names(dataset.texts[row], len(words)),
-        required(queries, "word_weights")[0][real].cpu().numpy(),
-        (words @ frames.T).cpu().numpy(),
+        said.word_weights[0][real].cpu().numpy(),
+        (words @ seen.T).cpu().numpy(),
     )
 
 

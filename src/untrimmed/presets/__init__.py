@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from untrimmed.config import build, override, read_yaml
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.naming import full_name, parse_name
+from untrimmed.models.naming import ModelName
 from untrimmed.presets.published import reported
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 
@@ -48,42 +48,52 @@ class Preset:
 
         Raises: ConfigError for an unknown setting or a wrong value.
         """
-        from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
+        from untrimmed.models.registry import configure  # imports torch, which reading a preset does not need
 
-        return build(model_class(self.method).Config, self.settings, where=f"{self.method}/{self.dataset}")
+        return configure(self.method, self.settings, where=f"{self.method}/{self.dataset}")
 
 
-def load_preset(method: str, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
+def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
     """The preset of a method on a data set, with some dotted keys changed (`model.dim`, `train.epochs`).
 
     Raises: UnknownNameError when there is none, ConfigError for an unknown key or a wrong value.
     """
-    base, attached = parse_name(method)
+    name = ModelName.of(method)
+    base, attached = name.method, name.attachments
     path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
         raise UnknownNameError.among(f"preset of {base}", dataset, [d for m, d in list_presets() if m == base])
     if not attached:
         return read_preset(path, overrides)
     values = read_yaml(path) | {"reported": {}}
-    published = (FOLDER / f"{base}+{name}" / f"{dataset}.yaml" for name in attached)
-    for overlay in (*(_attachment_file(name, dataset) for name in attached), *published):
+    for part in attached:
+        values = _merge(values, _brought_by(part, dataset))
+    for overlay in (FOLDER / f"{base}+{part}" / f"{dataset}.yaml" for part in attached):
         if overlay.is_file():
             values = _merge(values, read_yaml(overlay))
-    values["method"] = full_name(method)
+    values["method"] = str(name)
     if len(attached) > 1:  # results are those of one attachment
         values["reported"] = {}
-    return _build(values, overrides, where=f"{method}/{dataset}")
+    return _build(values, overrides, where=f"{name}/{dataset}")
 
 
-def has_preset(method: str, dataset: str) -> bool:
+def has_preset(method: str | ModelName, dataset: str) -> bool:
     """Whether a method, with or without attachments, has a preset for a data set."""
-    return (FOLDER / parse_name(method)[0] / f"{dataset}.yaml").is_file()
+    return (FOLDER / ModelName.of(method).method / f"{dataset}.yaml").is_file()
 
 
-def _attachment_file(name: str, dataset: str) -> Path:
-    """What an attachment brings: for this data set, for that of which it is a variant (`tvr_event`), or TVR's."""
-    candidates = [FOLDER / "attachments" / name / f"{d}.yaml" for d in (dataset, dataset.partition("_")[0])]
-    return next((path for path in candidates if path.is_file()), FOLDER / "attachments" / name / "tvr.yaml")
+def _brought_by(attachment: str, dataset: str) -> dict[str, Any]:
+    """What an attachment brings: for this data set, for that of which it is a variant (`tvr_event`), or TVR's.
+
+    A loss without a file, which is registered outside this package, brings its default settings.
+    """
+    for known in (dataset, dataset.partition("_")[0], "tvr"):
+        path = FOLDER / "attachments" / attachment / f"{known}.yaml"
+        if path.is_file():
+            return read_yaml(path)
+    from untrimmed.models.registry import is_loss  # imports torch, which presets do without
+
+    return {"losses": {attachment: {}}} if is_loss(attachment) else {}
 
 
 def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

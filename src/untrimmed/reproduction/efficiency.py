@@ -8,7 +8,6 @@ work without changing the result, the count is that of the layers as published.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from torch.utils.flop_counter import flop_registry
 
 from untrimmed.batches import EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import model_class
+from untrimmed.models.registry import create_model
 from untrimmed.nn.attention import TokenAttention
 from untrimmed.presets import load_preset
 
@@ -70,7 +69,7 @@ class _Counter(TorchDispatchMode):
 
 def published_model(method: str, overrides: Mapping[str, Any] | None = None, preset: str = "tvr") -> RetrievalModel:
     """A method with random weights at the sizes of a preset."""
-    return model_class(method)(load_preset(method, preset, overrides).sizes()).eval()
+    return create_model(method, **load_preset(method, preset, overrides).settings).eval()
 
 
 def parameters(model: RetrievalModel) -> int:
@@ -111,7 +110,7 @@ def stored_numbers(model: RetrievalModel) -> int:
     """Numbers that the score reads of one video of `max_frames` frames: vectors times their width."""
     encoded = model.encode_videos(_videos(model.config))
     # What shares of units a prototype reads serves to find moments, not to score.
-    fields = {name: tensor for name, tensor in encoded.tensors().items() if name != "unit_attention"}
+    fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
     return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
 
 
@@ -178,4 +177,4 @@ def _corpus(model: RetrievalModel, num_videos: int) -> EncodedVideos:
     """One encoded video as often as asked for, each in memory of its own."""
     encoded = model.encode_videos(_videos(model.config))
     copies = {name: tensor.repeat(num_videos, *[1] * (tensor.ndim - 1)) for name, tensor in encoded.tensors().items()}
-    return dataclasses.replace(encoded, **copies)
+    return encoded.with_tensors(copies)

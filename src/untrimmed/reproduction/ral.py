@@ -175,7 +175,7 @@ PAPER = Paper(
             name="figure8",
             title="Words against frames, and confidences of words",
             commands=(TRAIN, "untrimmed plot words RUN -o figure8.png"),
-            notes=("In Python: `model.encode_queries(batch).word_weights`, one confidence a word.",),
+            notes=('In Python: `model.encode_queries(batch).attached["ral"].word_weights`, one confidence a word.',),
         ),
         NotCovered(name="figure9", title="Where RAL attaches to the methods", reason=DRAWING),
         NotCovered(

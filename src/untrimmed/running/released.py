@@ -11,6 +11,7 @@ from torch import Tensor
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.checkpoint_file import read_checkpoint_tensors
+from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import model_class
 from untrimmed.models.released import import_released
 from untrimmed.presets import list_presets, load_preset
@@ -29,11 +30,12 @@ def import_released_file(
         ConfigError: when several presets fit and `data` is not given.
         UnknownNameError: for an unknown method or data set.
     """
-    cls = model_class(method)  # a wrong method is reported before a damaged file
+    name = ModelName.of(method)
+    cls = model_class(name)  # a wrong method is reported before a damaged file
     tensors = read_checkpoint_tensors(Path(file))
     if data is None:
-        data = _fitting(method, Path(file), tensors, overrides)
-    model = cls(load_preset(method, data, overrides).sizes())
+        data = _fitting(name, Path(file), tensors, overrides)
+    model = cls(load_preset(name, data, overrides).sizes())
     try:
         import_released(model, model.released_names(), tensors)
     except CheckpointError as error:
@@ -41,11 +43,11 @@ def import_released_file(
     return model.eval(), data
 
 
-def _fitting(method: str, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
+def _fitting(method: ModelName, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
     """The data set whose preset has the widths of the tensors."""
     widths = {}
     fitting = []
-    for _, data in (pair for pair in list_presets() if pair[0] == method):
+    for _, data in (pair for pair in list_presets() if pair[0] == str(method)):
         config = load_preset(method, data, overrides).sizes()
         widths[data] = (config.query_dim, config.video_dim)
         if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:

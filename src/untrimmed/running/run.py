@@ -21,7 +21,8 @@ import yaml
 from untrimmed.config import build, flat, read_yaml, to_plain
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.files import write_whole
-from untrimmed.models.base import RetrievalModel, build_attachments
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import plain_settings
 from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
 from untrimmed.precision import OLD_NAMES, Format
 from untrimmed.presets import Preset
@@ -130,9 +131,8 @@ def require_same(folder: Path, wanted: RunConfig) -> None:
 
 def _spelled_out(config: RunConfig) -> RunConfig:
     """The same settings with all defaults of the model and of the attached losses."""
-    model = to_plain(config.sizes())
-    given = model.pop("losses")
-    losses = dict.fromkeys(given) | to_plain(build_attachments(given))  # None: off
+    model = plain_settings(config.sizes())
+    losses = model.pop("losses")
     return replace(config, model=model, losses=losses)
 
 

@@ -6,7 +6,6 @@ training (32 clips and at most 128 frames of a released model), so nothing is de
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.config import read_yaml
@@ -106,13 +106,18 @@ class TrainedModel:
     def restore(self, encoded: Sequence[bytes]) -> EncodedVideos:
         """What `encode_video` gave for several videos, as one record in single precision."""
         template = self.model.encode_videos(self._one_frame())
-        videos = [dataclasses.replace(template, **load_tensors(blob)) for blob in encoded]
+        videos = [template.with_tensors(_named_as_now(load_tensors(blob), template)) for blob in encoded]
         return videos[0].cat(videos).to("cpu", torch.float32)
 
     def _one_frame(self) -> VideoBatch:
         config = self.model.config
         clips, frames = torch.zeros(1, config.num_clips, config.video_dim), torch.zeros(1, 1, config.video_dim)
         return VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(1, 1, dtype=torch.bool))
+
+
+def _named_as_now(stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
+    """Stored tensors by their present names; earlier versions kept those of attachments under the field alone."""
+    return {name: stored[name if name in stored else name.rpartition(".")[2]] for name in template.tensors()}
 
 
 class TrainedCorpus:

@@ -5,7 +5,6 @@ back, so that losses see the whole batch: in-batch negatives, hard pools and bot
 single process, and so is the gradient. Every process reads every batch; that costs a copy from a mapped file.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ class SharedEncoding(Encoding):
         own = (torch.arange(share) * size + self.fabric.global_rank) % total
         encoded = super().__call__(encoder, rows.select(own))
         whole = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
-        return dataclasses.replace(encoded, **whole)
+        return encoded.with_tensors(whole)
 
     def _gather(self, tensor: Tensor) -> Tensor:
         assert self.fabric is not None

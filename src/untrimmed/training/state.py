@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from untrimmed.errors import CheckpointError
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.storage import write_tensors
+from untrimmed.models.storage import named_as_now, write_tensors
 
 MOMENTS = ("mean", "square")
 
@@ -79,7 +79,9 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
 
 
 def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
+    return named_as_now(
+        {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
+    )
 
 
 def seed_of(seed: int, update: int, stream: int) -> int:

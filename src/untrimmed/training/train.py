@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
-from untrimmed.config import to_plain
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig
-from untrimmed.models.naming import full_name
-from untrimmed.models.registry import model_class
+from untrimmed.models.naming import ModelName
+from untrimmed.models.registry import model_class, plain_settings
 from untrimmed.precision import Format, Precision, choose_format
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
 from untrimmed.running.memory import keep_freed_memory
@@ -65,7 +64,8 @@ def train(
     if seed is not None:
         overrides = {"train.seed": seed} | overrides
     number_format = choose_format(precision, str(choose_device(device))).name
-    chosen = _preset(method, data, preset, overrides)
+    name = ModelName.of(method)
+    chosen = _preset(name, data, preset, overrides)
     settings = _data(data, Path(root), video_features)
     sizes = chosen.sizes()
     train_set, val_set = (
@@ -82,7 +82,7 @@ def train(
     fabric, encoding = launch(device, number_format)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    model = model_class(method)(sizes)
+    model = model_class(name)(sizes)
     loop = TrainingLoop(config, folder, model.to(fabric.device), train_set, val_set, fabric, encoding)
     if progress is not None:
         loop.report = progress
@@ -102,11 +102,11 @@ def _data(name: str, root: Path, video_features: str | None) -> DataSettings:
     return DataSettings(name=name, root=str(place), video_features=video_features, encoder_identity=identity)
 
 
-def _preset(method: str, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
+def _preset(method: ModelName, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
     model_class(method)  # a wrong method is reported before a missing preset
     if preset is not None and preset.endswith((".yaml", ".yml")):
         chosen = read_preset(Path(preset), overrides)
-        if full_name(chosen.method) != full_name(method):
+        if ModelName.of(chosen.method) != method:
             raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
         return chosen
     return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
@@ -127,7 +127,7 @@ def _require_own(folder: Path, config: RunConfig) -> None:
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format) -> RunConfig:
     """All settings of the run, the model's defaults spelled out."""
-    model = to_plain(sizes)
+    model = plain_settings(sizes)
     losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
     weights = {name: weight for name, weight in preset.weights.items() if name not in sizes.absent_terms}

@@ -1,0 +1,78 @@
+"""Losses that attach to any method by configuration (GMMFormer v2, Table 6)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.errors import ConfigError
+from untrimmed.losses import matching, query_diversity
+from untrimmed.models.attachment import AttachedLoss, AttachmentConfig
+from untrimmed.models.registry import register
+
+
+@register("query_diversity_v1")
+class QueryDiversityV1(AttachedLoss):
+    """The query diverse loss of GMMFormer (Eq. 13)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        """Symbols as in the equation."""
+
+        margin: float = 0.15
+        scale: float = 32.0
+        reduction: Literal["released", "paper"] = "released"
+
+    config: Config
+
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+        c = self.config
+        return query_diversity.query_diversity_v1(
+            queries.sentence, video_index, margin=c.margin, scale=c.scale, reduction=c.reduction
+        )
+
+
+@register("query_diversity")
+class QueryDiversity(AttachedLoss):
+    """The revamped query diverse loss of GMMFormer v2 (Eq. 4-5)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        """Symbols as in the equations."""
+
+        margin: float = 0.2
+        scale: float = 32.0
+        focus: float = 1.0
+        reduction: Literal["released", "paper"] = "released"
+
+    config: Config
+
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+        c = self.config
+        return query_diversity.query_diversity(
+            queries.sentence, video_index, margin=c.margin, scale=c.scale, focus=c.focus, reduction=c.reduction
+        )
+
+
+@register("optimal_matching")
+class OptimalMatching(AttachedLoss):
+    """The optimal matching loss of GMMFormer v2 (Eq. 7), on the clips; on the frames of a method without clips."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        """How the matched pairs of a batch become one number."""
+
+        reduction: Literal["released", "paper"] = "released"
+
+    config: Config
+
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+        units, mask = (videos.clips, None) if videos.clips is not None else (videos.frames, videos.frame_mask)
+        if units is None:
+            raise ConfigError("losses.optimal_matching needs clips or frames, and this method encodes neither")
+        return matching.optimal_matching(queries.sentence, units, video_index, mask, reduction=self.config.reduction)

@@ -1,0 +1,147 @@
+"""What a method can carry: a loss, or a part with weights, encodings, scores and losses of its own.
+
+Adding a loss: one file, in this folder or anywhere, as long as it is imported before the loss is asked for.
+
+    @register("my_loss")
+    class MyLoss(AttachedLoss):
+        @dataclass(frozen=True, kw_only=True)
+        class Config(AttachmentConfig):
+            margin: float = 0.1
+
+        config: Config
+
+        def term(self, queries, videos, video_index) -> Tensor: ...
+
+It is switched on by its name, `create_model("ms_sl+my_loss")`, or by its settings, `losses: {my_loss: {margin: 0.2}}`
+in a preset or `losses.my_loss.margin=0.2`; off by `losses.my_loss=null`; and weighed by `weights: {my_loss: 0.1}`. As
+released, attached losses read a second pass of the query encoder with its own dropout (`separate_pass: false`: the
+first).
+
+Adding a part:
+
+    @register("my_part")
+    class MyPart(Attachment):
+        @dataclass(frozen=True, kw_only=True)
+        class Config(AttachmentConfig):
+            size: int = 6
+
+        config: Config
+
+        def __init__(self, config: Config, model: RetrievalModel): ...
+        def encode_videos(self, model, videos, encoded): ...    # and encode_queries: the encodings with more in them
+        def score(self, model, queries, videos): ...            # a branch of the score
+        def losses(self, model, queries, videos, batch, *, draws, epoch): ...
+
+It is switched on by its name only; its settings are the section of that name among the model's: `my_part.size=4`, in a
+preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it can use the model's
+encoders (again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a `Record` of its own
+that the method's encodings keep: `encoded.attach(self.name, record)`, then `MyRecord.of(encoded.attached[self.name])`.
+
+Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
+they are given where the model is trained (`weights.my_loss=0.1`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.losses.draws import Draws
+from untrimmed.models.released import Names
+from untrimmed.scores.score import Scores
+
+if TYPE_CHECKING:
+    from untrimmed.models.base import RetrievalModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachmentConfig:
+    """The settings of an attachment, all with defaults, and what follows from them for the method that carries it."""
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Branches of the score that the attachment computes in place of the method."""
+        return frozenset()
+
+    @property
+    def reads_frames(self) -> bool:
+        """Whether encoded videos must hold frames even if the method's own score does not read them."""
+        return False
+
+    @property
+    def absent_terms(self) -> frozenset[str]:
+        """Those of the attachment's loss terms that these settings leave out."""
+        return frozenset()
+
+
+class Attachment(nn.Module):
+    """What a model carries and calls at the places below; by default it does nothing there."""
+
+    name: ClassVar[str]  # set by `register`
+    Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
+    replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
+
+    def __init__(self, config: AttachmentConfig, model: RetrievalModel):
+        super().__init__()
+        self.config = config
+
+    def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
+        """The encoded queries with what the attachment adds to them."""
+        return encoded
+
+    def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
+        """The encoded videos with what the attachment adds to them."""
+        return encoded
+
+    def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
+        """The branches that the attachment provides, and their weights in the fused score."""
+        return None
+
+    def losses(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        batch: TrainingBatch,
+        *,
+        draws: Draws,
+        epoch: int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The attachment's loss terms by name, unweighted."""
+        return {}
+
+    def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
+        """What stands for the method's timeline where the attachment changes what that would read, else None."""
+        return None
+
+    @classmethod
+    def released_names(cls, prefix: str) -> Names:
+        """The authors' names of the attachment's parameters; ours begin with `prefix`."""
+        return {}
+
+
+class AttachedLoss(Attachment, ABC):
+    """A loss on encodings that any method can carry: one term, which has the name of the loss."""
+
+    def losses(
+        self,
+        model: RetrievalModel,
+        queries: EncodedQueries,
+        videos: EncodedVideos,
+        batch: TrainingBatch,
+        *,
+        draws: Draws,
+        epoch: int,
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The one term."""
+        return {self.name: self.term(queries, videos, batch.video_index)}
+
+    @abstractmethod
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
