@@ -1,6 +1,7 @@
 """A trained model in a library: found by its own scores, encoded from stored frames, changed without a gap."""
 
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -68,11 +69,12 @@ def test_search_gives_every_method_s_own_score_and_ranking(method, lib, tmp_path
 
 
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
-def test_moments_lie_inside_their_video_best_first(method, lib, tmp_path):
+def test_moments_lie_inside_their_video_apart_and_best_first(method, lib, tmp_path):
     lib.use(save_run(tmp_path / "run", method))
     for hit in lib.search("blue", moments=4):
         assert 1 <= len(hit.moments) <= 4
         assert all(0 <= moment.start_s < moment.end_s <= hit.duration_s + 1e-6 for moment in hit.moments)
+        assert all(one.end_s <= other.start_s for one, other in pairwise(sorted(hit.moments)))
         scores = [moment.score for moment in hit.moments]
         assert scores == sorted(scores, reverse=True)
         assert (hit.start_s, hit.end_s) == (hit.moments[0].start_s, hit.moments[0].end_s)

@@ -53,8 +53,9 @@ class GaussianWindows:
         rank_width_s: float = 4.0
         sharpness: float = 4.0  # width of the ranking window over the standard deviation of its Gaussian; JSG has 9
         change_s: float = 0.5  # squared distance times seconds that a change of scene has to explain
-        own_background: float = 0.5  # share of the video's own mean in the background; the corpus has the rest
-        length_exponent: float = 0.2
+        own_background: float = 0.8  # share of a long video's own mean in the background; the corpus has the rest
+        own_background_s: float = 20.0  # of such a length half of that: one moment is much of a short video's mean
+        length_exponent: float = 0.15
 
     name = "gaussian_windows"
 
@@ -127,7 +128,8 @@ class WindowCorpus:
         """Separate spans of one video in seconds, the clearest first (`clearest_scenes`), with their mean relevance."""
         times_s, curve = self._curve(query.sentence, row)
         own, corpus = float(curve.mean()), float(query.sentence @ self._mean)
-        share, duration_s = self.config.own_background, self._durations_s[row]
+        duration_s = self._durations_s[row]
+        share = self.config.own_background * duration_s / (duration_s + self.config.own_background_s)
         # A frame stands for the time up to half way to its neighbours: that is where a change between two is expected.
         edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
         return clearest_scenes(

@@ -1,0 +1,126 @@
+"""How well moments are found in untrimmed reels: real clips one after another, re-encoded to one size.
+
+    python benchmarks/reels.py FOLDER [--encoder builtin] [-o docs/quality.md]
+
+FOLDER holds the clips, `manifest.jsonl` (a line a clip: `file`, `duration`, `queries` of `query`, `start`, `end`) and
+`reels.jsonl` (a line a reel: `clips` of `file`, in order). Besides those reels, others are made of five clips in random
+order: of clips at even positions by name, on which settings of the moments were chosen, and of those at odd ones, on
+which nothing was. `-o` writes the section "Reels" of a page anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+
+import untrimmed
+from untrimmed.demo.reels import ENCODERS
+from untrimmed.search.labelled import LabelledQuery, LibraryQuality, evaluate_library
+from untrimmed.types import Moment
+from untrimmed.video.reader import Sampling, VideoReader
+
+WIDTH, HEIGHT, FRAME_RATE = 640, 360, 10
+CLIPS_EACH = 5
+SEED = 0
+SHOWN = ("R@1", "R@5", "mean IoU", "R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7")
+HEADING = "## Reels"
+
+
+def fitted(pixels: np.ndarray) -> np.ndarray:
+    """The picture as large as fits, with black around it."""
+    scale = min(WIDTH / pixels.shape[1], HEIGHT / pixels.shape[0])
+    width, height = round(scale * pixels.shape[1]), round(scale * pixels.shape[0])
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+    picture = np.zeros((HEIGHT, WIDTH, 3), dtype=np.uint8)
+    left, top = (WIDTH - width) // 2, (HEIGHT - height) // 2
+    picture[top : top + height, left : left + width] = frame.reformat(width, height, "rgb24").to_ndarray()
+    return picture
+
+
+def render(clips: list[dict[str, Any]], folder: Path, path: Path, reader: VideoReader) -> list[LabelledQuery]:
+    """Write the clips one after another as one video; gives their sentences with times in it."""
+    codec = next(name for name in ENCODERS if name in av.codecs_available)
+    queries, num_frames = [], 0
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream(codec, rate=FRAME_RATE, options=ENCODERS[codec])
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for clip in clips:
+            offset_s = num_frames / FRAME_RATE
+            for batch in reader.read(folder / clip["file"]):
+                for pixels in batch.frames:
+                    container.mux(stream.encode(av.VideoFrame.from_ndarray(fitted(pixels), format="rgb24")))
+                    num_frames += 1
+            end_s = num_frames / FRAME_RATE
+            for query in clip["queries"]:
+                moment = Moment(offset_s + query["start"], min(offset_s + query["end"], end_s))
+                queries.append(LabelledQuery(query["query"], path.name, (moment,)))
+        container.mux(stream.encode())
+    return queries
+
+
+def measure(reels: list[list[dict[str, Any]]], folder: Path, encoder: str) -> tuple[LibraryQuality, float]:
+    """The quality of a library of these reels, and how many seconds they last."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        VideoReader(sampling=Sampling(FRAME_RATE), short_side=HEIGHT) as reader,
+    ):
+        videos = Path(place) / "reels"
+        videos.mkdir()
+        queries = []
+        for number, clips in enumerate(reels):
+            queries += render(clips, folder, videos / f"reel_{number:02d}.mp4", reader)
+        library = untrimmed.open(Path(place) / "library")
+        report = library.index(videos, encoder=encoder)
+        return evaluate_library(library, queries), report.timings.video_s
+
+
+def in_other_orders(clips: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The clips in random order, five a reel."""
+    order = np.random.default_rng(SEED).permutation(len(clips))
+    return [[clips[i] for i in order[start : start + CLIPS_EACH]] for start in range(0, len(clips), CLIPS_EACH)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--encoder", default="builtin")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+
+    lines = (options.folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    clips = sorted((json.loads(line) for line in lines), key=lambda clip: Path(clip["file"]).stem)
+    by_file = {clip["file"]: clip for clip in clips}
+    plans = (options.folder / "reels.jsonl").read_text(encoding="utf-8").splitlines()
+    planned = [[by_file[clip["file"]] for clip in json.loads(plan)["clips"]] for plan in plans]
+    table = [
+        "| reels of | reels | length | sentences | " + " | ".join(SHOWN) + " |",
+        "| --- | --- | --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
+    ]
+    for name, reels in (
+        ("`reels.jsonl`: all clips", planned),
+        ("the half used for choosing, random order", in_other_orders(clips[::2])),
+        ("the other half, random order", in_other_orders(clips[1::2])),
+    ):
+        quality, video_s = measure(reels, options.folder, options.encoder)
+        values = " | ".join(f"{quality.figures[key]:.1f}" for key in SHOWN)
+        table.append(f"| {name} | {len(reels)} | {video_s:.0f} s | {len(quality.outcomes)} | {values} |")
+        print(table[-1], flush=True)
+    text = "\n".join(table)
+    print(text)
+    if options.output:
+        page = options.output.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
+        about = (
+            "The same clips as parts of longer videos, written by `python benchmarks/reels.py FOLDER -o PAGE`; "
+            f"encoder `{options.encoder}`, percent. R@K asks for the right reel, IoU for the best moment inside it."
+        )
+        options.output.write_text(f"{page}\n\n{HEADING}\n\n{about}\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
