@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from untrimmed.presets.published import published
 from untrimmed.reproduction.efficiency import (
     flops,
     matching_gflops,
@@ -14,19 +15,15 @@ from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.results import efficiency_grid
 from untrimmed.reproduction.tables import EfficiencyTable
 
-PRINTED = {  # RAL table 6
-    "gmmformer": (1.95, 12.85),
-    "gmmformer_v2": (5.43, 32.27),
-    "gmmformer_v2+ral": (5.75, 35.53),
-}
+COSTS = published()["ral"]["table6"]
+PRINTED = {"gmmformer": "GMMFormer", "gmmformer_v2": "GMMFormer v2", "gmmformer_v2+ral": "RAL"}
 
 
 @pytest.mark.parametrize("method", PRINTED)
 def test_parameters_equal_the_printed_ones_and_flops_come_within_5_percent(method):
-    printed_flops, printed_parameters = PRINTED[method]
     model = published_model(method)
-    assert round(parameters(model) / 1e6, 2) == printed_parameters
-    assert flops(model).weights / 1e9 == pytest.approx(printed_flops, rel=0.05)
+    assert [round(parameters(model) / 1e6, 2)] == COSTS["params_m"][PRINTED[method]]
+    assert [flops(model).weights / 1e9] == pytest.approx(COSTS["flops_g"][PRINTED[method]], rel=0.05)
 
 
 def test_the_flops_of_ms_sl_are_those_of_a_query_and_2500_videos():
@@ -50,12 +47,10 @@ def test_vectors_kept_of_a_video():
 
 
 def test_matching_and_memory_are_those_of_protoprvr():
-    # table 3 at 4,000 videos, table 1
-    printed = {"ms_sl": (2.02, 1.01), "gmmformer": (0.10, 0.05), "proto": (0.18, 0.09)}
-    for method, (gflops, megabytes) in printed.items():
-        model = published_model(method)
-        assert round(matching_gflops(model, 4000), 2) == gflops
-        assert round(megabytes_per_video(model), 2) == megabytes
+    for method, name in {"ms_sl": "MS-SL", "gmmformer": "GMMFormer", "proto": "ProtoPRVR"}.items():
+        model, figures = published_model(method), published()["proto"]
+        assert round(matching_gflops(model, 4000), 2) == figures["table3"]["matching_g"][name][-1]
+        assert round(megabytes_per_video(model), 2) == figures["table1"][name]["tvr"][-1]
 
 
 def test_a_larger_corpus_takes_longer():
