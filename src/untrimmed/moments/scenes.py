@@ -26,8 +26,8 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     """
     sums, counts = vectors.astype(np.float32), np.ones(len(vectors))
     first = np.arange(len(vectors))  # frame of each run, and the row of its sum
-    squares = _products(sums, first, first)
-    products = _products(sums, first[:-1], first[1:])  # of neighbouring runs
+    squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
+    products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # of neighbouring runs
     found: list[Int[np.ndarray, "_ 2"]] = []
     while len(first) > 1:
         before, after = counts[:-1], counts[1:]
