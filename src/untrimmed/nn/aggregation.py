@@ -12,6 +12,10 @@ from untrimmed.nn.norm import LayerNorm
 
 Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]
 Generator = Literal["released", "paper"]
+Layers = Float[Tensor, "K N T D"]
+Rows = Float[Tensor, "N T D"]
+Mask = Bool[Tensor, "N T"] | None
+Token = Float[Tensor, " D"] | None
 
 
 def aggregation(
@@ -63,13 +67,7 @@ class TokenLayer(nn.Module):
 class MeanAggregation(nn.Module):
     """The plain mean of the layers (GMMFormer Eq. 10)."""
 
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
+    def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
         return outputs.mean(dim=0)
 
@@ -82,13 +80,7 @@ class WeightedAggregation(nn.Module):
         self.temperature = temperature
         self.weight = nn.Parameter(torch.zeros(count))
 
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
+    def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
         return torch.einsum("k,kntd->ntd", (self.weight / self.temperature).softmax(0), outputs)
 
@@ -102,13 +94,7 @@ class DynamicAggregation(nn.Module):
         self.reader = TokenLayer(dim, num_heads, dropout)
         self.weights = nn.Linear(dim, count)
 
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
+    def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
         weights = (self.weights(self.reader(token, inputs, mask)) / self.temperature).softmax(-1)
         return torch.einsum("nk,kntd->ntd", weights, outputs)
@@ -138,13 +124,7 @@ class TemporalConsolidation(nn.Module):
         self.weights = nn.Linear(dim, length)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self,
-        outputs: Float[Tensor, "K N T D"],
-        inputs: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"] | None = None,
-        token: Float[Tensor, " D"] | None = None,
-    ) -> Float[Tensor, "N T D"]:
+    def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
         read = self.reader(token, outputs, mask)
         if self.hidden is not None:

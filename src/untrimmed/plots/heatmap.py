@@ -10,8 +10,18 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.data.annotations import Span
-from untrimmed.errors import FeatureError
-from untrimmed.plots.style import BLACK, CHARACTERS, COLUMN_IN, DPI, HEAT, VERMILION, new_figure, short, styled
+from untrimmed.plots.style import (
+    BLACK,
+    CHARACTERS,
+    COLUMN_IN,
+    DPI,
+    HEAT,
+    VERMILION,
+    mark_moments,
+    new_figure,
+    short,
+    styled,
+)
 from untrimmed.plots.timeline import best_windows
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -60,10 +70,7 @@ def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
     dataset, first = runs[0].dataset, runs[0].caption(caption_id)
     video = int(dataset.video_index[first])
     rows = np.array([first]) if caption_id is not None else dataset.captions_of(video)[:MOST_CAPTIONS]
-    duration_s = float(dataset.durations_s[video])
-    if not duration_s > 0:
-        name = dataset.video_ids[video]
-        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    duration_s = runs[0].duration_s(video)
     by_run = [_strips(run, rows, video, duration_s) for run in runs]
     captions = (
         SeenCaption(dataset.texts[row], dataset.moments[row], tuple(strips[i] for strips in by_run))
@@ -121,9 +128,7 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
         start_s, end_s = strip.found_s
         frame = (start_s, num_strips - row - 0.92), end_s - start_s, 0.84
         axes.add_patch(Rectangle(*frame, fill=False, edgecolor=VERMILION, linewidth=1.1))
-    for start_s, end_s in caption.truth_s:
-        whole = (start_s, -0.06), end_s - start_s, num_strips + 0.12
-        axes.add_patch(Rectangle(*whole, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    mark_moments(axes, caption.truth_s, -0.06, num_strips + 0.12)
     axes.set(xlim=(0, duration_s), ylim=(0, num_strips))
     axes.set_yticks([num_strips - row - 0.5 for row in range(num_strips)] if named else [])
     if named:

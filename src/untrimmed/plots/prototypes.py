@@ -14,7 +14,7 @@ from untrimmed.data.annotations import Span
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.proto import Proto, ProtoVideos
 from untrimmed.models.prototype_clips import PrototypeShares
-from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, ORANGE, legend_above, new_figure, short, styled
+from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, ORANGE, legend_above, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
 
@@ -77,10 +77,7 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
     """
     dataset, row = run.dataset, run.caption(caption_id)
     video = int(dataset.video_index[row])
-    duration_s = float(dataset.durations_s[video])
-    if not duration_s > 0:
-        name = dataset.video_ids[video]
-        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    duration_s = run.duration_s(video)
     encoded = run.videos(np.array([video]))
     cosine = _similarities(run, run.queries(np.array([row])), encoded)[0, 0]
     order = np.argsort(-cosine, kind="stable")
@@ -146,14 +143,13 @@ def attendance_of(run: TrainedRun) -> Attendance:
 
 def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
     """How often each prototype wins (ProtoPRVR Fig. 6)."""
-    index = run.dataset.video_index
     branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
     counts: dict[str, np.ndarray] = {}
     for rows, encoded in run.all_videos():
-        own = np.flatnonzero(np.isin(index, rows))
+        own, videos = run.captions_of(rows)
         with torch.no_grad():
             scores = run.model.score(run.all_queries.select(torch.from_numpy(own)), encoded)
-        local = torch.from_numpy(np.searchsorted(rows, index[own]))[:, None]
+        local = torch.from_numpy(videos)[:, None]
         for branch in branches:
             best = required_best(scores[branch]).cpu().gather(1, local)[:, 0].numpy()
             found = np.bincount(best, minlength=clips_of(encoded).shape[1])
@@ -164,17 +160,13 @@ def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
 @styled
 def draw_prototype_attention(data: PrototypeAttention) -> Figure:
     """One row a prototype, the one that the caption meets on top; dotted the true moment."""
-    from matplotlib.patches import Rectangle
-
     num = len(data.attention)
     figure = new_figure(2.9)
     axes = figure.subplots()
     picture = axes.imshow(
         100 * data.attention, cmap=HEAT, vmin=0, aspect="auto", extent=(0, data.duration_s, num + 0.5, 0.5)
     )
-    for start_s, end_s in data.truth_s:
-        frame = (start_s, 0.5), end_s - start_s, num
-        axes.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    mark_moments(axes, data.truth_s, 0.5, num)
     axes.set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     axes.set_ylabel("prototype, by similarity to the caption")
     step = next(step for step in (10, 5, 1) if num >= 2 * step or step == 1)

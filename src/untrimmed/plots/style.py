@@ -110,6 +110,15 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
 
 
+def mark_moments(axes: Axes, spans_s: Sequence[tuple[float, float]], bottom: float, height: float) -> None:
+    """Dotted frames around annotated moments, over that range of the vertical axis."""
+    from matplotlib.patches import Rectangle
+
+    look = {"fill": False, "edgecolor": BLACK, "linewidth": 1.2, "linestyle": ":", "clip_on": False}
+    for start_s, end_s in spans_s:
+        axes.add_patch(Rectangle((start_s, bottom), end_s - start_s, height, **look))  # type: ignore[arg-type]
+
+
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
     """A legend in lines above the axes, where it hides no data; it begins at `gap` of their height."""
     names = axes.get_legend_handles_labels()[1]

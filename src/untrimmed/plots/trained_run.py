@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, nearest
+from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.running.opened import OpenedModel, open_model
 from untrimmed.running.run import RunConfig, is_run, read_config
@@ -27,6 +27,26 @@ class TrainedRun(OpenedModel):
     def rank(self) -> Int[np.ndarray, " Q"]:
         """The rank of each caption's video, 1 for the best."""
         return ranks(self.score().fused, self.dataset.video_index)
+
+    def duration_s(self, video: int) -> float:
+        """The length of a video in seconds.
+
+        Raises: FeatureError when it is not known.
+        """
+        dataset = self.dataset
+        duration_s = float(dataset.durations_s[video])
+        if not duration_s > 0:
+            name = dataset.video_ids[video]
+            raise FeatureError(
+                f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query"
+            )
+        return duration_s
+
+    def captions_of(self, videos: Int[np.ndarray, " V"]) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]]:
+        """The rows of the captions of some videos, which rise, and the place of each one's video among these."""
+        index = self.dataset.video_index
+        own = np.flatnonzero(np.isin(index, videos))
+        return own, np.searchsorted(videos, index[own])
 
     def caption(self, caption_id: str | None) -> int:
         """The row of a caption; without an id the first caption, those with a moment first, of the richest video.

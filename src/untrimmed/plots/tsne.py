@@ -87,8 +87,7 @@ def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
 
 
 def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
-    captions = np.flatnonzero(np.isin(run.dataset.video_index, videos))
-    query_video = np.searchsorted(videos, run.dataset.video_index[captions])
+    captions, query_video = run.captions_of(videos)
     sentence = F.normalize(run.queries(captions).sentence, dim=-1).cpu().numpy()
     units, mask = parts(run.model, run.videos(videos))
     clips = [

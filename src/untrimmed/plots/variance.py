@@ -59,10 +59,9 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
     """Where each caption fits its own video best, as a share of the video."""
-    index, found = run.dataset.video_index, np.zeros(len(run.dataset.video_index))
+    found = np.zeros(len(run.dataset.video_index))
     for rows, encoded in run.all_videos():
-        own = np.flatnonzero(np.isin(index, rows))
-        local = np.searchsorted(rows, index[own])
+        own, local = run.captions_of(rows)
         queries = run.all_queries.select(torch.from_numpy(own))
         for video, course in enumerate(courses(run.model, queries, encoded, local)):
             found[own[local == video]] = course.position

@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from untrimmed.batches import frames_of
 from untrimmed.data.annotations import Span
-from untrimmed.errors import FeatureError
 from untrimmed.models.ral import RALQueries
-from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, new_figure, short, styled
+from untrimmed.plots.style import BLUE, GREY, HEAT, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
     """
     dataset, row = run.dataset, run.caption(caption_id)
     video = int(dataset.video_index[row])
-    duration_s = float(dataset.durations_s[video])
-    if not duration_s > 0:
-        name = dataset.video_ids[video]
-        raise FeatureError(f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query")
+    duration_s = run.duration_s(video)
     queries, encoded = run.queries(np.array([row])), run.videos(np.array([video]))
     said, (frames, mask) = RALQueries.of(queries.attached["ral"]), frames_of(encoded)
     assert said.word_weights is not None, "asked for of runs with CSA only"
@@ -71,17 +67,13 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
 @styled
 def draw_word_confidence(data: WordConfidence) -> Figure:
     """A row for each word: where it is seen, and beside it its confidence; dotted the true moment."""
-    from matplotlib.patches import Rectangle
-
     num = len(data.words)
     figure = new_figure(0.85 + 0.16 * num)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])
     picture = left.imshow(
         data.similarity, cmap=HEAT, aspect="auto", extent=(0, data.duration_s, num, 0), interpolation="nearest"
     )
-    for start_s, end_s in data.truth_s:
-        frame = (start_s, 0), end_s - start_s, num
-        left.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.2, linestyle=":", clip_on=False))
+    mark_moments(left, data.truth_s, 0, num)
     left.set_yticks(np.arange(num) + 0.5, [short(word, 14) for word in data.words])
     left.set_xlabel(f"time in {short(data.video_id, 20)} (s)\ndotted: annotated moment")
     right.barh(np.arange(num) + 0.5, 100 * data.confidence, 0.75, color=BLUE)
