@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
-from untrimmed.errors import ConfigError, nearest
+from untrimmed.errors import ConfigError, nearest, one_line
 
 T = TypeVar("T")
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -111,7 +111,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); give an existing YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+        raise ConfigError(f"{path}: not YAML ({one_line(error)})") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds {type(values).__name__}, wanted a mapping of sections")
     return values

@@ -55,6 +55,15 @@ class IndexBusyError(UntrimmedError, RuntimeError):
     """Another process is writing to the index."""
 
 
+def one_line(error: BaseException) -> str:
+    """What an error of another program says, on one line; its class where it says nothing.
+
+    >>> one_line(ValueError("not a\\n  number")), one_line(TimeoutError())
+    ('not a number', 'TimeoutError')
+    """
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a message: ". Did you mean 'x'?" when a known name is close, else nothing.
 

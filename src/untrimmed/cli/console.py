@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -17,6 +20,11 @@ def print_notice(notice: str | None) -> None:
     """One line about the encoder in use, where it is not the best there is."""
     if notice:
         progress_console.print(f"[yellow]note:[/] {escape(notice)}")
+
+
+def print_json(document: Any) -> None:
+    """What `--json` asks for: indented, letters of any script as they are, paths as text."""
+    typer.echo(json.dumps(document, default=str, indent=2, ensure_ascii=False))
 
 
 def clock(time_s: float) -> str:

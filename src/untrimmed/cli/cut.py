@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from untrimmed.cli.bars import Bar
 from untrimmed.cli.console import clock, parse_time, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
@@ -110,31 +111,22 @@ def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float
     result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(end_s)} of {shown(video)}", markup=False)
 
 
-class _CutDisplay:
+class _CutDisplay(Bar):
     """How far a cut has come: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, file: Path, start_s: float, end_s: float) -> None:
         self._name, self._start_s, self._end_s = shown(Path(file.name)), start_s, end_s
         self._began = self._told = time.monotonic()
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=progress_console,
             transient=True,
+            description=f"{self._name}: opening",
+            total=end_s - start_s,
         )
-        self._task = self._progress.add_task(f"{self._name}: opening", total=end_s - start_s)
-
-    def __enter__(self) -> _CutDisplay:
-        if progress_console.is_terminal:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if progress_console.is_terminal:
-            self._progress.stop()
 
     def __call__(self, time_s: float) -> None:
         """Show that this time of the video has been reached."""
@@ -143,7 +135,7 @@ class _CutDisplay:
             doing = f"looking for {clock(self._start_s)}, at {clock(time_s)}"
         else:
             doing = f"{clock(done_s)} of {clock(self._end_s - self._start_s)}"
-        self._progress.update(self._task, completed=max(0.0, done_s), description=f"{self._name}: {doing}")
+        self.show(completed=max(0.0, done_s), description=f"{self._name}: {doing}")
         now = time.monotonic()
         if not progress_console.is_terminal and now - self._told >= _QUIET_S:
             self._told = now

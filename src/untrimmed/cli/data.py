@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.bars import counting
+from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.cli.options import FeaturesOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.benchmarks.benchmark import SPLITS
@@ -92,7 +89,7 @@ def check_command(
     quick: Annotated[bool, typer.Option("--quick", help="Leave out reading every value.")] = False,
 ) -> None:
     """List what is missing or wrong, each with its fix; exit code 2 if anything is."""
-    with _progress("checking") as progress:
+    with counting("checking") as progress:
         problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
     for problem in problems:
         result_console.print(problem, markup=False)
@@ -118,7 +115,7 @@ def describe_command(
     if not descriptions:
         raise missing[0]
     if as_json:
-        typer.echo(json.dumps([asdict(description) for description in descriptions], indent=2))
+        print_json([asdict(description) for description in descriptions])
     else:
         _print_descriptions(name, descriptions)
     for reason in missing:
@@ -178,7 +175,7 @@ def simulate_command(
     settings = build(SimulationSettings, values, where="simulate")
     if annotations is not None and not annotations.is_dir():
         raise ConfigError(f"{annotations}: no such folder; give the folder with the annotation files")
-    with _progress("simulating") as progress:
+    with counting("simulating") as progress:
         written = simulate(
             name,
             out,
@@ -192,15 +189,3 @@ def simulate_command(
     for split in SPLITS:
         result_console.print(f"{split:5} {written.videos[split]:,} videos, {written.captions[split]:,} captions")
     result_console.print(f"written to {written.folder}")
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the error stream, where that is a terminal; the function inside takes entries done and in all."""
-    if not progress_console.is_terminal:  # a bar that shows nothing still ends with an empty line
-        yield lambda done, total: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    with Progress(*columns, TimeRemainingColumn(), console=progress_console, transient=True) as bar:
-        task = bar.add_task(what, total=1)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

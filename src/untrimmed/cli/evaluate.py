@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.console import print_json, print_notice, progress_console, result_console
 from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption, SplitOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
@@ -128,7 +127,7 @@ def _evaluate_library(
             "queries": outcomes,
             "skipped": skipped,
         }
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
         return
     if details:
         for outcome in sorted(quality.outcomes, key=lambda o: (o.rank or 10**9, -o.iou)):

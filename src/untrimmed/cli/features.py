@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import ExitStack
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
-from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.bars import counting
+from untrimmed.cli.console import print_json, print_notice, progress_console, result_console
 from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
 from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption
 from untrimmed.errors import ConfigError
@@ -89,23 +87,19 @@ def features(
     place = library if library is not None else out / f"{name}-library"
     opened = untrimmed.open(place, precision=read_precision(precision))
     failed = _index(opened, paths, encoder, fps, device, quiet=json_output) if paths else False
-    with ExitStack() as stack:
-        progress = Progress(console=progress_console, transient=True)
-        if progress_console.is_terminal:  # elsewhere a bar shows nothing but ends with an empty line
-            stack.enter_context(progress)
-        task = progress.add_task("writing features", total=None)
+    with counting("writing features") as progress:
         written = opened.export_features(
             out,
             name=name,
             layout=layout.value,
             captions=captions,
             within=paths or None,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            progress=progress,
         )
     for label in written.left_out:
         progress_console.print(f"left out  {label.place}: no video {label.video!r}", markup=False, soft_wrap=True)
     if json_output:
-        typer.echo(json.dumps(asdict(written), default=str, indent=2, ensure_ascii=False))
+        print_json(asdict(written))
     else:
         _print_written(written, opened, name)
     if failed or written.left_out:

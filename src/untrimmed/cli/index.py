@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from untrimmed.cli.bars import Bar, counting
 from untrimmed.cli.console import print_notice, progress_console, result_console
 from untrimmed.cli.options import (
     DeviceOption,
@@ -80,12 +80,8 @@ def index(
 
 
 def _use(library: Library, model: str | None) -> None:
-    with ExitStack() as stack:
-        progress = Progress(console=progress_console, transient=True)
-        if progress_console.is_terminal and model is not None:  # elsewhere it would stand above an error's one line
-            stack.enter_context(progress)
-        task = progress.add_task("encoding the library's frames through the model", total=None)
-        library.use(model, progress=lambda done, total: progress.update(task, completed=done, total=total))
+    with counting("encoding the library's frames through the model", muted=model is None) as progress:
+        library.use(model, progress=progress)
     settings = library.settings()
     progress_console.print(f"searching with {settings.model if settings else 'no model'}")
 
@@ -132,11 +128,11 @@ def _print_linked(folders: Sequence[Path]) -> None:
         progress_console.print(f"not followed  {len(folders) - _NUM_NAMED} links to folders more")
 
 
-class IndexDisplay:
+class IndexDisplay(Bar):
     """A bar on a terminal, one line a file elsewhere; failures stay visible in both."""
 
     def __init__(self) -> None:
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.fields[files]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[speed]}"),
@@ -144,34 +140,25 @@ class IndexDisplay:
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
-            console=progress_console,
+            description="getting ready",
+            total=None,
+            files="",
+            speed="",
         )
-        self._task = self._progress.add_task("getting ready", total=None, files="", speed="")
         self._video_s = 0.0
-
-    def __enter__(self) -> IndexDisplay:
-        if progress_console.is_terminal:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if progress_console.is_terminal:  # elsewhere it would leave an empty line
-            self._progress.stop()
 
     def __call__(self, step: Step) -> None:
         """Show one step."""
         within = min(1.0, step.done_s / step.duration_s) if step.state == "encoding" and step.duration_s > 0 else 0.0
         if step.state == "done":
             self._video_s += step.duration_s
-        elapsed_s = self._progress.tasks[self._task].elapsed or 0.0
         done_s = self._video_s + (step.done_s if step.state == "encoding" else 0.0)
-        self._progress.update(
-            self._task,
+        self.show(
             total=step.total,
             files=f"{step.position}/{step.total} files",
             completed=step.position + within,
             description=shown(Path(step.path.name)) if step.state == "encoding" else "",
-            speed=f"{done_s / elapsed_s:.1f}x real time" if elapsed_s > 0.5 else "",
+            speed=f"{done_s / self.elapsed_s:.1f}x real time" if self.elapsed_s > 0.5 else "",
         )
         if step.state == "failed":
             progress_console.print(f"[red]failed[/]   {escape(step.reason)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.console import clock, progress_console, result_console
+from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.search.gone import find_gone, is_gone
@@ -26,7 +25,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """List the indexed videos: length, frames looked at, path; `gone` marks files no longer there."""
     records = read_records(library_folder(library))
     if json_output:
-        typer.echo(json.dumps([asdict(record) for record in records], indent=2, ensure_ascii=False))
+        print_json([asdict(record) for record in records])
         return
     for record in records:
         gone = "  (gone)" if is_gone(record.path) else ""
@@ -58,7 +57,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
             "model": settings.model if settings else None,
             "sampling": sampling,
         }
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     result_console.print(f"library   {folder}", markup=False)
     result_console.print(f"videos    {len(records)}, {clock(duration_s)} in all, {num_frames} frames looked at")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from untrimmed.cli.console import result_console
+from untrimmed.cli.console import print_json, result_console
 from untrimmed.cli.options import JsonOption
 from untrimmed.errors import ConfigError
 
@@ -42,7 +41,7 @@ def models(json_output: JsonOption = False) -> None:
             "compositions": [name for name, problem in compositions.items() if not problem],
             "refused": {name: problem for name, problem in compositions.items() if problem},
         }
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
         return
     table = Table("method", "paper", title="methods", title_justify="left", box=box.SIMPLE)
     table.add_column("presets (published SumR)")

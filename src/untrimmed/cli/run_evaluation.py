@@ -11,7 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def evaluate_run(
         document = json.loads(to_json(report))
         if comparisons is not None:
             document["against"] = {"run": str(against), "comparisons": [asdict(c) for c in comparisons]}
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     elif output in ("csv", "latex"):
         typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from untrimmed.cli.console import (
-    clock,
-    parse_time,
-    print_notice,
-    progress_console,
-    result_console,
-)
+from untrimmed.cli.console import clock, parse_time, print_json, print_notice, progress_console, result_console
 from untrimmed.cli.last_search import remember
 from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError
@@ -110,7 +103,7 @@ def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool
     for warning in hits.warnings:
         progress_console.print(f"[yellow]warning:[/] {escape(warning)}")
     if json_output:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     for rank, hit in enumerate(hits if not json_output else (), start=1):
         result_console.print(
             f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {shown(hit.video)}",

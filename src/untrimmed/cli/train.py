@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-from untrimmed.cli.console import clock, progress_console, result_console
+from untrimmed.cli.bars import Bar
+from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import (
     DeviceOption,
     FeaturesOption,
@@ -84,7 +84,7 @@ def train(
     if display.muted:
         return
     if json_output:
-        typer.echo(json.dumps({"run": str(run.folder), "epochs": len(run.history), "best": run.best}, indent=2))
+        print_json({"run": str(run.folder), "epochs": len(run.history), "best": run.best})
         return
     _print_best(run)
 
@@ -106,34 +106,27 @@ def _print_best(run: Run) -> None:
     result_console.print(f"next    untrimmed evaluate {run.folder}", markup=False)
 
 
-class _Display:
+class _Display(Bar):
     """A bar on a terminal, one line an epoch elsewhere; only the first of several processes shows anything."""
 
     def __init__(self) -> None:
         self.muted = _is_further_process()
-        columns = (
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[figures]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
+            muted=self.muted,
+            description="starting",
+            total=None,
+            figures="",
+            left="",
         )
-        self._progress = Progress(*columns, console=progress_console)
-        self._task = self._progress.add_task("starting", total=None, figures="", left="")
-        self._last_sum_r: float | None = None
-
-    def __enter__(self) -> _Display:
-        if progress_console.is_terminal and not self.muted:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._progress.live.is_started:  # stopping a bar that never ran prints an empty line
-            self._progress.stop()
 
     def packing(self, done: int, total: int) -> None:
         """Show how many videos' features are prepared."""
-        self._progress.update(self._task, description="preparing features", completed=done, total=total)
+        self.show(description="preparing features", completed=done, total=total)
 
     def __call__(self, step: Step) -> None:
         """Show one step."""
@@ -141,8 +134,7 @@ class _Display:
         figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
         if step.sum_r is not None:
             figures += f"  {step.selects_by} {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
-        self._progress.update(
-            self._task,
+        self.show(
             description=f"epoch {step.epoch}/{step.num_epochs} {step.stage}",
             completed=done,
             total=step.num_epochs * step.num_steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -82,3 +83,8 @@ def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
 def videos_of(annotations: Iterable[Annotation]) -> list[str]:
     """The distinct videos in order of first appearance: the field's order of items and candidates."""
     return list(dict.fromkeys(annotation.video for annotation in annotations))
+
+
+def stable_hash(text: str) -> int:
+    """A number of 64 bits, the same for the same text on every machine."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.fields import read_json
 from untrimmed.data.layout import Layout
-from untrimmed.errors import FeatureError
+from untrimmed.errors import FeatureError, one_line
 
 
 class VectorSource(ABC):
@@ -131,9 +131,7 @@ class Hdf5Vectors(_Tables):
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise FeatureError(
-                f"{path}: cannot be read as HDF5 ({_one_line(error)}); write or copy it again"
-            ) from error
+            raise FeatureError(f"{path}: cannot be read as HDF5 ({one_line(error)}); write or copy it again") from error
         first = next(iter_datasets(self._file), None)
         if first is None:
             raise FeatureError(f"{path}: no data set in it; write it again")
@@ -154,7 +152,7 @@ class Hdf5Vectors(_Tables):
         try:
             values = dataset[()]
         except (OSError, RuntimeError) as error:
-            what = f"data set {name!r} cannot be read ({_one_line(error)})"
+            what = f"data set {name!r} cannot be read ({one_line(error)})"
             raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
         return _as_float(values, self.place, name).reshape(shape)
 
@@ -356,7 +354,7 @@ def _load_numpy(path: Path) -> np.ndarray:
             if chosen is not None:
                 return loaded[chosen]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FeatureError(f"{path}: cannot be read as numpy ({_one_line(error)}); write it again") from error
+        raise FeatureError(f"{path}: cannot be read as numpy ({one_line(error)}); write it again") from error
     raise FeatureError(f"{path}: arrays {', '.join(names)}, wanted one, or one called 'frames' or 'words'; rename it")
 
 
@@ -368,7 +366,3 @@ def _as_float(values: np.ndarray, place: Path, name: str) -> np.ndarray:
 
 def _absent(place: Path, name: str) -> str:
     return f"{place}: no entry {name!r}; extract its features, or remove its captions"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.data.annotations import stable_hash
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.layout import Layout
 from untrimmed.data.packed import PackSources, open_packed
@@ -41,8 +41,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
     generated" only; what a network would make of random pixels is not known here, where videos are features.
     """
     count = round(level * len(frames))
-    seed = int.from_bytes(hashlib.blake2b(video_id.encode(), digest_size=8).digest(), "big")
-    noise = np.random.default_rng(seed).standard_normal((count, frames.shape[1]))
+    noise = np.random.default_rng(stable_hash(video_id)).standard_normal((count, frames.shape[1]))
     length = np.linalg.norm(frames, axis=1).mean()
     noise *= length / np.maximum(np.linalg.norm(noise, axis=1, keepdims=True), 1e-12)
     return np.concatenate([noise.astype(frames.dtype), frames])

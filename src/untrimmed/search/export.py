@@ -9,7 +9,6 @@ The vectors are those that `Library.use` hands to a trained model, and words com
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from urllib.parse import quote
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import Annotation, number_captions, videos_of
+from untrimmed.data.annotations import Annotation, number_captions, stable_hash, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.labelled import Label, inside
 from untrimmed.data.layout import Layout
@@ -163,7 +162,7 @@ def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]
     Raises:
         FeatureError: There are fewer than three videos; the message begins with `file`.
     """
-    ordered = sorted(set(videos), key=lambda video: hashlib.blake2b(video.encode(), digest_size=8).digest())
+    ordered = sorted(set(videos), key=stable_hash)
     if len(ordered) < len(SPLITS):
         raise FeatureError(
             f"{file}: {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "

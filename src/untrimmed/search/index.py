@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line
 from untrimmed.files import write_whole
 from untrimmed.search.lance_table import lance
 from untrimmed.search.records import (
@@ -272,7 +272,7 @@ def _literal(text: str) -> str:
 
 def _line(error: Exception) -> str:
     """What the system or the store says, on one line."""
-    return getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+    return getattr(error, "strerror", None) or one_line(error)
 
 
 def _row(video: StoredVideo) -> pa.Table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
+from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import RankedVideo
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -37,7 +37,7 @@ class TrainedModel:
 
     def __init__(self, folder: str | os.PathLike[str]):
         """Raises: CheckpointError where there is no model, or a damaged one."""
-        self.folder = Path(os.path.abspath(Path(folder).expanduser()))
+        self.folder = absolute(folder)
         if not (self.folder / WEIGHTS).is_file():
             raise CheckpointError(f"{self.folder}: no {WEIGHTS} here; name the folder that `untrimmed train` wrote")
         self.model: RetrievalModel = load_model(self.folder)

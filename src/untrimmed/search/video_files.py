@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.search.video_names import absolute
 from untrimmed.video.process import shown
 from untrimmed.video.reader import is_video_path
 
@@ -36,7 +37,7 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
     links: dict[Path, None] = {}
     roots: list[str] = []
     for path in map(Path, paths):
-        path = Path(os.path.abspath(path.expanduser()))
+        path = absolute(path)
         try:
             path.lstat()
         except FileNotFoundError:

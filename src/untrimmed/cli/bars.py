@@ -1,0 +1,49 @@
+"""Bars on the error stream, where that is a terminal: elsewhere one that shows nothing ends with an empty line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+from untrimmed.cli.console import progress_console
+
+B = TypeVar("B", bound="Bar")
+
+
+class Bar:
+    """One bar of such columns; a context manager. With `muted` it is never drawn."""
+
+    def __init__(self, *columns: ProgressColumn, muted: bool = False, transient: bool = False, **task: Any):
+        self._is_drawn = progress_console.is_terminal and not muted
+        self._progress = Progress(*columns, console=progress_console, transient=transient)
+        self._task = self._progress.add_task(**task)
+
+    def __enter__(self: B) -> B:
+        if self._is_drawn:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._is_drawn:
+            self._progress.stop()
+
+    def show(self, **fields: Any) -> None:
+        """Bring the bar up to date."""
+        self._progress.update(self._task, **fields)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it was first drawn."""
+        return self._progress.tasks[self._task].elapsed or 0.0
+
+
+@contextmanager
+def counting(what: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar for as long as the block runs; the function inside takes entries done and in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    bar = Bar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=what, total=1)
+    with bar:
+        yield lambda done, total: bar.show(completed=done, total=total)
