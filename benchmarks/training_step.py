@@ -35,7 +35,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
-from untrimmed.running.devices import Encoding
+from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.schedule import warmup_linear_schedule

@@ -31,7 +31,7 @@ from untrimmed.models.released import export_released
 from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
 from untrimmed.running.batches import query_batch, video_batch
-from untrimmed.running.devices import Encoding
+from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.validation import in_batches, score_split
 

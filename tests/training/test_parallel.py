@@ -14,7 +14,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import create_model, list_compositions, list_models
-from untrimmed.running.devices import Encoding
+from untrimmed.running.encoding import Encoding
 
 LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
 FITTING = [name for name, problem in list_compositions().items() if not problem]

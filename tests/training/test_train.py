@@ -13,6 +13,7 @@ from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.presets import load_preset
+from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
 from untrimmed.training.train import train
@@ -141,8 +142,8 @@ def test_an_epoch_of_captions_sees_every_caption_once(data_root, small, tmp_path
 
 def test_the_event_variant_keeps_the_epoch_with_the_best_recall_of_moments(data_root, small, tmp_path, monkeypatch):
     sums = iter([1.0, 3.0, 3.0, 2.0])
-    real = loop_module.event_recall_of_split
-    monkeypatch.setattr(loop_module, "event_recall_of_split", lambda *a, **k: dict.fromkeys(real(*a, **k), next(sums)))
+    real = OpenedModel.event_recall
+    monkeypatch.setattr(OpenedModel, "event_recall", lambda opened: dict.fromkeys(real(opened), next(sums)))
     settings = small | EVENT | {"train.epochs": 4, "train.batch_size": 20}
     run = train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert [entry["val"]["event SumR"] for entry in run.history] == [6.0, 18.0, 18.0, 12.0]

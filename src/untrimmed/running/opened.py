@@ -22,7 +22,7 @@ from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 from untrimmed.running.batches import query_batch, video_batch
-from untrimmed.running.devices import Encoding
+from untrimmed.running.encoding import Encoding
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, is_model, is_run, read_config

@@ -21,9 +21,9 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import save_model
 from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
-from untrimmed.running.events import event_recall_of_split, why_no_events
+from untrimmed.running.events import why_no_events
+from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import LAST, RunConfig, require_beginning, require_best_model, write_config, write_metrics
-from untrimmed.running.validation import score_split
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.schedule import warmup_linear
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
@@ -197,15 +197,10 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Results on the validation split; those of moments only where they choose the epoch, as they take longer."""
         train = self.config.train
-        num_videos, num_queries = train.eval_video_batch, train.eval_query_batch
-        scores = score_split(
-            self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries, encode=self.encode
-        )
-        figures = retrieval_metrics(scores.fused, self.val_set.video_index)
+        opened = OpenedModel(model=self.model, dataset=self.val_set, train=train, encode=self.encode)
+        figures = retrieval_metrics(opened.score().fused, self.val_set.video_index)
         if train.select_by == "event SumR":
-            recalls = event_recall_of_split(
-                self.model, self.val_set, video_batch_size=num_videos, query_batch_size=num_queries, encode=self.encode
-            )
+            recalls = opened.event_recall()
             figures |= recalls | {"event SumR": event_sum(recalls)}
         return figures
 

@@ -17,7 +17,7 @@ from untrimmed.batches import E, R
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Format
-from untrimmed.running.devices import Encoding
+from untrimmed.running.encoding import Encoding
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
