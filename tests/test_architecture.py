@@ -86,6 +86,20 @@ def test_functions_and_files_are_short():
     assert functions + files == []
 
 
+def test_no_class_is_made_at_run_time():
+    calls = [
+        f"{path.relative_to(PACKAGE)}, line {node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (
+            (ast.unparse(node.func) == "type" and len(node.args) > 1)
+            or ast.unparse(node.func).rpartition(".")[2] in ("make_dataclass", "new_class", "exec")
+        )
+    ]
+    assert calls == []
+
+
 def test_no_module_is_named_for_nothing():
     names = {path.stem for path in TREES}
     assert not names & {"utils", "util", "common", "misc", "helpers"}

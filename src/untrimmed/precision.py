@@ -17,6 +17,7 @@ from untrimmed.errors import ConfigError
 Format = Literal["float32", "bfloat16"]
 Precision = Literal["auto", "float32", "bfloat16"]
 OLD_NAMES = {"fp32": "float32", "bf16": "bfloat16"}  # in runs that were saved before searching and training agreed
+BUILTIN_PRODUCTS = "int8"  # of the encoder `builtin`, in its network for images, on any processor
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _INSTRUCTIONS = ("amx_bf16", "avx512_bf16")

@@ -14,6 +14,7 @@ from tests.cli.conftest import NOTICE
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import ENCODERS
 
+bars_module = importlib.import_module("untrimmed.cli.bars")
 cut_module = importlib.import_module("untrimmed.cli.cut")
 index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command
 
@@ -44,7 +45,8 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
     (videos / "broken.mp4").write_bytes(b"no video at all")
     terminal = io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=width, highlight=False, soft_wrap=True)
-    monkeypatch.setattr(index_module, "progress_console", console)
+    for module in (bars_module, index_module):
+        monkeypatch.setattr(module, "progress_console", console)
     code, out, _ = run("index", videos)
     assert code == 3
     assert "2 indexed, 0 already known, 1 failed" in out
@@ -273,7 +275,8 @@ def test_of_several_hits_one_that_cannot_be_cut_costs_no_other(run, videos, tmp_
 def test_a_cut_shows_how_far_it_is(run, videos, tmp_path, monkeypatch, is_terminal):
     told = io.StringIO()
     console = Console(file=told, force_terminal=is_terminal, width=120, highlight=False)
-    monkeypatch.setattr(cut_module, "progress_console", console)
+    for module in (bars_module, cut_module):
+        monkeypatch.setattr(module, "progress_console", console)
     monkeypatch.setattr(cut_module, "_QUIET_S", 0.0)
     monkeypatch.setattr(
         "untrimmed.video.reader.cut", lambda *_, progress, **__: [progress(at_s) for at_s in (20.0, 61.0, 64.0)]

@@ -72,8 +72,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
 def _here(settings: Settings) -> str:
     """What this processor multiplies in, where the encoder leaves a choice."""
-    from untrimmed.encoders.registry import BUILTIN_PRODUCTS
-    from untrimmed.precision import choose_format
+    from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"

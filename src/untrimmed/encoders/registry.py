@@ -15,11 +15,10 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.hub.weights import is_hub_id, locate
 from untrimmed.errors import EncoderError, UnknownNameError
-from untrimmed.precision import Precision
+from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
-BUILTIN_PRODUCTS = "int8"  # of its network for images, on any processor
 HUB_TIMEOUT_S = 5.0  # how long a hub may take to answer before it counts as out of reach
 
 _SELF_TEST_SIDE = 96
