@@ -8,8 +8,9 @@ calibration pictures are needed. Following Jacob et al. 2018 (arXiv 1712.05877),
 - the frames: 8-bit RGB is already stored = 128 * real + 127, what the networks were trained on;
 - after ReLU6: zero 0, and the rounding into [0, 255] is the clamp itself;
 - narrow layers: `_DEVIATIONS` deviations about the mean, the widest channel counts; those of a sum add in quadrature;
-- weights: one scale an output channel. (Processors of the x86 family without VNNI saturate sums of two products at 16
-  bits; 7-bit weights would avoid it but cost far more: mean cosine of the logits to the float ones 0.954, not 0.990.)
+- weights: one scale an output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits;
+  `session.x64quantprecision` has them multiply exactly, so that logits are the same on all of them. 7-bit weights would
+  do, too, but cost far more: mean cosine of the logits to the float ones 0.954, not 0.990.)
 """
 
 from __future__ import annotations
@@ -183,6 +184,7 @@ class ImageNetwork:
         # one core is left to the decoder, which runs beside the network; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.x64quantprecision", "1")  # heeded only where there is no VNNI
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._classify = weights["_fc.weight"].T
