@@ -1,0 +1,94 @@
+"""The example of CONTRIBUTING, file by file as it stands there: it trains, evaluates, indexes and searches."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.toy import write_clip
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIPS = {
+    "flag": ["red", "white", "green"],
+    "sea": ["blue", "blue", "white", "blue"],
+    "sun": ["yellow", "red"],
+    "wood": ["green"],
+    "snow": ["white"],
+    "dusk": ["red", "blue"],
+}
+# The example is run with a toy encoder, as wide as the one that it is written for.
+RUN = """
+import runpy
+import sys
+
+import numpy as np
+
+from tests.toy import ToyEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library
+from untrimmed.types import TextFeatures
+
+
+class Wide(ToyEncoder):
+    frame_dim, word_dim = 397, 384
+
+    def encode_frames(self, frames):
+        return np.pad(super().encode_frames(frames), ((0, 0), (0, 393)))
+
+    def _text(self, text):
+        features = super()._text(text)
+        sentence, words = np.pad(features.sentence, (0, 393)), np.pad(features.words, ((0, 0), (0, 380)))
+        return TextFeatures(text, sentence, words, features.tokens)
+
+
+library.load_encoder = lambda *_, **__: LoadedEncoder(Wide(), None)
+sys.path.insert(0, "")
+runpy.run_path("try_it.py")
+"""
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """A folder with the example's files, six clips and their captions; the example is run, and its output given."""
+    folder = tmp_path_factory.mktemp("example")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for name, body in re.findall(r"(?ms)^```\w+\n# (\w+\.\w+)\n(.*?)^```", text):
+        (folder / name).write_text(body, encoding="utf-8")
+    (folder / "videos").mkdir()
+    captions = []
+    for number, (name, colours) in enumerate(CLIPS.items()):
+        write_clip(folder / "videos" / f"{name}.mp4", colours)
+        split = ("train", "train", "val", "test")[number % 4]
+        captions += [
+            {"video": name, "caption": f"it is {colour}", "start_s": 2 * i, "end_s": 2 * i + 2, "split": split}
+            for i, colour in enumerate(colours)
+        ]
+    (folder / "captions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in captions), encoding="utf-8")
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-c", RUN]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | {"PYTHONPATH": paths})
+    assert made.returncode == 0, made.stderr
+    return folder, made.stdout
+
+
+def test_it_trains_with_the_attachment_s_term(example):
+    folder, _ = example
+    epochs = [json.loads(line) for line in (folder / "runs/mine/metrics.jsonl").read_text("utf-8").splitlines()]
+    assert len(epochs) == 5
+    assert all(epoch["loss"] == pytest.approx(epoch["nce"] + 0.1 * epoch["spread"]) for epoch in epochs)
+    assert all(epoch["spread"] > 0 for epoch in epochs)
+
+
+def test_it_evaluates_and_searches(example):
+    folder, printed = example
+    assert "best_frame+spread on mine, test" in printed
+    hits = re.findall(r"(?m)^(\w+)\.mp4 ([\d.]+) ([\d.]+) (-?[\d.]+)$", printed)
+    assert sorted(hit[0] for hit in hits) == sorted(CLIPS)
+    scores = [float(hit[3]) for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) > 1
+    assert json.loads((folder / "library/library.json").read_text("utf-8"))["model"].startswith("best_frame+spread:")
