@@ -1,6 +1,7 @@
 """The values that flow: Features -> Encoded -> Scores -> Ranking -> Moments.
 
-Axis legend, the same everywhere: Q queries, W words, V videos, L clips, T frames, D width, H heads, K prototypes.
+Axis legend, the same everywhere: Q queries, W words, V videos, L clips, T frames, D width, H heads, K prototypes; all
+letters are in docs/glossary.md.
 """
 
 from __future__ import annotations

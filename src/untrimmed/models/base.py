@@ -1,6 +1,7 @@
 """What every method is: encoders, a score, named losses.
 
-Adding a method: one file, in this folder or anywhere, as long as it is imported before the method is asked for.
+Adding a method: one file, in this folder or anywhere, as long as it is imported before the method is asked for;
+CONTRIBUTING.md has a complete one, and one of a loss.
 
     @register("my_method")
     class MyMethod(RetrievalModel):

@@ -225,7 +225,7 @@ class DLDKD(RetrievalModel):
         return hard, label
 
     def own_released_names(self) -> released.Names:
-        """The authors' parameter names (methods page sections 7 and 9) and where each tensor lives here."""
+        """The parameter names in checkpoints of HuiGuanLab/DL-DKD, by `version`, and where each tensor lives here."""
         prefixes, frame, mapping = {
             "conference": (("B_", "A_"), "frame", "mapping_linear"),
             "later": (("", "exp_"), "visual", "out_mapping_linear"),

@@ -109,7 +109,7 @@ class GMMFormer(TwoBranchModel):
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
     def own_released_names(self) -> released.Names:
-        """The authors' parameter names (methods page section 11) and where each tensor lives here."""
+        """The parameter names in checkpoints of huangmozhi9527/GMMFormer, and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         for tower, theirs, encoders in (

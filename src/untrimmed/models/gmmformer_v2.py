@@ -118,7 +118,7 @@ class GMMFormerV2(TwoBranchModel):
         return TwoBranchVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
 
     def own_released_names(self) -> released.Names:
-        """The authors' parameter names (methods page section 7) and where each tensor lives here."""
+        """The parameter names in checkpoints of huangmozhi9527/GMMFormer_v2, and where each tensor lives here."""
         names = {"weight_token": released.Slot("token", unit_axes=2)} | released.embedding("query_tower.tower", "query")
         names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         names["modular_vector_mapping.weight"] = released.Slot("query_tower.pooling.score.weight")

@@ -278,7 +278,7 @@ class JSG(RetrievalModel):
         )
 
     def own_released_names(self) -> released.Names:
-        """The authors' parameter names (methods page section 9) and where each tensor lives here."""
+        """The parameter names in checkpoints of CFM-MSG/Code_JSG, and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         names |= released.attention_layer("encoders.0.layers", "clip_encoder", block=0)

@@ -134,7 +134,7 @@ class MSSL(RetrievalModel):
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)
 
     def own_released_names(self) -> released.Names:
-        """The authors' parameter names (methods page section 12) and where each tensor lives here."""
+        """The parameter names in checkpoints of HuiGuanLab/ms-sl, and where each tensor lives here."""
         names: released.Names = {}
         for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):
             names |= released.embedding(tower, theirs)

@@ -281,7 +281,7 @@ class RAL(Attachment):
 
     @classmethod
     def released_names(cls, prefix: str) -> released.Names:
-        """The authors' parameter names (methods page section 10)."""
+        """The parameter names in checkpoints of zhanglong-ustc/RAL-PRVR; ours begin with `prefix`."""
         names = released.input_layer(f"{prefix}.word_tower.input", "frame_branch_query_proj")
         names |= released.ffn_layer(f"{prefix}.word_tower.blocks.0.layers", "frame_branch_query_encoder", block=0)
         names |= released.pair(f"{prefix}.csa.hidden", "text_weight_fc.0")
