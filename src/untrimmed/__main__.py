@@ -1,6 +1,6 @@
 """`python -m untrimmed`: the command line, for launchers that start modules (torchrun)."""
 
-from untrimmed.cli.app import main
+from untrimmed.cli.app import start
 
 if __name__ == "__main__":
-    main()
+    start()

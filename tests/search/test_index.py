@@ -13,8 +13,8 @@ DIM = 6
 SETTINGS = Settings("toy", "toy:1", DIM, DIM, 2.0, False)
 
 
-def stored(path, *, num_frames=5, seed=0, encoded=b""):
-    vectors = np.random.default_rng(seed).standard_normal((num_frames, DIM)).astype(np.float16)
+def stored(path, *, num_frames=5, seed=0, encoded=b"", dim=DIM):
+    vectors = np.random.default_rng(seed).standard_normal((num_frames, dim)).astype(np.float16)
     record = VideoRecord(
         video_id=new_video_id(),
         path=str(path),

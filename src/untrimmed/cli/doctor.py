@@ -64,9 +64,12 @@ def _guarded(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[F
 
 def _python() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    missing = [name for name in ("av", "lance", "transformers", "PIL") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("av", "lance", "numkong", "PIL") if importlib.util.find_spec(name) is None]
     if missing:
         yield Finding("bad", "packages", f"missing: {', '.join(missing)}; run: pip install 'untrimmed[video]'")
+    if importlib.util.find_spec("torch") is None:
+        text = "not installed; only hub encoders and methods need it: pip install 'untrimmed[hub,train]'"
+        yield Finding("note", "torch", text)
         return
     import torch
 

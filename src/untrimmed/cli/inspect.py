@@ -13,6 +13,7 @@ import typer
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError
+from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
@@ -72,8 +73,6 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
 def _here(settings: Settings) -> str:
     """What this processor multiplies in, where the encoder leaves a choice."""
-    from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
-
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     here = choose_format("auto", "cpu")

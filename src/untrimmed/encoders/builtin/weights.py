@@ -5,13 +5,18 @@ The packages are data here: their files are found and read, their code is never 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-from untrimmed.errors import EncoderError
+import platformdirs
 
+from untrimmed.errors import EncoderError
+from untrimmed.files import write_whole
+
+_LARGE = 1 << 20  # bytes
 INSTALL = "pip install 'untrimmed[offline]'"
 
 
@@ -45,13 +50,40 @@ class PackagedFile:
             EncoderError: the package or the file is missing, or the content is not the pinned one.
         """
         file = self.find()
+        if _is_known(file, self.sha256):
+            return file
         found = hashlib.sha256(file.read_bytes()).hexdigest()
         if found != self.sha256:
             raise EncoderError(
                 f"encoder 'builtin': {file} has sha256 {found[:16]}..., expected {self.sha256[:16]}...; "
                 f"reinstall the pinned packages: {INSTALL}"
             )
+        _remember(file, self.sha256)
         return file
+
+
+def _note(sha256: str) -> Path:
+    return platformdirs.user_cache_path("untrimmed") / "checked" / sha256[:16]
+
+
+def _state(file: Path) -> str:
+    """What changes when a file is replaced or written to."""
+    found = file.stat()
+    return f"{file} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+
+
+def _is_known(file: Path, sha256: str) -> bool:
+    """Whether this very file had this content before: hashing 90 MB takes as long as the rest of a search."""
+    try:
+        return file.stat().st_size > _LARGE and _note(sha256).read_text(encoding="utf-8") == _state(file)
+    except (OSError, ValueError):
+        return False
+
+
+def _remember(file: Path, sha256: str) -> None:
+    if file.stat().st_size > _LARGE:
+        with contextlib.suppress(OSError, ValueError):  # hashed again the next time
+            write_whole(_note(sha256), _state(file))
 
 
 IMAGE_WEIGHTS = {

@@ -288,7 +288,7 @@ def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
             processor = AutoImageProcessor.from_pretrained(folder, **local)
     except ImportError as error:
-        raise EncoderError(f"{name}: {first_line(error)}; pip install 'untrimmed[video]' and what it names") from error
+        raise EncoderError(f"{name}: {first_line(error)}; pip install 'untrimmed[hub]' and what it names") from error
     except Exception as error:  # a folder can be wrong in as many ways as transformers has exceptions
         raise EncoderError(f"{name}: transformers cannot load it ({first_line(error)})") from error
     missing = sorted(str(key) for key in info["missing_keys"])

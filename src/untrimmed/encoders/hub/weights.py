@@ -70,7 +70,7 @@ def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: flo
     if not is_hub_id(str(source)):
         raise EncoderError(f"{source}: no such folder, and not a hub id (OWNER/NAME); check the path")
     if importlib.util.find_spec("huggingface_hub") is None:
-        raise EncoderError(f"{source}: hub models need transformers; pip install 'untrimmed[video]'")
+        raise EncoderError(f"{source}: hub models need transformers; pip install 'untrimmed[hub]'")
     cached = _cached_snapshot(str(source))
     if cached is not None:
         return cached

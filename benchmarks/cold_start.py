@@ -1,0 +1,62 @@
+"""How long `untrimmed ls` and a cold `untrimmed search` take, as shares of `python -c 'import torch'`.
+
+    python benchmarks/cold_start.py VIDEO... [--rounds 10]
+
+The library is made by `builtin` from the videos given. Commands run by turns, so that a busy machine slows all alike;
+one round before the first fills the caches, and compiled modules are written even where the shell forbids it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import untrimmed
+
+
+def run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds on the clock and of the processors."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    elapsed, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return elapsed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as folder:
+        untrimmed.open(folder).index(options.videos, encoder="builtin")
+        program = [sys.executable, "-m", "untrimmed"]
+        commands = {
+            "import torch": [sys.executable, "-c", "import torch"],
+            "ls": [*program, "ls", "--library", folder],
+            "status": [*program, "status", "--library", folder],
+            "search": [*program, "search", "a dog runs along the beach", "--library", folder],
+        }
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        for number in range(options.rounds + 1):
+            for name, command in commands.items():
+                measured = run(command, environment)
+                if number:
+                    times[name].append(measured)
+    medians = {name: np.median(measured, axis=0) for name, measured in times.items()}
+    print(f"medians of {options.rounds}, by turns   clock             processors")
+    for name, (clock_s, cpu_s) in medians.items():
+        clock, cpu = (medians[name] / medians["import torch"]).tolist()
+        print(f"{name:24} {clock_s:7.2f} s  {clock:5.2f}   {cpu_s:7.2f} s  {cpu:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
