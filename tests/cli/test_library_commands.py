@@ -128,6 +128,7 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["rm"], "nothing to forget"),
         (["rm", ""], "is empty"),
         (["index", ""], "is empty"),
+        (["features", "", "--out", "x"], "is empty"),
         (["search", "red", "--in", ""], "is empty"),
         (["similar", "a.jpg", "--in", ""], "is empty"),
         (["search", "red", "--library", ""], "is empty"),

@@ -135,7 +135,7 @@ def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tm
     told = []
     cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", progress=told.append)
     assert told == sorted(told)
-    assert 0 < told[0] < 59.0
+    assert any(0 < time_s < 59.0 for time_s in told)
 
 
 def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path):

@@ -15,6 +15,7 @@ from untrimmed.cli.console import clock, parse_time, progress_console, result_co
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.search.records import library_folder
 from untrimmed.video.process import Limits, shown
 
 SOME_FAILED = 3
@@ -54,9 +55,7 @@ def cut(
 
     Each file appears when it is whole. Exit code 3: some of several could not be cut (each is named with its reason).
     """
-    import untrimmed
-
-    chosen = [_span(hits)] if "@" in hits else list(dict.fromkeys(recall(untrimmed.open(library).folder, hits)))
+    chosen = [_span(hits)] if "@" in hits else list(dict.fromkeys(recall(library_folder(library), hits)))
     are_several = "@" not in hits and ("-" in hits or "," in hits)
     files = _files(chosen, output) if are_several or output.is_dir() else [output]
     if there := [file for file in files if file.exists() and not overwrite]:

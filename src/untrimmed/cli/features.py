@@ -12,7 +12,7 @@ import typer
 from untrimmed.cli.bars import counting
 from untrimmed.cli.console import print_json, print_notice, progress_console, result_console
 from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
-from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption
+from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
@@ -53,9 +53,7 @@ def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PATH...", help="Video files, or folders of them.  [default: all of --library]", show_default=False
-        ),
+        typer.Argument(metavar="PATH...", help="Videos, or folders.  [default: all of --library]", parser=parse_path),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
     layout: Annotated[
