@@ -7,16 +7,26 @@ import torch
 from tests.retrieval_world import SIZES
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.ms_sl import MSSL, MSSLVideos
+from untrimmed.models.registry import METHODS, register
+from untrimmed.models.storage import save_model
 from untrimmed.plots.timeline import courses
+from untrimmed.search.trained import TrainedModel
+from untrimmed.types import FrameFeatures, TextFeatures
 
 
 class Distances(MSSL):
     """Compares by distance, so that of two vectors in one direction the nearer wins, which cosines cannot tell."""
 
-    name = "distances"
-
     def similarity(self, queries, units):
         return -torch.cdist(queries.sentence[None].expand(len(units), -1, -1), units).transpose(0, 1)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    """For these tests only: others go over all names."""
+    register("distances")(Distances)
+    yield
+    del METHODS["distances"]
 
 
 @pytest.fixture
@@ -46,3 +56,15 @@ def test_curves_are_drawn_by_the_methods_own_similarity(model):
     assert course.similarity[0, 16:24] == pytest.approx(np.zeros(8))
     assert (course.similarity[0, :16] < -1).all()
     assert 0.5 < course.position[0] < 0.75
+
+
+def test_search_has_the_curve_of_a_saved_model_by_its_own_similarity(model, tmp_path):
+    save_model(model, tmp_path)
+    trained, normal = TrainedModel(tmp_path), np.random.default_rng(0).standard_normal
+    encoded = trained.encode_video(FrameFeatures(normal((8, 5)).astype(np.float32), np.arange(8) / 2, 4.0))
+    query = TextFeatures("a dog", np.zeros(5, np.float32), normal((2, 6)).astype(np.float32), ("a", "dog"))
+    _, values = trained.corpus([encoded], [4.0]).relevance(query, 0)
+    units, _ = model.timeline(trained.restore([encoded]))
+    wanted = -(units[0] - trained.encode_query(query).sentence).norm(dim=1)
+    assert values == pytest.approx(wanted.numpy(), abs=1e-3)
+    assert (values < 0).all()

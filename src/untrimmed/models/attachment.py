@@ -44,6 +44,7 @@ they are given where the model is trained (`weights.my_loss=0.1`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -77,6 +78,9 @@ class AttachmentConfig:
     def absent_terms(self) -> frozenset[str]:
         """Those of the attachment's loss terms that these settings leave out."""
         return frozenset()
+
+
+Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
 
 
 class Attachment(nn.Module):

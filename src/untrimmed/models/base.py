@@ -49,7 +49,7 @@ from torch import Tensor, nn
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Losses
 from untrimmed.models.registry import ATTACHMENTS
 from untrimmed.models.released import Names
 from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals
@@ -81,7 +81,7 @@ class ModelConfig:
     input_dropout: float = 0.1
     dropout: float = 0.1
     init_std: float = 0.02
-    losses: Mapping[str, AttachmentConfig | None] = field(default_factory=dict)  # attached ones by name; None: off
+    losses: Losses = field(default_factory=dict)
     separate_pass: bool = True  # attached losses read a second pass of the query tower
     parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # attached ones by name
     attached: tuple[str, ...] = ()  # those parts and losses that stand in the model's name

@@ -7,7 +7,6 @@ of the others (`window_length: full` removes that).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +14,7 @@ from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.attached_losses import QueryDiversityV1
-from untrimmed.models.attachment import AttachmentConfig
+from untrimmed.models.attachment import Losses
 from untrimmed.models.registry import register
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import MeanAggregation
@@ -46,9 +45,7 @@ class GMMFormer(TwoBranchModel):
         ffn_ratio: int = 0  # the paper has a feed-forward part: 4
         second_branch: SecondBranch = "video"
         padding_scores: Padding = "excluded"
-        losses: Mapping[str, AttachmentConfig | None] = field(
-            default_factory=lambda: {"query_diversity_v1": QueryDiversityV1.Config(margin=0.15, scale=32.0)}
-        )
+        losses: Losses = field(default_factory=lambda: {"query_diversity_v1": QueryDiversityV1.Config()})
 
         def __post_init__(self) -> None:
             super().__post_init__()

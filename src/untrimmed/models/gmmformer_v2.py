@@ -6,14 +6,13 @@ never scores below 0. We follow the release; the paper's side of each is an opti
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
-from untrimmed.models.attachment import AttachmentConfig
+from untrimmed.models.attachment import Losses
 from untrimmed.models.registry import register
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
@@ -24,6 +23,7 @@ from untrimmed.nn.window import Constraint, Formula
 from untrimmed.scores.max_sim import Padding
 
 FFN_RATIO = 4
+RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "optimal_matching": OptimalMatching.Config()}
 
 
 @register("gmmformer_v2")
@@ -45,12 +45,7 @@ class GMMFormerV2(TwoBranchModel):
         temperature: float = 0.09
         second_branch: SecondBranch = "frame"  # Table 3
         padding_scores: Padding = "zero"
-        losses: Mapping[str, AttachmentConfig | None] = field(
-            default_factory=lambda: {
-                "query_diversity": QueryDiversity.Config(margin=0.15, scale=32.0, focus=1.0),
-                "optimal_matching": OptimalMatching.Config(),
-            }
-        )
+        losses: Losses = field(default_factory=lambda: dict(RELEASED_LOSSES))
 
         def __post_init__(self) -> None:
             super().__post_init__()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import untrimmed.models
 from untrimmed.config import build, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Losses
 from untrimmed.models.naming import ModelName
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def configure(name: str | ModelName, settings: Mapping[str, Any], *, where: str 
     return build(cls.Config, given | made, where=where)
 
 
-def _losses(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, AttachmentConfig | None]:
+def _losses(settings: Mapping[str, Mapping[str, Any] | None]) -> Losses:
     """The settings of attached losses by name.
 
     Raises: UnknownNameError for an unknown loss, ConfigError for an unknown or wrong setting.
