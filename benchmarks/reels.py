@@ -116,8 +116,8 @@ def main() -> None:
     if options.output:
         page = options.output.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
         about = (
-            "The same clips as parts of longer videos, written by `python benchmarks/reels.py FOLDER -o PAGE`; "
-            f"encoder `{options.encoder}`, percent. R@K asks for the right reel, IoU for the best moment inside it."
+            "The same clips as parts of longer videos:\n\n    python benchmarks/reels.py FOLDER -o docs/quality.md\n\n"
+            f"Encoder `{options.encoder}`, percent. R@K asks for the right reel, IoU for the best moment inside it."
         )
         options.output.write_text(f"{page}\n\n{HEADING}\n\n{about}\n\n{text}\n", encoding="utf-8")
 
