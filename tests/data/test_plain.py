@@ -125,3 +125,9 @@ def test_an_npz_of_several_unnamed_arrays_is_refused(tmp_path):
     np.savez(folder / "frames" / "lake.npz", a=np.ones((3, 4)), b=np.ones(3))
     with pytest.raises(FeatureError, match="arrays a, b, wanted one"):
         load_dataset("mine", tmp_path, "train")
+
+
+def test_a_query_stands_for_a_missing_caption_and_for_no_other(tmp_path):
+    path = tmp_path / "captions.jsonl"
+    path.write_text('{"video": "a", "caption": "one", "query": "two"}\n{"video": "a", "query": "three"}\n')
+    assert [caption.text for own in read_plain(path).values() for caption in own] == ["one", "three"]

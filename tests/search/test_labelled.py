@@ -138,7 +138,7 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
         "\n"
         '{"file": "b.mp4", "queries": [{"query": "two", "start": 0, "end": 3}]}\n'
         '{"video": "a", "query": "one", "start_s": 7, "end_s": 9}\n'
-        '{"video": "c", "caption": "three"}\n'
+        '{"video": "c", "caption": "three", "split": "any"}\n'
     )
     assert read_queries(file) == [
         LabelledQuery("one", "a", (Moment(1.0, 2.5), Moment(7.0, 9.0)), f"{file}, line 1"),

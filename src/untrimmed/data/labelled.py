@@ -32,13 +32,13 @@ class Label:
     duration_s: float | None = None
 
 
-def read_labels(file: str | os.PathLike[str]) -> list[Label]:
-    """The sentences of a file, in its order.
+def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[Label]:
+    """The sentences of a file, in its order; without `splits` nobody asks for these, and none is looked at.
 
     Raises:
         FeatureError: naming file and line; also if there are none, or some lines have a split and others have none.
     """
-    labels = [_label(row) for line in read_rows(Path(file), []) for row in _rows(line)]
+    labels = [_label(row, splits) for line in read_rows(Path(file), []) for row in _rows(line)]
     if not labels:
         raise FeatureError(f'{file}: holds no captions; write lines like {{"video": "lake", "caption": "a dog jumps"}}')
     with_split = sum(label.split is not None for label in labels)
@@ -72,10 +72,11 @@ def _rows(line: Row) -> Iterator[Row]:
         yield Row({"video": line.values.get("file", line.values.get("video")), **query, **times}, line.place)
 
 
-def _label(row: Row) -> Label:
-    values, text = row.values, "query" if "query" in row.values else "caption"
+def _label(row: Row, splits: bool) -> Label:
+    values = row.values
+    text = "query" if "query" in values and "caption" not in values else "caption"
     Row.of(values, row.place, ["video", text])
-    video, split, caption_id = values["video"], values.get("split"), values.get("id")
+    video, split, caption_id = values["video"], values.get("split") if splits else None, values.get("id")
     if not isinstance(video, str) or not video:
         raise FeatureError(f"{row.place}: video is {video!r}, wanted a path or a file name; correct the line")
     if split is not None and split not in SPLITS:  # a tuple: it can be asked about a list, too

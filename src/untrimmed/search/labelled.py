@@ -65,7 +65,7 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
         FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
     """
     grouped: dict[tuple[str, str], list[Label]] = {}
-    for label in read_labels(file):
+    for label in read_labels(file, splits=False):
         grouped.setdefault((label.video, label.text), []).append(label)
     return [
         LabelledQuery(text, video, tuple(Moment(*label.moment) for label in own if label.moment), own[0].place)
