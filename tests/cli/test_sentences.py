@@ -72,6 +72,8 @@ def test_a_sentence_that_is_too_long_says_how_much_was_read(indexed):
 def test_a_labelled_sentence_without_a_known_word_counts_as_not_found(indexed, tmp_path):
     queries = tmp_path / "queries.jsonl"
     queries.write_text('{"video": "flag", "query": "dogs", "start_s": 4.0, "end_s": 6.0}\n')
-    code, out, _ = indexed("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
+    code, out, err = indexed("evaluate", tmp_path / "library", "--queries", queries, "--format", "json")
     assert code == 0
     assert [(query["rank"], query["iou"]) for query in json.loads(out)["queries"]] == [(None, 0.0)]
+    assert "knows no word" in json.loads(out)["queries"][0]["warnings"][0]
+    assert "warning: of 1 sentences not all words count" in err

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
-from untrimmed.search.engine import Hit
+from untrimmed.search.engine import Hit, Hits
 from untrimmed.search.index import VideoRecord
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
@@ -25,7 +25,7 @@ class AnsweringLibrary(Library):
     def search(self, text, *, limit=10, moments=3, min_score=None, within=None):
         ranked = [str(within)] if within is not None else self.rankings[text][:limit]
         moment = Moment(*self.spans[text])
-        return [Hit(Path(path), path, moment.start_s, moment.end_s, 0.5, 20.0, (moment,)) for path in ranked]
+        return Hits(Hit(Path(path), path, moment.start_s, moment.end_s, 0.5, 20.0, (moment,)) for path in ranked)
 
 
 def record(path):

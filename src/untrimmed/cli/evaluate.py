@@ -108,6 +108,8 @@ def _evaluate_library(
         progress_console.print(
             f"left out  {len(quality.skipped)} sentences on {videos} videos that are not in the library"
         )
+    if num_doubtful := sum(bool(outcome.warnings) for outcome in quality.outcomes):
+        progress_console.print(f"warning: of {num_doubtful} sentences not all words count; --format json says which")
     if json_output:
         outcomes = [
             {
@@ -117,6 +119,7 @@ def _evaluate_library(
                 "start_s": round(outcome.found.start_s, 3),
                 "end_s": round(outcome.found.end_s, 3),
                 "iou": round(outcome.iou, 4),
+                "warnings": outcome.warnings,
             }
             for outcome in quality.outcomes
         ]

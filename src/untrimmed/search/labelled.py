@@ -38,6 +38,7 @@ class QueryOutcome:
     query: LabelledQuery
     rank: int | None  # of the true video, from 1; None: not among the first 100
     found: Moment  # the best moment in the true video
+    warnings: tuple[str, ...] = ()  # of words that the encoder does not know or read
 
     @property
     def iou(self) -> float:
@@ -104,7 +105,8 @@ def evaluate_library(
         rank = next((i for i, hit in enumerate(hits, start=1) if str(hit.video) == path), None)
         alone = library.search(query.text, limit=1, moments=1, within=path)
         # of a sentence without a word that the encoder knows there are no hits: it was not found, and nowhere
-        outcomes.append(QueryOutcome(query, rank, alone[0].moments[0] if alone else Moment(0.0, 0.0)))
+        best = alone[0].moments[0] if alone else Moment(0.0, 0.0)
+        outcomes.append(QueryOutcome(query, rank, best, alone.warnings))
         if progress is not None:
             progress(number, len(known))
     return LibraryQuality(figures(outcomes), tuple(outcomes), len(records), tuple(query for query, _ in unknown))
