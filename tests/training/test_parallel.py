@@ -70,6 +70,11 @@ def test_two_processes_train_as_one_does(method, batch_of, data_root, small, tmp
 
 @pytest.mark.parametrize("name", list_models() + FITTING)
 def test_every_method_trains_under_bf16_near_float32(name):
+    """A bfloat16 is off by at most 2^-8 of itself, by 0.4 * 2^-8 in the root mean square.
+
+    A product rounds two factors and its result: sqrt(3) * 0.4 * 2^-8. Thirty in a row, each independent of the one
+    before, add up to sqrt(30) times that: 2^-6.
+    """
     batch = make_batch()
     torch.manual_seed(0)
     model = create_model(name, **(SIZES | LARGE.get(ModelName.of(name).method, {})), init_std=0.3).eval()
@@ -78,7 +83,7 @@ def test_every_method_trains_under_bf16_near_float32(name):
     encoded = encoding(model.encode_queries, batch.queries).sentence
     assert encoded.dtype == torch.float32
     assert not torch.equal(encoded, exact)
-    assert (encoded - exact).norm() <= 0.05 * exact.norm()
+    assert (encoded - exact).norm() <= 2**-6 * exact.norm()
     terms = model.train()(batch, draws=Draws(hard_pool=1), encode=encoding)
     sum(terms.values()).backward()
     assert all(term.isfinite() for term in terms.values())
