@@ -5,7 +5,7 @@ import torch
 
 from untrimmed import precision
 from untrimmed.errors import ConfigError
-from untrimmed.precision import choose_format, has_fast_bfloat16, read_precision
+from untrimmed.precision import choose_format, has_exact_int8, has_fast_bfloat16, read_precision
 
 PROCESSORS = {  # flags as Linux lists them -> whether bfloat16 is quick
     "flags\t\t: fpu sse4_2 avx2 fma": False,
@@ -34,6 +34,10 @@ def test_auto_is_bfloat16_only_where_the_processor_has_it(processor):
     chosen = choose_format("auto", "cpu")
     assert chosen.name == ("bfloat16" if quick else "float32")
     assert chosen.reason == ("the cpu has bf16 instructions" if quick else "the cpu has no bf16 instructions in use")
+
+
+def test_sums_of_bytes_are_exact_where_the_processor_has_vnni(processor):
+    assert has_exact_int8() == (processor is not None and "vnni" in processor)
 
 
 def test_what_is_asked_for_is_taken_on_any_processor(processor):

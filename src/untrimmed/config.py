@@ -17,7 +17,7 @@ T = TypeVar("T")
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
-def build(cls: type[T], values: Mapping[str, Any], *, where: str = "configuration") -> T:
+def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
     """An instance of the dataclass `cls` from plain values; every value is checked against its annotation.
 
     `where` names the source in messages. Whole numbers are taken for floats, lists for tuples, "inf" for infinity.

@@ -20,7 +20,8 @@ OLD_NAMES = {"fp32": "float32", "bf16": "bfloat16"}  # in runs that were saved b
 BUILTIN_PRODUCTS = "int8"  # of the encoder `builtin`, in its network for images, on any processor
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
+_BFLOAT16 = ("amx_bf16", "avx512_bf16")
+_VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 _WITHOUT = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI")
 
 
@@ -66,6 +67,18 @@ def has_fast_bfloat16(device: str) -> bool:
         import torch
 
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    if device != "cpu" or not _CPU_INFO.is_file() or os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT:
+    if device != "cpu" or os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT:
         return False
-    return not set(_INSTRUCTIONS).isdisjoint(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())
+    return not cpu_words().isdisjoint(_BFLOAT16)
+
+
+def has_exact_int8() -> bool:
+    """Whether the processor is known to sum products of 8-bit numbers without saturating at 16 bits (x86 with VNNI)."""
+    return not cpu_words().isdisjoint(_VNNI)
+
+
+def cpu_words() -> frozenset[str]:
+    """What Linux says of the processor, its instructions among it; elsewhere nothing."""
+    if not _CPU_INFO.is_file():
+        return frozenset()
+    return frozenset(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())

@@ -27,6 +27,8 @@ import onnxruntime
 from jaxtyping import Float, UInt8
 from onnx import TensorProto, helper, numpy_helper
 
+from untrimmed.precision import has_exact_int8
+
 _BATCH_NORM_EPSILON = 1e-3
 # repeats, kernel, stride, expansion: Table 1 of the paper before scaling
 _STAGES = ((1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6), (1, 3, 1, 6))
@@ -184,7 +186,8 @@ class ImageNetwork:
         # one core is left to the decoder, which runs beside the network; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.x64quantprecision", "1")  # heeded only where there is no VNNI
+        if not has_exact_int8():  # with VNNI, which is exact anyway, the network would take twice as long under it
+            options.add_session_config_entry("session.x64quantprecision", "1")
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._classify = weights["_fc.weight"].T
