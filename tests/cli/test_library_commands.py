@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import re
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -357,6 +358,20 @@ def test_every_command_explains_itself(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
     assert len(out.splitlines()) > 5
+
+
+def test_help_says_the_defaults_that_are_written_out(run, monkeypatch):
+    """Square brackets are markup to what prints help; without a backslash before them they are left out."""
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, _ = run("index", "--help")
+    assert "[default: the library's own]" in out
+    unescaped = [
+        line
+        for path in Path(untrimmed.__path__[0], "cli").glob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"(?<!\\)\[default: ", line)
+    ]
+    assert unescaped == []
 
 
 def test_encoders_are_listed_whole_on_80_columns(run, monkeypatch):

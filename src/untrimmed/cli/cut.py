@@ -45,7 +45,7 @@ def cut(
         typer.Option(
             min=0.001,
             metavar="S",
-            help="Give a cut up after so long.  [default: 600, and 20 for each second of it]",
+            help="Give a cut up after so long.  \\[default: 600, and 20 for each second of it]",
             show_default=False,
         ),
     ] = None,

@@ -156,7 +156,7 @@ def simulate_command(
         typer.Option(
             "--annotations",
             metavar="DIR",
-            help="Real captions and moments of benchmark NAME.  [default: a small grammar makes them]",
+            help="Real captions and moments of benchmark NAME.  \\[default: a small grammar makes them]",
             show_default=False,
         ),
     ] = None,

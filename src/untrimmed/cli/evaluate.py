@@ -30,7 +30,7 @@ RunPrecisionOption = Annotated[
     typer.Option(
         "--precision",
         metavar="auto|float32|bfloat16",
-        help="Number format of products.  [default: float32 for a run, auto for a library]",
+        help="Number format of products.  \\[default: float32 for a run, auto for a library]",
         show_default=False,
     ),
 ]

@@ -34,7 +34,7 @@ CaptionsOption = Annotated[
         "--captions",
         metavar="FILE",
         help='JSON lines: {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; the last '
-        "three may be left out.  [default: frames only]",
+        "three may be left out.  \\[default: frames only]",
         show_default=False,
     ),
 ]
@@ -43,7 +43,7 @@ KeptOption = Annotated[
     typer.Option(
         "--library",
         metavar="LIB",
-        help="Where the frames are kept, so that none is decoded twice.  [default: DIR/NAME-library]",
+        help="Where the frames are kept, so that none is decoded twice.  \\[default: DIR/NAME-library]",
         show_default=False,
     ),
 ]
@@ -53,7 +53,7 @@ def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH...", help="Videos, or folders.  [default: all of --library]", parser=parse_path),
+        typer.Argument(metavar="PATH...", help="Videos, or folders.  \\[default: all of --library]", parser=parse_path),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
     layout: Annotated[

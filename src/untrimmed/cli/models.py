@@ -71,7 +71,7 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="The data set it was trained on.  [default: the one whose widths fit]",
+            help="The data set it was trained on.  \\[default: the one whose widths fit]",
             show_default=False,
         ),
     ] = None,

@@ -22,7 +22,7 @@ LibraryOption = Annotated[
         parser=parse_path,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Where the library lies.  [default: a folder of your user data]",
+        help="Where the library lies.  \\[default: a folder of your user data]",
         show_default=False,
     ),
 ]
@@ -30,12 +30,12 @@ EncoderOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Short name (see: untrimmed encoders), hub id, or local folder.  [default: the library's own]",
+        help="Short name (see: untrimmed encoders), hub id, or local folder.  \\[default: the library's own]",
         show_default=False,
     ),
 ]
 FpsOption = Annotated[
-    float | None, typer.Option(metavar="N", help="Frames a second to look at.  [default: 2]", show_default=False)
+    float | None, typer.Option(metavar="N", help="Frames a second to look at.  \\[default: 2]", show_default=False)
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="Where models run: auto, cpu, cuda.")]
 PrecisionOption = Annotated[

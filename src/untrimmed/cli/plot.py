@@ -25,7 +25,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The caption to show, by its id, where one is shown.  [default: of the video with most moments]",
+            help="The caption to show, by its id, where one is shown.  \\[default: of the video with most moments]",
             show_default=False,
         ),
     ] = None,

@@ -32,7 +32,7 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder with the data sets.  [default: simulated features, small scale]",
+            help="The folder with the data sets.  \\[default: simulated features, small scale]",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +47,7 @@ def reproduce(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="[default: the presets', 0 if simulated]", show_default=False),
+        typer.Option(metavar="N", min=0, help="\\[default: the presets', 0 if simulated]", show_default=False),
     ] = None,
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where runs are kept; finished rows are read there.")

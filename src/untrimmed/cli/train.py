@@ -37,21 +37,21 @@ def train(
         typer.Option(
             "--out",
             metavar="RUN",
-            help="The run's folder; one that stopped goes on.  [default: runs/METHOD-NAME]",
+            help="The run's folder; one that stopped goes on.  \\[default: runs/METHOD-NAME]",
             show_default=False,
         ),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="[default: the preset's]", show_default=False)
+        int | None, typer.Option("--seed", metavar="N", help="\\[default: the preset's]", show_default=False)
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
             "--preset",
             metavar="NAME|FILE",
-            help="Settings of another data set, or a YAML file.  [default: NAME's; TVR's for your own data]",
+            help="Settings of another data set, or a YAML file.  \\[default: NAME's; TVR's for your own data]",
             show_default=False,
         ),
     ] = None,
