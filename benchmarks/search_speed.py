@@ -17,7 +17,8 @@ import numpy as np
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
+from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.windows import products
 from untrimmed.types import FrameFeatures
 

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.running.evaluate import evaluate
     from untrimmed.search.engine import Hit
-    from untrimmed.search.index import VideoRecord
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
+    from untrimmed.search.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
 
@@ -26,7 +26,7 @@ _PUBLIC = {
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
     "Progress": "untrimmed.search.index_report:Progress",
-    "VideoRecord": "untrimmed.search.index:VideoRecord",
+    "VideoRecord": "untrimmed.search.records:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
     "evaluate": "untrimmed.running.evaluate:evaluate",
     "list_models": "untrimmed.models.registry:list_models",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.search.test_index import SETTINGS, stored
-from untrimmed.search.index import Settings, VideoIndex
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Settings
 
 HEAVY = {"torch", "pandas", "lancedb", "lance", "pyarrow", "numpy", "scipy", "h5py", "jaxtyping"}
 START = """

@@ -45,7 +45,11 @@ def test_numbers_of_no_hit_are_refused(tmp_path, number, error):
         recall(tmp_path, number)
 
 
-def test_a_damaged_memory_asks_for_another_search(tmp_path):
-    (tmp_path / "last_search.json").write_text("{")
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "5", "null", '[["a"]]', '[["v", [[1]]]]', '[["v", 1]]', "[[1, [[1, 2]]]]", '[["v", [["a", 2]]]]', "[null]"],
+)
+def test_a_damaged_memory_asks_for_another_search(tmp_path, damage):
+    (tmp_path / "last_search.json").write_text(damage)
     with pytest.raises(ConfigError, match="search again"):
         recall(tmp_path, "1")

@@ -8,6 +8,7 @@ from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.reading import reading_of
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
+from untrimmed.search.index import VideoIndex
 from untrimmed.types import TextFeatures
 
 MAX_WORDS = 5
@@ -46,6 +47,12 @@ def test_without_one_known_word_nothing_is_found(indexed, sentence):
     assert document["warnings"] == ["encoder 'toy' knows no word of the sentence; say it in other words, or in English"]
     assert f"warning: {document['warnings'][0]}" in err
     assert len(err) < 500
+
+
+def test_without_one_known_word_no_video_is_loaded_but_options_are_looked_at(indexed, monkeypatch):
+    monkeypatch.setattr(VideoIndex, "read", lambda *_: pytest.fail("videos were read"))
+    assert indexed("search", "dogs")[0] == 1
+    assert indexed("search", "dogs", "--in", "/nowhere")[0] == 2
 
 
 def test_unknown_words_among_known_ones_are_named(indexed):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
-from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
+from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.types import FrameFeatures
 
 DIM = 6

@@ -6,9 +6,9 @@ import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.search.engine import Hit, Hits
-from untrimmed.search.index import VideoRecord
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
+from untrimmed.search.records import VideoRecord
 from untrimmed.types import Moment
 
 

@@ -53,6 +53,50 @@ def test_after_a_commit_the_copy_does_not_count_and_the_first_reader_leaves_anot
     assert len(opened) == 1
 
 
+def test_reading_what_the_copy_says_already_leaves_it_alone(folder):
+    before = (folder / COPY).stat()
+    assert len(VideoIndex(folder).scan()) == 3
+    after = (folder / COPY).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_the_next_writer_clears_away_what_killed_readers_left(folder):
+    for name in (".records.json.0a1b2c3d", ".last_search.json.0a1b2c3d"):
+        (folder / name).write_text("[")
+    VideoIndex(folder).scan()
+    assert len(list(folder.glob(".*.json.*"))) == 2
+    with VideoIndex(folder):
+        assert list(folder.glob(".*.json.*")) == []
+    assert {COPY, "library.json"} <= {file.name for file in folder.iterdir()}
+
+
+def test_settings_of_before_number_formats_were_noted_are_read(folder):
+    settings = json.loads((folder / "library.json").read_text())
+    del settings["products"]
+    (folder / "library.json").write_text(json.dumps(settings))
+    assert VideoIndex(folder).settings == SETTINGS
+
+
+def test_a_copy_is_of_the_version_whose_rows_were_read(folder, monkeypatch):
+    """Another thread of the same reader may move its table on while the rows are read."""
+    reader = VideoIndex(folder)
+    table = reader._open_table()
+
+    class MovesOn:
+        version = property(lambda self: table.version)
+
+        def to_table(self, **columns):
+            rows = table.to_table(**columns)
+            VideoIndex(folder).put(stored("/v/3.mp4"))
+            table.checkout_latest()
+            return rows
+
+    monkeypatch.setattr(reader, "_open_table", MovesOn)
+    assert len(reader.scan()) == 3
+    monkeypatch.undo()
+    assert len(read_records(folder)) == 4
+
+
 def test_a_reader_of_an_older_version_leaves_no_copy(folder):
     reader = VideoIndex(folder, follow=False)
     assert len(reader) == 3

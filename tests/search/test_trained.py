@@ -1,11 +1,14 @@
 """A trained model in a library: found by its own scores, encoded from stored frames, changed without a gap."""
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 
 import untrimmed
 from tests.search.conftest import CLIPS
@@ -257,3 +260,35 @@ def test_a_run_that_was_trained_anew_in_its_folder_is_noticed(lib, videos, tmp_p
     lib.use(run)
     wanted = scores_by_hand(lib, run, "blue")
     assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+
+
+def test_encodings_that_lack_what_the_model_gives_ask_for_encoding_again(lib, tmp_path):
+    """A model is known by its weights: settings of a run that were changed by hand can name more encodings."""
+    run = save_run(tmp_path / "run")
+    lib.use(run)
+    before = found(lib)
+    index = VideoIndex(lib.folder)
+    for record in index.scan():
+        video = index.get(record.video_id)
+        tensors = load_tensors(video.encoded)
+        del tensors["frames"]
+        index.put(replace(video, encoded=save_tensors(tensors)))
+    with pytest.raises(IndexMismatchError, match=r"gives frames, which .* untrimmed index --model none, then --model"):
+        untrimmed.open(lib.folder).search("blue")
+    lib.use(None)
+    lib.use(run)
+    assert found(lib) == before
+
+
+@pytest.mark.parametrize("method", ["proto", "gmmformer_v2+prototypes"])
+def test_shares_of_prototypes_are_found_under_the_name_that_each_method_gives_them(method, lib, tmp_path):
+    lib.use(save_run(tmp_path / "run", method))
+    before = found(lib)
+    index = VideoIndex(lib.folder)
+    for record in index.scan():
+        video = index.get(record.video_id)
+        # the first versions stored what an attachment gives under its field alone
+        tensors = {name.rpartition(".")[2]: tensor for name, tensor in load_tensors(video.encoded).items()}
+        assert "unit_attention" in tensors
+        index.put(replace(video, encoded=save_tensors(tensors)))
+    assert found(untrimmed.open(lib.folder)) == before

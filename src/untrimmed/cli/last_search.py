@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from untrimmed.search.engine import Hit
 
 _FILE = "last_search.json"
+_Spans = list[tuple[Path, list[tuple[float, float]]]]  # of each hit its video, and start and end of its moments
 
 
 def remember(library: Path, hits: Iterable[Hit]) -> None:
@@ -43,7 +44,9 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
         UnknownNameError: There was no such hit.
         ConfigError: They are not numbers of that form, or the file is damaged.
     """
-    return [_recall(library, rank, moment) for part in numbers.split(",") for rank, moment in _parse(part.strip())]
+    spans = _read(library / _FILE)
+    wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
+    return [_recall(library, spans, rank, moment) for rank, moment in wanted]
 
 
 def _parse(part: str) -> Iterable[tuple[int, int | None]]:
@@ -55,14 +58,17 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
     return [(int(match[1]), int(match[3]) if match[3] else None)]
 
 
-def _recall(library: Path, rank: int, moment: int | None) -> Remembered:
-    number = f"{rank}" if moment is None else f"{rank}.{moment}"
-    file = library / _FILE
+def _read(file: Path) -> _Spans:
     try:
-        spans = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    except (OSError, ValueError):
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        return [(Path(video), [(float(start), float(end)) for start, end in moments]) for video, moments in found]
+    except (OSError, ValueError, TypeError):  # not there, no JSON, or JSON of another form
         raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
+
+
+def _recall(library: Path, spans: _Spans, rank: int, moment: int | None) -> Remembered:
+    number = f"{rank}" if moment is None else f"{rank}.{moment}"
     if not 1 <= rank <= len(spans) or not 1 <= (moment or 1) <= len(spans[rank - 1][1]):
         raise UnknownNameError(f"hit {number}: the last search in {library} gave {len(spans)} hits; search again")
     video, moments = spans[rank - 1]
-    return Remembered(number, Path(video), *moments[(moment or 1) - 1])
+    return Remembered(number, video, *moments[(moment or 1) - 1])

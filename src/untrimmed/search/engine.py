@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
-from untrimmed.search.index import StoredVideo, VideoIndex, VideoRecord
+from untrimmed.search.index import StoredVideo, VideoIndex
+from untrimmed.search.records import VideoRecord
 from untrimmed.search.video_names import absolute, is_below
 from untrimmed.search.windows import GaussianWindows, RankedVideo, WindowCorpus
 from untrimmed.types import Moment, TextFeatures
@@ -127,7 +128,7 @@ class Engine:
 
     def hits(
         self,
-        corpus: Corpus,
+        corpus: Callable[[], Corpus],
         query: TextFeatures,
         limit: int,
         moments: int,
@@ -135,6 +136,8 @@ class Engine:
         within: str | os.PathLike[str] | None,
     ) -> list[Hit]:
         """The best videos of the corpus with their best moments, among those below the folder, or of that file.
+
+        A sentence of which no word is understood has none; for it, `corpus` is not called and no video is loaded.
 
         Raises:
             ConfigError: An option makes no sense.
@@ -150,9 +153,12 @@ class Engine:
             allowed = np.array([is_below(record, folder) for record in self.records])
             if not allowed.any():
                 raise UnknownNameError(f"{shown(folder)}: no video of {self._folder} lies there; see: untrimmed ls")
-        ranked = corpus.rank(query, limit=limit, allowed=allowed)
+        if not query.reading.is_understood:
+            return []
+        videos = corpus()
+        ranked = videos.rank(query, limit=limit, allowed=allowed)
         kept = [video for video in ranked if min_score is None or video.score >= min_score]
-        return [self._hit(video, corpus.moments(query, video.row, limit=moments)) for video in kept]
+        return [self._hit(video, videos.moments(query, video.row, limit=moments)) for video in kept]
 
     def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
         record = self.records[ranked.row]

@@ -29,7 +29,8 @@ from untrimmed.data.writing import write_captions, write_frames, write_words
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
-from untrimmed.search.index import Settings, VideoIndex, VideoRecord
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_names import VideoNames
 
 ExportLayout = Literal["plain", "field"]

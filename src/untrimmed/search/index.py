@@ -26,6 +26,7 @@ from untrimmed.search.records import (
     TABLE,
     Settings,
     VideoRecord,
+    clear_leftovers,
     newest_commit,
     read_settings,
     settings_file,
@@ -46,26 +47,15 @@ def new_video_id() -> str:
     return uuid.uuid4().hex[:16]
 
 
-_RECORD_TYPES = {
-    "video_id": pa.string(),
-    "path": pa.string(),
-    "content_hash": pa.string(),
-    "size": pa.int64(),
-    "mtime_ns": pa.int64(),
-    "duration_s": pa.float64(),
-    "width": pa.int32(),
-    "height": pa.int32(),
-    "num_frames": pa.int32(),
-    "sampling": pa.string(),
-    "encoder_identity": pa.string(),
-    "model": pa.string(),
-    "indexed_at": pa.float64(),
-    "warnings": pa.string(),
-}
+_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+_SMALL = ("width", "height", "num_frames")  # in half as many bytes
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
 _SCHEMA = pa.schema(
     [
-        *((name, _RECORD_TYPES[name]) for name in _RECORD_COLUMNS),
+        *(
+            (field.name, pa.int32() if field.name in _SMALL else _TYPES[str(field.type)])
+            for field in fields(VideoRecord)
+        ),
         ("times_s", pa.list_(pa.float64())),
         ("frames", pa.large_list(pa.float16())),  # row-major [T, D]
         ("encoded", pa.large_binary()),  # a model's own encoding of the video (safetensors); empty: it needs none
@@ -143,6 +133,7 @@ class VideoIndex:
                 f"{shown(self.folder)}: cannot be written to ({error.strerror}); change its permissions, or use "
                 "another --library"
             ) from None
+        clear_leftovers(self.folder)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -170,9 +161,10 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return []
+        version = table.version  # of the rows: another thread of this reader may move on while they are read
         rows = table.to_table(columns=_RECORD_COLUMNS).to_pylist()
         records = sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
-        write_copy(self.folder, table.version, records)
+        write_copy(self.folder, version, records)
         return records
 
     def get(self, video_id: str) -> StoredVideo | None:

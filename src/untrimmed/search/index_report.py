@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from untrimmed.search.index import VideoRecord
+from untrimmed.search.records import VideoRecord
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError
-from untrimmed.search.index import Settings, StoredVideo, VideoIndex, VideoRecord, new_video_id
+from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
+from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
 from untrimmed.video.process import shown

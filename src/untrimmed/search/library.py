@@ -231,11 +231,9 @@ class Library:
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        check_sentence(text)
-        self.engine.refresh()
-        query = self._ready_encoder().encode_texts([text])[0]
-        hits = self.engine.hits(self.engine.corpus(), query, limit, moments, min_score, within)
-        return Hits(hits if query.reading.is_understood else (), sentence_warnings(query, self._ready_encoder().name))
+        query = self._read(text)
+        hits = self.engine.hits(self.engine.corpus, query, limit, moments, min_score, within)
+        return Hits(hits, sentence_warnings(query, self._ready_encoder().name))
 
     def similar(
         self,
@@ -250,7 +248,7 @@ class Library:
         self.engine.refresh()
         vector = self._ready_encoder().encode_frames(image[None])[0]
         query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-        return Hits(self.engine.hits(self.engine.windows(), query, limit, moments, min_score, within))
+        return Hits(self.engine.hits(self.engine.windows, query, limit, moments, min_score, within))
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -260,12 +258,10 @@ class Library:
         Raises:
             UnknownNameError: The video is not in the library.
         """
-        self.engine.refresh()
+        query = self._read(text)
         paths = [record.path for record in self.engine.records]
         if str(absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-        check_sentence(text)
-        query = self._ready_encoder().encode_texts([text])[0]
         return self.engine.corpus().relevance(query, paths.index(str(absolute(video))))
 
     def videos(self) -> list[VideoRecord]:
@@ -277,6 +273,12 @@ class Library:
         return VideoIndex(self.folder).settings
 
     # -- inside
+
+    def _read(self, text: str) -> TextFeatures:
+        """A sentence to search for as vectors, the engine being up to date."""
+        check_sentence(text)
+        self.engine.refresh()
+        return self._ready_encoder().encode_texts([text])[0]
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:

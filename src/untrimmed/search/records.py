@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +115,21 @@ def read_copy(folder: Path) -> list[VideoRecord] | None:
 
 
 def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
-    """Leave a copy of the records of one version, if that is the newest and the folder can be written to."""
+    """Leave a copy of the records of one version, if that is the newest and the folder can be written to.
+
+    A copy that is there already stays: to write megabytes and sync them takes longer than most searches.
+    """
     from untrimmed.files import write_whole
 
     with contextlib.suppress(OSError):
         commit = newest_commit(folder)
-        if commit is None or commit[0] != f"{_LAST_VERSION - version:020d}.manifest":
+        if commit is None or commit[0] != f"{_LAST_VERSION - version:020d}.manifest" or read_copy(folder) == records:
             return
-        rows = [asdict(record) for record in records]
-        write_whole(folder / _COPY, json.dumps({"commit": commit, "records": rows}))
+        write_whole(folder / _COPY, json.dumps({"commit": commit, "records": [vars(record) for record in records]}))
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what killed processes have left of files that any reader may write; whose file goes does without it."""
+    with contextlib.suppress(OSError):
+        for file in folder.glob(".*.json.*"):
+            file.unlink(missing_ok=True)

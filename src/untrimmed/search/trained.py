@@ -29,6 +29,7 @@ from untrimmed.search.windows import RankedVideo
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 _VIDEOS_AT_A_TIME = 512
+_FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
 _RUN_SETTINGS = "config.yaml"  # where `untrimmed.running.run` keeps them, which search does not depend on
 
 
@@ -106,7 +107,7 @@ class TrainedModel:
     def restore(self, encoded: Sequence[bytes]) -> EncodedVideos:
         """What `encode_video` gave for several videos, as one record in single precision."""
         template = self.model.encode_videos(self._one_frame())
-        videos = [template.with_tensors(_named_as_now(load_tensors(blob), template)) for blob in encoded]
+        videos = [template.with_tensors(self._named_as_now(load_tensors(blob), template)) for blob in encoded]
         return videos[0].cat(videos).to("cpu", torch.float32)
 
     def _one_frame(self) -> VideoBatch:
@@ -114,10 +115,15 @@ class TrainedModel:
         clips, frames = torch.zeros(1, config.num_clips, config.video_dim), torch.zeros(1, 1, config.video_dim)
         return VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(1, 1, dtype=torch.bool))
 
-
-def _named_as_now(stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
-    """Stored tensors by their present names; earlier versions kept those of attachments under the field alone."""
-    return {name: stored[name if name in stored else name.rpartition(".")[2]] for name in template.tensors()}
+    def _named_as_now(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
+        """Stored tensors by their present names."""
+        names = {name: name if name in stored else _FORMER_NAMES.get(name, name) for name in template.tensors()}
+        if lacking := [name for name in names.values() if name not in stored]:
+            raise IndexMismatchError(
+                f"{self.folder}: the model gives {', '.join(lacking)}, which the library's encodings lack; encode "
+                f"the library again with: untrimmed index --model none, then --model {self.folder}"
+            )
+        return {name: stored[former] for name, former in names.items()}
 
 
 class TrainedCorpus:
