@@ -9,6 +9,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from untrimmed import precision
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
@@ -173,6 +174,17 @@ def test_a_folder_with_another_run_is_refused(data_root, small, tmp_path):
     train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
     with pytest.raises(ConfigError, match=r"train\.seed = 2018, this one has 5"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", seed=5, **small)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_run_of_auto_precision_goes_on_where_auto_means_another(fast, data_root, small, tmp_path, monkeypatch):
+    for has_it in (fast, not fast):
+        monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, has_it=has_it: has_it)
+        run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", precision="auto", **small)
+        assert run.config.precision == ("bfloat16" if fast else "float32")
+    asked = "float32" if fast else "bfloat16"
+    with pytest.raises(ConfigError, match="holds a run with precision"):
+        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", precision=asked, **small)
 
 
 def test_a_run_from_before_an_option_existed_goes_on_with_its_default(data_root, small, tmp_path):

@@ -20,7 +20,18 @@ from untrimmed.models.registry import model_class, plain_settings
 from untrimmed.precision import Format, Precision, choose_format
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.running.run import CONFIG, LAST, DataSettings, Run, RunConfig, is_model, is_run, open_run, require_same
+from untrimmed.running.run import (
+    CONFIG,
+    LAST,
+    DataSettings,
+    Run,
+    RunConfig,
+    is_model,
+    is_run,
+    open_run,
+    read_config,
+    require_same,
+)
 from untrimmed.running.split import load_split, require_widths
 from untrimmed.training.loop import Progress, TrainingLoop
 from untrimmed.training.parallel import launch
@@ -63,7 +74,8 @@ def train(
     """
     if seed is not None:
         overrides = {"train.seed": seed} | overrides
-    number_format = choose_format(precision, str(choose_device(device))).name
+    folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
+    number_format = _number_format(precision, device, folder)
     name = ModelName.of(method)
     chosen = _preset(name, data, preset, overrides)
     settings = _data(data, Path(root), video_features)
@@ -77,7 +89,6 @@ def train(
     for dataset in (train_set, val_set):
         require_widths(sizes, dataset, f"{method}/{chosen.dataset}")
     config = _run_config(chosen, sizes, settings, number_format)
-    folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
     _require_own(folder, config)
     fabric, encoding = launch(device, number_format)
     keep_freed_memory()
@@ -89,6 +100,12 @@ def train(
     loop.run()
     fabric.barrier()
     return open_run(folder)
+
+
+def _number_format(precision: Precision, device: str, folder: Path) -> Format:
+    """`auto` is settled when a run begins: one that goes on has its own."""
+    chosen = choose_format(precision, str(choose_device(device))).name
+    return read_config(folder).precision if precision == "auto" and is_run(folder) else chosen
 
 
 def _data(name: str, root: Path, video_features: str | None) -> DataSettings:
