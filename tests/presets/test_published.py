@@ -68,6 +68,11 @@ def recalls(figures):
         ),
         (["gmmformer", "table1", "MS-SL", "tvr", "R@1"], "named 'R@1'"),
         (["gmmformer", "table1", "MS-SL"], "go on with one of tvr"),
+        (["jsg", "table5", "full", "charades"], "has 12.8, 49.8, wanted R@1, R@5, R@10, R@100, SumR"),
+        (["gmmformer", "table4", "params_m", "GMMFormer"], "has 12.85, wanted R@1"),
+        (["gmmformer", "table5", "runtime_ms", "GMMFormer"], "has 2.68, 2.93, 3.4, 3.94, 4.56, wanted R@1"),
+        (["ral", "table5", "+ RAL", "msrvtt"], "has 47.2, 73.6, 83.1, 2.0, 12.5, wanted R@1"),
+        (["jsg", "table5", "w/o GD", "charades_event"], "wanted R@10 IoU=0.3"),
     ],
 )
 def test_a_row_that_is_not_published_is_told_with_the_near_ones(place, message):

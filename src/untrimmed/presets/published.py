@@ -27,7 +27,7 @@ def reported(place: Sequence[str]) -> dict[str, float]:
     >>> list(reported(["jsg", "table3", "JSG", "charades"]))
     ['R@1', 'R@5', 'R@10', 'R@100', 'SumR']
 
-    Raises: UnknownNameError when the file has no such row.
+    Raises: UnknownNameError when the file has no such row, or its figures are others (costs, fewer or other metrics).
     """
     found: Any = published()
     for depth, name in enumerate(place):
@@ -37,4 +37,12 @@ def reported(place: Sequence[str]) -> dict[str, float]:
         found = found[name]
     if not isinstance(found, list):
         raise UnknownNameError(f"{', '.join(place)}: not one row's figures; go on with one of {', '.join(found)}")
-    return dict(zip(EVENTS if place[-1].endswith("_event") else RECALL, found, strict=False))
+    metrics = EVENTS if place[-1].endswith("_event") else RECALL
+    if metrics is EVENTS:
+        fits = len(found) == len(EVENTS)
+    else:  # SumR as printed is up to 1.8 from the sum; what follows it is a size
+        fits = len(found) >= len(RECALL) and abs(sum(found[:4]) - found[4]) < 2
+    if not fits:
+        figures = ", ".join(map(str, found))
+        raise UnknownNameError(f"{', '.join(place)}: has {figures}, wanted {', '.join(metrics)}; name another row")
+    return dict(zip(metrics, found, strict=False))

@@ -9,7 +9,7 @@ from untrimmed.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """Defaults are the released values that all three methods share.
+    """Defaults are the released values of MS-SL, GMMFormer and GMMFormer v2.
 
     `batch_of`: an epoch goes through the videos, each with all its captions, or through the captions, each with its
     video, so that captions of one video are negatives of each other (JSG's event variant). Epochs are counted from 0;
