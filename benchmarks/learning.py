@@ -26,7 +26,7 @@ from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
-from untrimmed.running.evaluate import evaluate
+from untrimmed.running.opened import evaluate
 from untrimmed.training.train import train
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2")

@@ -33,7 +33,7 @@ from untrimmed.presets import load_preset
 from untrimmed.running.batches import query_batch, video_batch
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.running.validation import in_batches, score_split
+from untrimmed.running.validation import Batching, in_batches, score_split
 
 PRESET = load_preset("gmmformer_v2", "tvr")
 STRAIGHTFORWARD, OURS, OURS_BF16 = "straightforward", "ours", "ours, bfloat16"
@@ -93,7 +93,7 @@ def straightforward(model: StraightforwardGMMFormerV2, dataset: RetrievalDataset
 
 def ours(model: torch.nn.Module, encoding: Encoding, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
     start = time.perf_counter()
-    scores = score_split(model, dataset, video_batch_size=100, query_batch_size=50, encode=encoding)
+    scores = score_split(model, dataset, Batching(encode=encoding))
     times = {"encode and score": time.perf_counter() - start}
     start = time.perf_counter()
     figures = retrieval_metrics(scores.fused, dataset.video_index)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from untrimmed.version import __version__
+
 if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
-    from untrimmed.running.evaluate import evaluate
+    from untrimmed.running.opened import evaluate
     from untrimmed.search.engine import Hit
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from untrimmed.search.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
-
-__version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
@@ -28,7 +28,7 @@ _PUBLIC = {
     "Progress": "untrimmed.search.index_report:Progress",
     "VideoRecord": "untrimmed.search.records:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
-    "evaluate": "untrimmed.running.evaluate:evaluate",
+    "evaluate": "untrimmed.running.opened:evaluate",
     "list_models": "untrimmed.models.registry:list_models",
     "open": "untrimmed.search.library:open_library",
     "train": "untrimmed.training.train:train",

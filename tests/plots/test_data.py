@@ -27,7 +27,7 @@ from untrimmed.plots.tsne import closest_videos, embeddings_of, in_the_plane
 from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
 from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
 from untrimmed.plots.words import word_confidence_of, word_names
-from untrimmed.running.evaluate import evaluate
+from untrimmed.running.opened import evaluate
 
 
 def without_moments(run):

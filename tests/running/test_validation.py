@@ -1,12 +1,16 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from untrimmed.data.dataset import load_dataset
+from untrimmed.errors import FeatureError
 from untrimmed.models.registry import create_model
 from untrimmed.running import validation
 from untrimmed.running.batches import caption_training_batch, prefetched, query_batch, training_batch, video_batch
-from untrimmed.running.validation import query_batches, score_split
+from untrimmed.running.events import locate_split
+from untrimmed.running.validation import Batching, query_batches, score_split
 
 SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20, "init_std": 0.3}
 
@@ -26,7 +30,7 @@ def model_of(method):
 def test_scores_in_batches_equal_scores_at_once(method, at_once, dataset, monkeypatch):
     monkeypatch.setattr(validation, "SIMILARITIES_AT_A_TIME", at_once)
     model = model_of(method)
-    scores = score_split(model, dataset, video_batch_size=3, query_batch_size=4)
+    scores = score_split(model, dataset, Batching(videos=3, queries=4))
     assert model.training
     model.eval()
     with torch.no_grad():
@@ -39,12 +43,28 @@ def test_scores_in_batches_equal_scores_at_once(method, at_once, dataset, monkey
 
 def test_videos_are_encoded_in_file_order_as_gmmformer_needs(dataset):
     model = model_of("gmmformer").eval()
-    scores = score_split(model, dataset, video_batch_size=2, query_batch_size=50)
+    scores = score_split(model, dataset, Batching(videos=2, queries=50))
     with torch.no_grad():
         queries = model.encode_queries(query_batch(dataset, np.arange(len(dataset.caption_ids))))
         parts = [model.score(queries, model.encode_videos(video_batch(dataset, np.array([i, i + 1])))) for i in (0, 2)]
     wanted = torch.cat([part.fused for part in parts], dim=1).numpy()
     assert np.allclose(scores.fused[:, :4], wanted, atol=2e-6)
+
+
+def test_a_model_that_fails_goes_on_in_the_mode_it_was_in(dataset, monkeypatch):
+    model = model_of("ms_sl")
+
+    def fail(*_):
+        assert not model.training
+        raise FeatureError("unreadable")
+
+    monkeypatch.setattr(model, "score", fail)
+    monkeypatch.setattr(model, "rank_moments", fail)
+    for run in (score_split, locate_split):
+        with pytest.raises(FeatureError, match="unreadable"):
+            run(model, dataset, Batching())
+        assert model.training
+        assert torch.is_grad_enabled()
 
 
 def test_captions_go_by_length_or_as_released_through_the_file_with_the_longest_of_each_batch_first(dataset):
@@ -60,19 +80,19 @@ def test_captions_go_by_length_or_as_released_through_the_file_with_the_longest_
 
 
 def test_the_order_of_captions_changes_no_score(dataset):
-    model, sizes = model_of("gmmformer_v2"), {"video_batch_size": 3, "query_batch_size": 3}
-    released = score_split(model, dataset, **sizes, query_order="released")
-    np.testing.assert_allclose(released.fused, score_split(model, dataset, **sizes).fused, atol=2e-6)
+    model, sizes = model_of("gmmformer_v2"), Batching(videos=3, queries=3)
+    released = score_split(model, dataset, dataclasses.replace(sizes, order="released"))
+    np.testing.assert_allclose(released.fused, score_split(model, dataset, sizes).fused, atol=2e-6)
 
 
 def test_a_model_in_double_precision_is_scored_in_double_precision(dataset):
-    model, sizes = model_of("ms_sl"), {"video_batch_size": 3, "query_batch_size": 3}
-    single = score_split(model, dataset, **sizes).fused
+    model, sizes = model_of("ms_sl"), Batching(videos=3, queries=3)
+    single = score_split(model, dataset, sizes).fused
 
     def encode(encoder, rows):
         return encoder(rows.to("cpu", torch.float64))
 
-    double = score_split(model.double(), dataset, **sizes, encode=encode).fused
+    double = score_split(model.double(), dataset, dataclasses.replace(sizes, encode=encode)).fused
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, atol=2e-6)
 

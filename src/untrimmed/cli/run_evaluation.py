@@ -48,7 +48,7 @@ def evaluate_run(
     """
     from untrimmed.evaluation.report import to_csv, to_json, to_latex
     from untrimmed.evaluation.significance import compare
-    from untrimmed.running.evaluate import evaluate
+    from untrimmed.running.opened import evaluate
 
     if output not in FORMATS:
         raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")

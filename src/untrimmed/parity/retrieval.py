@@ -30,7 +30,7 @@ from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance
 from untrimmed.parity.data_cases import DATA_CASES, metric_values, toy_dataset
 from untrimmed.parity.registry import MethodParity
-from untrimmed.running.validation import encode_queries, encode_videos, query_batches, score_split
+from untrimmed.running.validation import Batching, encode_queries, encode_videos, query_batches, score_split
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
@@ -251,20 +251,14 @@ class RetrievalParity(MethodParity):
     def _evaluation(self, case: Case) -> Arrays:
         """A toy data set through validation; rows in the order in which the release goes through the captions."""
         model, dataset = self.model(case).eval(), toy_dataset(case, case.config.get("eval_split", "val"))
-        num_queries, num_videos = case.setting("eval_query_bsz"), case.setting("eval_context_bsz")
 
         def encode(encoder: Callable[[Any], Any], rows: Any, /) -> Any:
             return encoder(rows.to("cpu", case.precision))
 
-        scored = score_split(
-            model,
-            dataset,
-            video_batch_size=num_videos,
-            query_batch_size=num_queries,
-            encode=encode,
-            query_order="released",
-        )
-        rows = np.concatenate(query_batches(dataset, num_queries, "released"))
+        sizes = {"videos": case.setting("eval_context_bsz"), "queries": case.setting("eval_query_bsz")}
+        batching = Batching(**sizes, encode=encode, order="released")
+        scored = score_split(model, dataset, batching)
+        rows = np.concatenate(query_batches(dataset, batching.queries, batching.order))
         truth = dataset.video_index[rows]
         made: Arrays = {
             "query_caption_ids": np.array(dataset.caption_ids)[rows],
@@ -274,8 +268,8 @@ class RetrievalParity(MethodParity):
         }
         for name, scores in ({"fused": scored.fused} | scored.branches).items():
             made |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
-        queries = encode_queries(model, dataset, num_queries, encode, "released").select(torch.from_numpy(rows))
-        videos = EncodedVideos.cat([encoded for _, encoded in encode_videos(model, dataset, num_videos, encode)])
+        queries = encode_queries(model, dataset, batching).select(torch.from_numpy(rows))
+        videos = EncodedVideos.cat([encoded for _, encoded in encode_videos(model, dataset, batching)])
         return _expected(made | _numpy(self.encodings(model, queries, videos)))
 
     def align(

@@ -3,14 +3,13 @@
 import numpy as np
 import torch
 
-from untrimmed.batches import Encode, encode_here
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.events import event_recall
 from untrimmed.models.base import RetrievalModel
 from untrimmed.moments.localise import LocateSettings, suppress_overlaps
 from untrimmed.moments.ranked_moments import RankedMoments
-from untrimmed.running.validation import encode_queries, encode_videos
+from untrimmed.running.validation import Batching, encode_queries, encode_videos, evaluating
 
 QUERIES_AT_A_TIME = 1024  # bounds the rankings that are joined at once
 
@@ -32,15 +31,8 @@ def _why_no_seconds(dataset: RetrievalDataset) -> str:
     )
 
 
-@torch.no_grad()
 def locate_split(
-    model: RetrievalModel,
-    dataset: RetrievalDataset,
-    *,
-    video_batch_size: int,
-    query_batch_size: int,
-    settings: LocateSettings | None = None,
-    encode: Encode = encode_here,
+    model: RetrievalModel, dataset: RetrievalDataset, batching: Batching, settings: LocateSettings | None = None
 ) -> RankedMoments:
     """The moments that fit each caption best among all videos of a split; captions in file order.
 
@@ -51,28 +43,20 @@ def locate_split(
     if reason := _why_no_seconds(dataset):
         raise FeatureError(reason)
     settings = settings or model.locate_settings()
-    was_training = model.training
-    model.eval()
-    queries = encode_queries(model, dataset, query_batch_size, encode)
     duration_s = torch.from_numpy(dataset.durations_s).float()
-    blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(queries), QUERIES_AT_A_TIME)]
-    best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
-    for rows, videos in encode_videos(model, dataset, video_batch_size, encode):
-        for i, block in enumerate(blocks):
-            found = model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
-            best[i] = RankedMoments.best([best[i], found.shifted(int(rows[0]))], settings.before_suppression)
-    model.train(was_training)
+    with evaluating(model):
+        queries = encode_queries(model, dataset, batching)
+        blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(queries), QUERIES_AT_A_TIME)]
+        best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
+        for rows, videos in encode_videos(model, dataset, batching):
+            for i, block in enumerate(blocks):
+                found = model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
+                best[i] = RankedMoments.best([best[i], found.shifted(int(rows[0]))], settings.before_suppression)
     return RankedMoments.cat([suppress_overlaps(ranked, settings) for ranked in best])
 
 
 def event_recall_of_split(
-    model: RetrievalModel,
-    dataset: RetrievalDataset,
-    *,
-    video_batch_size: int,
-    query_batch_size: int,
-    settings: LocateSettings | None = None,
-    encode: Encode = encode_here,
+    model: RetrievalModel, dataset: RetrievalDataset, batching: Batching, settings: LocateSettings | None = None
 ) -> dict[str, float]:
     """Event-level recall of a model on a split, in percent by `R@K IoU=m`, over the captions that have a moment.
 
@@ -84,14 +68,7 @@ def event_recall_of_split(
     if reason := why_no_events(dataset):
         raise FeatureError(reason)
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
-    located = locate_split(
-        model,
-        dataset,
-        video_batch_size=video_batch_size,
-        query_batch_size=query_batch_size,
-        settings=settings,
-        encode=encode,
-    )
+    located = locate_split(model, dataset, batching, settings)
     return event_recall(
         located.video_index[annotated],
         located.span_s[annotated],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,9 @@ from untrimmed.running.batches import query_batch, video_batch
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.running.run import METRICS, DataSettings, is_model, is_run, read_config
+from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
 from untrimmed.running.split import load_split, require_widths
-from untrimmed.running.validation import SplitScores, encode_queries, encode_videos, score_split
+from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, score_split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,11 @@ class OpenedModel:
     train: TrainSettings
     encode: Encode
 
+    @property
+    def batching(self) -> Batching:
+        """How all of the split is encoded."""
+        return Batching(videos=self.train.eval_video_batch, queries=self.train.eval_query_batch, encode=self.encode)
+
     def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
         """The encodings of some captions."""
         with torch.no_grad():
@@ -47,7 +53,7 @@ class OpenedModel:
     @cached_property
     def all_queries(self) -> EncodedQueries:
         """The encodings of all captions in file order."""
-        return encode_queries(self.model, self.dataset, self.train.eval_query_batch, self.encode)
+        return encode_queries(self.model, self.dataset, self.batching)
 
     def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
         """The encodings of some videos."""
@@ -56,27 +62,15 @@ class OpenedModel:
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " V"], EncodedVideos]]:
         """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
-        return encode_videos(self.model, self.dataset, self.train.eval_video_batch, self.encode)
+        return encode_videos(self.model, self.dataset, self.batching)
 
     def score(self, dataset: RetrievalDataset | None = None) -> SplitScores:
         """All scores of the split, or of another form of it."""
-        return score_split(
-            self.model,
-            self.dataset if dataset is None else dataset,
-            video_batch_size=self.train.eval_video_batch,
-            query_batch_size=self.train.eval_query_batch,
-            encode=self.encode,
-        )
+        return score_split(self.model, self.dataset if dataset is None else dataset, self.batching)
 
     def event_recall(self) -> dict[str, float]:
         """Event-level recall, see `event_recall_of_split`."""
-        return event_recall_of_split(
-            self.model,
-            self.dataset,
-            video_batch_size=self.train.eval_video_batch,
-            query_batch_size=self.train.eval_query_batch,
-            encode=self.encode,
-        )
+        return event_recall_of_split(self.model, self.dataset, self.batching)
 
     def report(self, *, moments: bool = True) -> Report:
         """The results; event-level recall only with `moments`, and where the data has moments."""
@@ -95,6 +89,34 @@ class OpenedModel:
         )
 
 
+def evaluate(
+    run: Run | Path | str,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+    moments: bool = True,
+) -> Report:
+    """The results of a run's best model, or of any saved model, on a split; the rest is as in `open_model`.
+
+    Where the data has moments, event-level recall is reported for any method, else the report's note says why not;
+    `moments=False` leaves it out, which saves most of the time.
+    """
+    opened = open_model(
+        run.folder if isinstance(run, Run) else Path(run),
+        split=split,
+        data=data,
+        root=root,
+        video_features=video_features,
+        device=device,
+        precision=precision,
+    )
+    return opened.report(moments=moments)
+
+
 def open_model(
     folder: Path,
     *,
@@ -104,12 +126,13 @@ def open_model(
     video_features: str | None = None,
     device: str = "auto",
     precision: Precision = "float32",
+    changed: Mapping[str, Any] | None = None,
 ) -> OpenedModel:
     """The best model of a run, or an imported one, with a split of a data set.
 
     A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
     needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
-    the batch.
+    the batch. `changed` are settings of the model that it gets instead of its own, such as the weights of its branches.
 
     Raises:
         CheckpointError: when the folder holds no model, or a damaged one.
@@ -123,6 +146,10 @@ def open_model(
         state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
         raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
+    if changed:
+        tensors = model.state_dict()
+        model = type(model)(replace(model.config, **changed))
+        model.load_state_dict(tensors)
     own, features, train = None, FeatureSettings(), TrainSettings()
     if is_run(folder):
         config = read_config(folder)

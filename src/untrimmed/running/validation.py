@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -28,30 +29,37 @@ class SplitScores:
     branches: dict[str, Float[np.ndarray, "Q V"]]
 
 
-@torch.no_grad()
-def score_split(
-    model: RetrievalModel,
-    dataset: RetrievalDataset,
-    *,
-    video_batch_size: int,
-    query_batch_size: int,
-    encode: Encode = encode_here,
-    query_order: QueryOrder = "length",
-) -> SplitScores:
-    """All scores of a split; the model is in evaluation mode meanwhile.
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How a split is encoded: how many at a time, by what, and in which order its captions (see `query_batches`)."""
 
-    Each batch of videos is scored against all queries and then forgotten. `query_order` is that of `query_batches`;
-    rows of the result are in file order in any case.
-    """
+    videos: int = 100
+    queries: int = 50
+    encode: Encode = encode_here
+    order: QueryOrder = "length"
+
+
+@contextmanager
+def evaluating(model: RetrievalModel) -> Iterator[None]:
+    """The model in evaluation mode and without gradients; then as it was, after an error too."""
     was_training = model.training
     model.eval()
-    queries = encode_queries(model, dataset, query_batch_size, encode, query_order)
-    fused, branches = [], []
-    for _, videos in encode_videos(model, dataset, video_batch_size, encode):
-        whole, parts = _score(model, queries, videos)
-        fused.append(whole)
-        branches.append(parts)
-    model.train(was_training)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def score_split(model: RetrievalModel, dataset: RetrievalDataset, batching: Batching) -> SplitScores:
+    """All scores of a split; the model is in evaluation mode meanwhile.
+
+    Each batch of videos is scored against all queries and then forgotten.
+    """
+    with evaluating(model):
+        queries = encode_queries(model, dataset, batching)
+        parts = [_score(model, queries, videos) for _, videos in encode_videos(model, dataset, batching)]
+    fused, branches = zip(*parts, strict=True)
     names = branches[0].keys()
     return SplitScores(
         fused=np.concatenate(fused, axis=1),
@@ -60,31 +68,25 @@ def score_split(
 
 
 @torch.no_grad()
-def encode_queries(
-    model: RetrievalModel,
-    dataset: RetrievalDataset,
-    batch_size: int,
-    encode: Encode = encode_here,
-    order: QueryOrder = "length",
-) -> EncodedQueries:
+def encode_queries(model: RetrievalModel, dataset: RetrievalDataset, batching: Batching) -> EncodedQueries:
     """All captions in file order; a query's vector does not depend on its batch mates."""
-    rows = query_batches(dataset, batch_size, order)
+    rows = query_batches(dataset, batching.queries, batching.order)
     batches = prefetched(partial(query_batch, dataset), rows)
-    encoded = [encode(model.encode_queries, batch) for batch in batches]
+    encoded = [batching.encode(model.encode_queries, batch) for batch in batches]
     return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(np.concatenate(rows))))
 
 
 def encode_videos(
-    model: RetrievalModel, dataset: RetrievalDataset, batch_size: int, encode: Encode = encode_here
+    model: RetrievalModel, dataset: RetrievalDataset, batching: Batching
 ) -> Iterator[tuple[Int[np.ndarray, " _"], EncodedVideos]]:
     """Rows and encodings of each batch of videos, so that those of a corpus are never held.
 
     Videos are in file order, because the window of GMMFormer's second branch depends on the longest of a batch.
     """
-    rows = in_batches(np.arange(len(dataset.video_ids)), batch_size)
+    rows = in_batches(np.arange(len(dataset.video_ids)), batching.videos)
     for own, batch in zip(rows, prefetched(partial(video_batch, dataset), rows), strict=True):
         with torch.no_grad():
-            encoded = encode(model.encode_videos, batch)
+            encoded = batching.encode(model.encode_videos, batch)
         yield own, encoded
 
 
