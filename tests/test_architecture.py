@@ -14,6 +14,7 @@ RUNNING = VALUES | {"models", "data", "evaluation", "moments", "presets"}
 TRAINING = RUNNING | {"running", "losses", "nn"}
 ALLOWED = {
     "errors": set(),
+    "version": set(),
     "types": {"errors"},
     "config": {"errors"},
     "files": {"errors"},
@@ -35,40 +36,48 @@ ALLOWED = {
     "plots": RUNNING | {"running", "nn", "scores"},
     "search": VALUES | {"models", "moments", "video", "encoders", "data", "evaluation"},
     "parity": TRAINING | {"training", "scores"},
-    "reproduction": TRAINING | {"training"},
+    "reproduction": TRAINING | {"training", "version"},
     "demo": {"types", "errors", "files", "moments", "search", "video", "encoders", "evaluation"},
 }
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def imported(path):
-    """What a module imports of ours, inside functions too, but not for types alone: `untrimmed.nn.attention`."""
-    tree = TREES[path]
+def imported(tree):
+    """What a module imports of ours, inside functions too, but not for types alone: `untrimmed.nn.attention`.
+
+    The package itself is `untrimmed`, a name had from it `untrimmed.name`.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
     for node in ast.walk(tree):
         names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        names = [f"untrimmed.{alias.name}" for alias in node.names] if names == ["untrimmed"] else names
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        yield from (name for name in names if name.startswith("untrimmed."))
+        yield from (name for name in names if name.partition(".")[0] == "untrimmed")
 
 
 def test_imports_point_one_way():
     wrong = []
-    for path in TREES:
+    for path, tree in TREES.items():
         own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if own in ("__init__", "__main__", "cli"):
             continue
-        rooms = {name.split(".")[1] for name in imported(path)}
+        rooms = {name.partition(".")[2].partition(".")[0] or name for name in imported(tree)}
         wrong += [f"{own} -> {room} ({path.name})" for room in sorted(rooms - ALLOWED[own] - {own})]
     assert wrong == []
+
+
+def test_imports_of_the_package_itself_are_seen():
+    tree = ast.parse("import untrimmed\nfrom untrimmed import open, errors\nimport untrimmed.types as t\nimport ast")
+    assert list(imported(tree)) == ["untrimmed", "untrimmed.open", "untrimmed.errors", "untrimmed.types"]
 
 
 def test_no_module_imports_itself_by_way_of_others():
     names = {".".join(("untrimmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in TREES}
     names |= {name.removesuffix(".__init__"): path for name, path in names.items() if name.endswith(".__init__")}
-    left = {path: {names[name] for name in imported(path) if name in names} - {path} for path in TREES}
+    left = {path: {names[name] for name in imported(tree) if name in names} - {path} for path, tree in TREES.items()}
     while free := [path for path, needs in left.items() if not needs & left.keys()]:
         for path in free:
             del left[path]

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-import untrimmed
 from untrimmed.demo.picture import draw_hit
 from untrimmed.demo.reels import Truth, render_corpus
 from untrimmed.errors import VideoError
@@ -23,7 +22,7 @@ from untrimmed.evaluation.recall import recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.engine import Hit
 from untrimmed.search.index_report import IndexReport
-from untrimmed.search.library import Library
+from untrimmed.search.library import Library, open_library
 from untrimmed.types import Moment
 from untrimmed.video.reader import frame_at
 
@@ -77,7 +76,7 @@ def run_demo(folder: Path, console: Console) -> DemoResult:
         f"rendered {len(videos)} untrimmed reels from real photographs and clips, with {len(truths)} known moments, "
         f"in {time.perf_counter() - start:.1f} s: {reels_folder}"
     )
-    library = untrimmed.open(folder / "library")
+    library = open_library(folder / "library")
     with console.status("indexing") as status:
         report = library.index(
             videos,

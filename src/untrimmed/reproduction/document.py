@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from untrimmed import __version__
 from untrimmed.reproduction.render import Grid, command_of, listing, markdown
 from untrimmed.reproduction.results import efficiency_grid, settings_grid, trained_grids
 from untrimmed.reproduction.runner import Place, Step, row_commands, run_table
 from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable
+from untrimmed.version import __version__
 
 Tell = Callable[[Step], None]
 

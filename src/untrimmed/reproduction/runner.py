@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from untrimmed import __version__
 from untrimmed.config import to_plain
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
@@ -27,6 +26,7 @@ from untrimmed.running.opened import open_model
 from untrimmed.running.run import Run
 from untrimmed.training.loop import Progress
 from untrimmed.training.train import OWN_DATA_PRESET, train
+from untrimmed.version import __version__
 
 STORED = "MB a video"
 CLEAR = SimulationSettings(background=0.5, noise=0.5, distraction=0.3, visibility=0.9)
@@ -225,8 +225,7 @@ class Plan:
         )
 
     def _evaluate(self, run: Run) -> dict[str, float]:
-        opened = open_model(run.folder, device=self.place.device)
-        opened.model.config = dataclasses.replace(opened.model.config, **self.row.evaluated_with)
+        opened = open_model(run.folder, device=self.place.device, changed=self.row.evaluated_with)
         if self.column.events:
             return opened.event_recall()
         report = opened.report(moments=False)
