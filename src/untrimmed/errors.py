@@ -7,6 +7,7 @@ one line and a non-zero exit; anything else is a bug and keeps its traceback.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 EXTRAS = {  # package that only some installations have -> what to install
     "av": "untrimmed[video]",
@@ -82,6 +83,22 @@ def one_line(error: BaseException) -> str:
     ('not a number', 'TimeoutError')
     """
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def shown(path: Path) -> str:
+    """A path for a one-line message: quoted and escaped where it holds line ends or bytes that are no text."""
+    return str(path) if str(path).isprintable() else repr(str(path))
+
+
+def named(names: Iterable[str], limit: int = 3) -> str:
+    """The first few names for a message, and how many more there are.
+
+    >>> named(["a", "b", "c", "d"])
+    'a, b, c and 1 more'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

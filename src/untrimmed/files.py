@@ -1,7 +1,8 @@
-"""Write a file or a folder so that it is there whole or not at all."""
+"""Write a file or a folder so that it is there whole or not at all; know a file by its content."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -39,6 +40,15 @@ def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iter
             (os.replace if replace else _link)(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of all bytes of a file, which is read a piece at a time."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 import importlib
 import io
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 import untrimmed
@@ -60,7 +63,11 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
 def test_json_of_indexing_is_a_line_a_file_as_it_happens(run, videos, tmp_path, monkeypatch):
     (videos / "broken.mp4").write_bytes(b"no video at all")
     printed = []
-    monkeypatch.setattr(index_module, "_print_line", lambda fields: printed.append((fields, len(run_ls(tmp_path)))))
+
+    def note(fields, indent):
+        printed.append((fields, len(run_ls(tmp_path))))
+
+    monkeypatch.setattr(index_module, "print_json", note)
     assert run("index", videos, "--json")[0] == 3
     files = [fields for fields, _ in printed[:-1]]
     assert [(Path(file["path"]).name, file["state"], file["position"], file["total"]) for file in files] == [
@@ -83,6 +90,23 @@ def test_every_line_of_indexing_is_json_by_itself(run, videos):
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["event"] for line in lines] == ["file", "file", "report"]
     assert lines[0]["duration_s"] == 6.0
+
+
+def test_json_of_indexing_and_searching_has_one_form_whatever_the_names(run, videos):
+    (videos / "flag.mp4").rename(videos / "флаг.mp4")
+    bad = os.fsdecode(bytes(videos) + b"/\xff.mp4")
+    shutil.copy(videos / "флаг.mp4", bad)
+    code, out, _ = run("index", videos, "--json")
+    assert code == 3
+    assert "флаг.mp4" in out
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert bad in [line["path"] for line in lines[:-1]]
+    assert lines[-1]["failed"][0]["path"] == bad
+    code, out, _ = run("search", "red", "--json")
+    assert code == 0
+    assert "флаг.mp4" in out
+    code, out, _ = run("similar", f"{bad}@1", "--json")
+    assert json.loads(out)["like"] == f"{bad}@1"
 
 
 def test_linked_folders_that_are_not_followed_are_named(run, videos, tmp_path):
@@ -205,6 +229,21 @@ def test_names_cannot_steer_the_terminal_and_frames_of_long_ones_are_saved(run, 
     code, _, err = run("search", "green", "--save-frames", tmp_path / "file")
     assert code == 2
     assert f"{tmp_path / 'file'}: File exists" in err
+
+
+def test_a_frame_that_cannot_be_written_whole_is_not_there(run, videos, tmp_path, monkeypatch):
+    run("index", videos)
+
+    def full(self, file, *_, **__):
+        Path(file).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full)
+    code, _, err = run("search", "red", "--save-frames", tmp_path / "frames")
+    assert code == 2
+    assert "_flag_" in err
+    assert "No space left" in err
+    assert list((tmp_path / "frames").glob("*")) == []
 
 
 def test_ls_status_and_rm(run, videos):

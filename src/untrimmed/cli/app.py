@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from untrimmed import __version__
+from untrimmed.cli.console import USAGE
 from untrimmed.errors import EXTRAS, UntrimmedError
 
-USAGE = 2
 INTERRUPTED = 130
 
 _QUICK = {"ls", "search", "status"}  # they only read, and leave nothing that is cleared away at the end

@@ -1,9 +1,10 @@
-"""How commands speak: times as people write them, the two streams."""
+"""How commands speak: times as people write them, the two streams, exit codes."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import typer
@@ -11,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from untrimmed.errors import ConfigError
+
+NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes
 
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress, notices, failures: one line each
 result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
@@ -22,9 +25,17 @@ def print_notice(notice: str | None) -> None:
         progress_console.print(f"[yellow]note:[/] {escape(notice)}")
 
 
-def print_json(document: Any) -> None:
-    """What `--json` asks for: indented, letters of any script as they are, paths as text."""
-    typer.echo(json.dumps(document, default=str, indent=2, ensure_ascii=False))
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """What `--json` asks for: paths as text, letters of any script as they are.
+
+    Where the stream cannot take one, as half of a character in a path that is no text, all are written as escapes.
+    """
+    text = json.dumps(document, default=str, indent=indent, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, default=str, indent=indent)
+    typer.echo(text)
 
 
 def clock(time_s: float) -> str:

@@ -11,14 +11,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.bars import Bar
-from untrimmed.cli.console import clock, parse_time, progress_console, result_console
+from untrimmed.cli.console import SOME_FAILED, clock, parse_time, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.search.records import library_folder
-from untrimmed.video.process import Limits, shown
+from untrimmed.video.process import Limits
 
-SOME_FAILED = 3
 _QUIET_S = 10.0  # between two lines of progress where no bar can be shown
 _PATIENCE_S, _PATIENCE_PER_S = 600.0, 20.0  # a cut may take so long, and so much longer for every second of its span
 

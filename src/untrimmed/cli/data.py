@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.bars import counting
-from untrimmed.cli.console import print_json, progress_console, result_console
+from untrimmed.cli.console import USAGE, print_json, progress_console, result_console
 from untrimmed.cli.options import FeaturesOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.benchmarks.benchmark import SPLITS
@@ -24,7 +24,6 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError
 
-FOUND_WRONG = 2
 BAR_WIDTH = 30
 
 data_app = typer.Typer(
@@ -95,7 +94,7 @@ def check_command(
         result_console.print(problem, markup=False)
     if problems:
         progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
-        raise typer.Exit(FOUND_WRONG)
+        raise typer.Exit(USAGE)
     result_console.print(f"{Layout.at(root, name).folder}: nothing missing, nothing wrong")
 
 

@@ -14,11 +14,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from untrimmed.cli.console import result_console
+from untrimmed.cli.console import USAGE, result_console
 from untrimmed.cli.options import LibraryOption
 from untrimmed.errors import UntrimmedError
 
-USAGE = 2
 _MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
 
 

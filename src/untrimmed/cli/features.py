@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from untrimmed.cli.bars import counting
-from untrimmed.cli.console import print_json, print_notice, progress_console, result_console
-from untrimmed.cli.index import SOME_FAILED, IndexDisplay, print_report
+from untrimmed.cli.console import SOME_FAILED, print_json, progress_console, result_console
+from untrimmed.cli.index import index_files, print_report
 from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
@@ -84,7 +84,12 @@ def features(
         read_labels(captions)
     place = library if library is not None else out / f"{name}-library"
     opened = untrimmed.open(place, precision=read_precision(precision))
-    failed = _index(opened, paths, encoder, fps, device, quiet=json_output) if paths else False
+    some_failed = False
+    if paths:
+        report = index_files(opened, paths, encoder=encoder, fps=fps, device=device)
+        some_failed = bool(report.failed)
+        if not json_output:
+            print_report(report)
     with counting("writing features") as progress:
         written = opened.export_features(
             out,
@@ -100,20 +105,8 @@ def features(
         print_json(asdict(written))
     else:
         _print_written(written, opened, name)
-    if failed or written.left_out:
+    if some_failed or written.left_out:
         raise typer.Exit(SOME_FAILED)
-
-
-def _index(
-    library: Library, paths: list[Path], encoder: str | None, fps: float | None, device: str, *, quiet: bool
-) -> bool:
-    """Index the files; gives whether some failed."""
-    with IndexDisplay() as display:
-        report = library.index(paths, encoder=encoder, fps=fps, device=device, progress=display)
-    print_notice(report.notice)
-    if not quiet:
-        print_report(report)
-    return bool(report.failed)
 
 
 def _print_written(written: ExportedFeatures, library: Library, name: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.bars import Bar, counting
-from untrimmed.cli.console import print_notice, progress_console, result_console
+from untrimmed.cli.console import SOME_FAILED, print_json, print_notice, progress_console, result_console
 from untrimmed.cli.options import (
     DeviceOption,
     EncoderOption,
@@ -22,16 +21,14 @@ from untrimmed.cli.options import (
     PrecisionOption,
     parse_path,
 )
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import read_precision
-from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.index_report import IndexReport, Timings
     from untrimmed.search.index_report import Progress as Step
     from untrimmed.search.library import Library
 
-SOME_FAILED = 3
 _NUM_NAMED = 10  # links to folders
 
 
@@ -72,7 +69,17 @@ def index(
     if not paths and model is None:
         raise ConfigError("nothing to index: name video files or folders")
     opened = untrimmed.open(library, precision=read_precision(precision))
-    some_failed = bool(paths) and _index(opened, paths or [], encoder, fps, keyframes, device, json_output)
+    some_failed = False
+    if paths:
+        options = {"encoder": encoder, "fps": fps, "keyframes_only": keyframes, "device": device}
+        report = index_files(opened, paths, on_step=_print_step if json_output else None, **options)
+        some_failed = bool(report.failed)
+        if json_output:
+            print_json({"event": "report", **asdict(report)}, indent=None)
+        else:
+            print_report(report)
+        if not (report.done or report.skipped or report.failed):
+            progress_console.print("note: no video files there; name a file to index it whatever its suffix")
     if model is not None:
         _use(opened, None if model == "none" else model)
     if some_failed:
@@ -86,37 +93,26 @@ def _use(library: Library, model: str | None) -> None:
     progress_console.print(f"searching with {settings.model if settings else 'no model'}")
 
 
-def _index(
-    library: Library,
-    paths: list[Path],
-    encoder: str | None,
-    fps: float | None,
-    keyframes: bool | None,
-    device: str,
-    json_output: bool,
-) -> bool:
-    """Index, print the report, and say whether some files failed."""
+def index_files(
+    library: Library, paths: list[Path], *, on_step: Callable[[Step], None] | None = None, **options: Any
+) -> IndexReport:
+    """Index behind a display of what is done, and say what else is to be known of encoder and folders."""
     with IndexDisplay() as display:
 
         def tell(step: Step) -> None:
             display(step)
-            if json_output and step.state != "encoding":
-                _print_line({"event": "file", **asdict(step)})
+            if on_step is not None:
+                on_step(step)
 
-        report = library.index(paths, encoder=encoder, fps=fps, keyframes_only=keyframes, device=device, progress=tell)
+        report = library.index(paths, progress=tell, **options)
     print_notice(report.notice)
     _print_linked(report.linked)
-    if json_output:
-        _print_line({"event": "report", **asdict(report)})
-    else:
-        print_report(report)
-    if not (report.done or report.skipped or report.failed):
-        progress_console.print("note: no video files there; name a file to index it whatever its suffix")
-    return bool(report.failed)
+    return report
 
 
-def _print_line(fields: dict[str, Any]) -> None:
-    typer.echo(json.dumps(fields, default=str))
+def _print_step(step: Step) -> None:
+    if step.state != "encoding":
+        print_json({"event": "file", **asdict(step)}, indent=None)
 
 
 def _print_linked(folders: Sequence[Path]) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from untrimmed.cli.console import clock, print_json, progress_console, result_console
+from untrimmed.cli.console import SOME_FAILED, clock, print_json, progress_console, result_console
 from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
-from untrimmed.video.process import shown
-
-SOME_FAILED = 3
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
@@ -39,36 +37,30 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     """Say what a library holds and what it was made with."""
     folder = library_folder(library)
     records, settings = read_records(folder), read_settings(folder)
-    duration_s = round(sum(record.duration_s for record in records), 1)
-    num_frames = sum(record.num_frames for record in records)
-    num_gone = sum(is_gone(record.path) for record in records)
-    num_bytes = sum(map(_size, folder.rglob("*")))
     sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
+    facts: dict[str, Any] = {
+        "library": str(folder),
+        "videos": len(records),
+        "duration_s": round(sum(record.duration_s for record in records), 1),
+        "frames": sum(record.num_frames for record in records),
+        "gone": sum(is_gone(record.path) for record in records),
+        "bytes": sum(map(_size, folder.rglob("*"))),
+        **{name: getattr(settings, name, None) for name in ("encoder", "encoder_identity", "products", "model")},
+        "sampling": sampling,
+    }
     if json_output:
-        facts = {
-            "library": str(folder),
-            "videos": len(records),
-            "duration_s": duration_s,
-            "frames": num_frames,
-            "gone": num_gone,
-            "bytes": num_bytes,
-            "encoder": settings.encoder if settings else None,
-            "encoder_identity": settings.encoder_identity if settings else None,
-            "products": settings.products if settings else None,
-            "model": settings.model if settings else None,
-            "sampling": sampling,
-        }
         print_json(facts)
         return
-    result_console.print(f"library   {folder}", markup=False)
-    result_console.print(f"videos    {len(records)}, {clock(duration_s)} in all, {num_frames} frames looked at")
-    result_console.print(f"size      {num_bytes / 1e6:.1f} MB")
+    say = partial(result_console.print, markup=False)
+    say(f"library   {folder}")
+    say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
+    say(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:
-        result_console.print(f"encoder   {settings.encoder_identity}, {sampling}", markup=False)
-        result_console.print(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
-        result_console.print(f"model     {settings.model}")
-    if num_gone:
-        result_console.print(f"gone      {num_gone} files are no longer there; forget them: untrimmed rm --gone")
+        say(f"encoder   {settings.encoder_identity}, {sampling}")
+        say(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
+        say(f"model     {settings.model}")
+    if facts["gone"]:
+        say(f"gone      {facts['gone']} files are no longer there; forget them: untrimmed rm --gone")
 
 
 def _here(settings: Settings) -> str:

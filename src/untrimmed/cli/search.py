@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from untrimmed.cli.console import clock, parse_time, print_json, print_notice, progress_console, result_console
+from untrimmed.cli.console import (
+    NOTHING_FOUND,
+    clock,
+    parse_time,
+    print_json,
+    print_notice,
+    progress_console,
+    result_console,
+)
 from untrimmed.cli.last_search import remember
 from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption, parse_path
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, shown
+from untrimmed.files import whole_file
 from untrimmed.precision import read_precision
-from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.engine import Hit, Hits
     from untrimmed.search.library import Library
 
-NOTHING_FOUND = 1
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
 
 LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
@@ -145,10 +152,12 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
         middle_s = (hit.start_s + hit.end_s) / 2
         file = folder / f"{rank:02d}_{hit.video.stem[:_NAME_CHARACTERS]}_{middle_s:.1f}s.jpg"
         try:
-            Image.fromarray(frame_at(hit.video, middle_s)).save(file, quality=90)
+            picture = Image.fromarray(frame_at(hit.video, middle_s))
         except FeatureError as error:
             progress_console.print(f"no frame: {error}", markup=False)
             written.append(None)
         else:
+            with whole_file(file) as temporary:
+                picture.save(temporary, "JPEG", quality=90)
             written.append(file)
     return written

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from untrimmed.errors import CheckpointError
+from untrimmed.errors import CheckpointError, named
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
     released = {name.removeprefix("module."): tensor for name, tensor in released.items()}
     needed = {name for name, slot in names.items() if slot is not UNUSED}
     if missing := sorted(needed - released.keys()):
-        raise CheckpointError(f"released checkpoint lacks {_some(missing)}; is it of another method or truncated?")
+        raise CheckpointError(f"released checkpoint lacks {named(missing)}; is it of another method or truncated?")
     if unknown := sorted(released.keys() - names.keys()):
-        raise CheckpointError(f"released checkpoint has unknown tensors {_some(unknown)}; is it of another method?")
+        raise CheckpointError(f"released checkpoint has unknown tensors {named(unknown)}; is it of another method?")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
-        raise CheckpointError(f"the release has no {_some(uncovered)}; import it into the method's released form")
+        raise CheckpointError(f"the release has no {named(uncovered)}; import it into the method's released form")
     for name in needed:
         target, source = names[name].export(state), released[name]
         if target.shape != source.shape:
@@ -135,10 +135,6 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
 def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by our parameter names (a state dict, gradients) under the authors' names."""
     return {name: slot.export(tensors) for name, slot in names.items() if slot.parameter in tensors}
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def as_tensors(arrays: Mapping[str, object]) -> dict[str, Tensor]:

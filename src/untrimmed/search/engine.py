@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.video_names import absolute, is_below
 from untrimmed.search.windows import GaussianWindows, RankedVideo, WindowCorpus
 from untrimmed.types import Moment, TextFeatures
-from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel
@@ -161,16 +160,9 @@ class Engine:
         return [self._hit(video, videos.moments(query, video.row, limit=moments)) for video in kept]
 
     def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
-        record = self.records[ranked.row]
-        return Hit(
-            video=Path(record.path),
-            video_id=record.video_id,
-            start_s=moments[0].start_s,
-            end_s=moments[0].end_s,
-            score=ranked.score,
-            duration_s=record.duration_s,
-            moments=tuple(moments),
-        )
+        record, best = self.records[ranked.row], moments[0]
+        path, span_s = Path(record.path), (best.start_s, best.end_s)
+        return Hit(path, record.video_id, *span_s, ranked.score, record.duration_s, tuple(moments))
 
     def _read(self) -> Iterator[StoredVideo]:
         assert self._index is not None, "refresh comes first"

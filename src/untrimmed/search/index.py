@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.files import write_whole
 from untrimmed.search.lance_table import lance
 from untrimmed.search.records import (
@@ -33,7 +33,6 @@ from untrimmed.search.records import (
     write_copy,
 )
 from untrimmed.types import FrameFeatures
-from untrimmed.video.process import shown
 
 if TYPE_CHECKING:
     from filelock import FileLock

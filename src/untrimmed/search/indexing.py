@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
-from untrimmed.errors import FeatureError
+from untrimmed.errors import FeatureError, shown
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
-from untrimmed.video.process import shown
 from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
 
 if TYPE_CHECKING:

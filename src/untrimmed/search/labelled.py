@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from untrimmed.data.labelled import Label, inside, read_labels
-from untrimmed.errors import UnknownNameError
+from untrimmed.errors import UnknownNameError, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
@@ -141,16 +142,14 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
 
 def _name_unknown(unknown: Sequence[tuple[LabelledQuery, list[str]]], library: Library) -> str:
     """One line that names each video once: where it stands first, and on how many sentences."""
-    videos = list(dict.fromkeys(query.video for query, _ in unknown))
-    named = []
-    for video in videos[:_NUM_NAMED]:
-        mine = [(query, paths) for query, paths in unknown if query.video == video]
-        query, paths = mine[0]
-        facts = [query.place, f"fits {len(paths)} files" if paths else "", _count(len(mine), "sentence")]
-        named.append(f"{video!r} ({', '.join(filter(None, facts))})")
-    more = f" and {len(videos) - _NUM_NAMED} more" if len(videos) > _NUM_NAMED else ""
+    counts = Counter(query.video for query, _ in unknown)
+    first = {query.video: (query.place, f"fits {len(paths)} files" if paths else "") for query, paths in unknown[::-1]}
+    videos = (
+        f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
+        for video, count in counts.items()
+    )
     return (
-        f"{library.folder}: {_count(len(videos), 'labelled video')} not found in it: {', '.join(named)}{more}; "
+        f"{library.folder}: {_count(len(counts), 'labelled video')} not found in it: {named(videos, _NUM_NAMED)}; "
         "index them, name each by its path (see: untrimmed ls), or go on without them: --skip-unknown"
     )
 

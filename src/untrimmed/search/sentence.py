@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, named
 from untrimmed.types import TextFeatures
 
 _NUM_NAMED = 8
@@ -29,9 +29,8 @@ def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
     if not reading.is_understood:
         lines.append(f"encoder {encoder!r} knows no word of the sentence; say it in other words, or in English")
     elif reading.unknown:
-        named = ", ".join(map(_quoted, reading.unknown[:_NUM_NAMED]))
-        more = f" and {len(reading.unknown) - _NUM_NAMED} more" if len(reading.unknown) > _NUM_NAMED else ""
-        lines.append(f"encoder {encoder!r} does not know {named}{more}; the other words were searched for")
+        unknown = named(map(_quoted, reading.unknown), _NUM_NAMED)
+        lines.append(f"encoder {encoder!r} does not know {unknown}; the other words were searched for")
     if reading.num_words_read is not None:
         lines.append(
             f"the sentence is longer than encoder {encoder!r} reads: {reading.num_words_read} of its "

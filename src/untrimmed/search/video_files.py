@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import UntrimmedError, shown
 from untrimmed.search.video_names import absolute
-from untrimmed.video.process import shown
 from untrimmed.video.reader import is_video_path
 
 

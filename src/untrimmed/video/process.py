@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from untrimmed.errors import ConfigError, FeatureError, VideoError
+from untrimmed.errors import ConfigError, FeatureError, VideoError, shown
 from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 IS_AT_END_S = 5.0
@@ -46,11 +46,6 @@ class Limits:
         for name, value in asdict(self).items():
             if not value > 0:
                 raise ConfigError(f"Limits.{name} is {value}, must be above 0")
-
-
-def shown(path: Path) -> str:
-    """A path for a one-line message: quoted and escaped where it holds line ends or bytes that are no text."""
-    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 class DecodeProcess:

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from untrimmed.errors import ConfigError, VideoError
+from untrimmed.errors import ConfigError, VideoError, shown
 from untrimmed.files import whole_file
-from untrimmed.video.process import DecodeProcess, Limits, require_decoder, shown
+from untrimmed.video.process import DecodeProcess, Limits, require_decoder
 
 __all__ = [
     "VIDEO_SUFFIXES",

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from untrimmed.encoders.builtin.text import DIM, MiniLM
 from untrimmed.encoders.builtin.weights import CLASS_GLOSSES, CLASS_NAMES, CLASS_SYNONYMS, CLASS_TABLE
 
-NUM_CLASSES = 1000
 _PROMPTS = ("{}", "a photo of a {}")
 _GLOSS_WEIGHT = 0.5
 

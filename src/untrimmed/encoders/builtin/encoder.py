@@ -31,6 +31,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.builtin import colour, weights
 from untrimmed.encoders.builtin.released import read_torch_state
 from untrimmed.errors import EncoderError
+from untrimmed.files import file_sha256
 from untrimmed.types import TextFeatures
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Recipe:
         """The name of the vectors: version, and a hash over these knobs and all that is read."""
         w = weights
         files = (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS, w.TEXT_TOKENIZER)
-        table = hashlib.sha256(w.CLASS_TABLE.read_bytes()).hexdigest()
+        table = file_sha256(w.CLASS_TABLE)
         content = repr((astuple(self), [file.sha256 for file in files], table))
         return f"builtin-{_VERSION}:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 

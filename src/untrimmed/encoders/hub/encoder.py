@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
-from untrimmed.encoders.hub.weights import first_line, locate, weights_digest
+from untrimmed.encoders.hub.weights import locate, weights_digest
 from untrimmed.encoders.reading import reading_of
-from untrimmed.errors import ConfigError, EncoderError, FeatureError
+from untrimmed.errors import ConfigError, EncoderError, FeatureError, one_line
 from untrimmed.precision import NumberFormat, Precision, choose_format
 from untrimmed.types import Reading, TextFeatures
 
@@ -188,7 +188,7 @@ class TransformersEncoder:
             frames = _pooled(self._model.get_image_features(**self._pipeline(black)))
             sentence, states = self._text_features(self._recipe.tokenize(self._tokenizer, [_PROBE_TEXT]))
         except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
-            raise EncoderError(_not_dual(self.name, self._model, first_line(error))) from error
+            raise EncoderError(_not_dual(self.name, self._model, one_line(error))) from error
         if frames.ndim != 2 or sentence.ndim != 2 or frames.shape[1] != sentence.shape[1]:
             found = f"image features {list(frames.shape)} and text features {list(sentence.shape)}"
             raise EncoderError(_not_dual(self.name, self._model, found))
@@ -288,9 +288,9 @@ def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
             processor = AutoImageProcessor.from_pretrained(folder, **local)
     except ImportError as error:
-        raise EncoderError(f"{name}: {first_line(error)}; pip install 'untrimmed[hub]' and what it names") from error
+        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and what it names") from error
     except Exception as error:  # a folder can be wrong in as many ways as transformers has exceptions
-        raise EncoderError(f"{name}: transformers cannot load it ({first_line(error)})") from error
+        raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
     missing = sorted(str(key) for key in info["missing_keys"])
     if missing:
         raise EncoderError(

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from untrimmed.errors import EncoderError
+from untrimmed.errors import EncoderError, one_line
+from untrimmed.files import file_sha256
 
 logger = logging.getLogger(__name__)
 
@@ -105,15 +106,10 @@ def weights_digest(folder: Path) -> str:
     nothing is read. Anywhere else the files are read at every load: 3.7 s per gigabyte on a processor without SHA
     instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
     """
-    digests = [_file_sha256(path) for path in weight_files(folder)]
+    digests = [_weights_sha256(path) for path in weight_files(folder)]
     if len(digests) == 1:
         return digests[0][:16]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a foreign error, or its class where it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _shards(index: Path) -> list[Path]:
@@ -130,16 +126,12 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _file_sha256(path: Path) -> str:
+def _weights_sha256(path: Path) -> str:
     """The SHA-256 of a file, taken from the hub cache's blob name where the file is a link to one."""
     blob = path.resolve()
     if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
         return blob.name
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 22):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return file_sha256(path)
 
 
 def _cached_snapshot(hub_id: str) -> Path | None:
@@ -175,7 +167,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
             f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids to fetch it; {get_it}"
         ) from error
     except Exception as error:  # the HTTP client's errors share no base class over the supported versions
-        found = f"not in the hub's cache, and {api.endpoint} cannot be reached ({first_line(error)})"
+        found = f"not in the hub's cache, and {api.endpoint} cannot be reached ({one_line(error)})"
         raise EncoderError(f"{hub_id}: {found}; {get_it}") from error
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if WEIGHTS not in sizes and WEIGHTS_INDEX not in sizes:
@@ -187,7 +179,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
     except Exception as error:  # as above; what has arrived stays in the cache and is taken up again
-        raise EncoderError(f"{hub_id}: the download broke off ({first_line(error)}); run again to go on") from error
+        raise EncoderError(f"{hub_id}: the download broke off ({one_line(error)}); run again to go on") from error
     return folder
 
 
