@@ -19,7 +19,6 @@ from untrimmed.models.registry import (
     list_attachments,
     list_compositions,
     list_models,
-    model_class,
     paper_of,
     register,
 )
@@ -125,7 +124,7 @@ def test_encodings_survive_being_cut_and_joined(name):
 
 def test_short_names_and_order_are_kept_in_the_full_name():
     assert build("ms_sl+matching+diversity").name == "ms_sl+optimal_matching+query_diversity"
-    assert model_class("ms_sl+matching") is model_class("ms_sl+optimal_matching")
+    assert create_model("ms_sl+matching", **SIZES).name == "ms_sl+optimal_matching"
 
 
 def test_settings_of_a_part_are_a_section_of_the_models():

@@ -12,6 +12,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
 from untrimmed.models.dl_dkd import DLDKD
+from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, create_model
 from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.models.storage import load_model, save_model
@@ -166,5 +167,6 @@ def test_one_branch_leaves_out_the_losses_of_the_other_and_of_what_is_switched_o
     assert both.absent_terms == {"query_diversity"}
     one = dataclasses.replace(both, two_branches=False)
     assert one.absent_terms == {"query_diversity", "exploration_nce", "exploration_triplet"}
-    composed = configure("dl_dkd+query_diversity", {"query_dim": 4, "video_dim": 4, "two_branches": False})
+    name = ModelName("dl_dkd", ("query_diversity",))
+    composed = configure(name, {"query_dim": 4, "video_dim": 4, "two_branches": False})
     assert composed.absent_terms == {"exploration_nce", "exploration_triplet"}

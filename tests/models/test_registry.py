@@ -6,6 +6,7 @@ import pytest
 from tests.retrieval_world import SIZES
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.attached_losses import QueryDiversity
+from untrimmed.models.attachment import Attachment
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model, list_models, paper_of, register
 
@@ -31,6 +32,23 @@ def test_a_taken_name_is_refused():
         @register("ms_sl")
         class Other(RetrievalModel):
             pass
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "'', which is no identifier; choose another name"),
+        ("my+loss", "'my\\+loss', which is no identifier"),
+        ("my loss", "'my loss', which is no identifier"),
+        ("2d", "'2d', which is no identifier"),
+        ("losses", "'losses', which is a setting of every model"),
+        ("dim", "'dim', which is a setting of every model"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Attachment, RetrievalModel])
+def test_a_name_that_could_not_be_asked_for_is_refused(kind, name, message):
+    with pytest.raises(ConfigError, match=f"{kind.__name__} is to be named {message}"):
+        register(name)(kind)
 
 
 def test_dotted_keys_reach_inside_a_section():

@@ -39,7 +39,7 @@ def test_presets_spell_out_which_side_they_take_where_paper_and_release_differ(m
         preset = load_preset(method, dataset)
         assert options <= preset.model.keys()
         rest = {key: value for key, value in preset.settings.items() if key not in options}
-        assert configure(method, rest) == configure(method, preset.settings)  # the defaults take the same sides
+        assert configure(preset.name, rest) == preset.sizes()  # the defaults take the same sides
 
 
 def test_overrides_attach_and_detach_losses():

@@ -5,7 +5,6 @@ import pytest
 
 from untrimmed.config import parse_overrides
 from untrimmed.errors import UnknownNameError
-from untrimmed.models.registry import configure
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.papers import PAPERS, paper_named
@@ -72,7 +71,7 @@ def test_the_command_of_a_row_gives_its_settings(table):
         words = shlex.split(command)
         typed = load_preset(words[2], "tvr", parse_overrides(word for word in words if "=" in word))
         assert typed.method == row.method
-        settings = [configure(row.method, preset.settings) for preset in (typed, _settled(row))]
+        settings = [preset.sizes() for preset in (typed, _settled(row))]
         assert settings[0] == settings[1]
         assert typed.weights == _settled(row).weights
 

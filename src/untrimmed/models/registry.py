@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import untrimmed.models
 from untrimmed.config import build, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Losses
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.naming import ModelName
 
 if TYPE_CHECKING:
@@ -27,10 +27,16 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
-    Raises: ConfigError when the name is taken.
+    Raises: ConfigError when the name is taken, is no identifier, or names a setting that all methods share: the
+    settings of a part are the section of its name among the model's.
     """
 
     def add(cls: K) -> K:
+        from untrimmed.models.base import ModelConfig
+
+        if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
+            wrong = "a setting of every model" if name.isidentifier() else "no identifier"
+            raise ConfigError(f"{cls.__qualname__} is to be named {name!r}, which is {wrong}; choose another name")
         taken, kind = METHODS.get(name) or ATTACHMENTS.get(name), "methods"
         if issubclass(cls, Attachment):
             kind = "attachments"
@@ -52,13 +58,12 @@ def _import_all() -> None:
         importlib.import_module(f"untrimmed.models.{module.name}")
 
 
-def model_class(name: str | ModelName) -> type[RetrievalModel]:
+def model_class(name: ModelName) -> type[RetrievalModel]:
     """The class of a method, with attachments or without: METHOD+ATTACHMENT+...
 
     Raises: UnknownNameError naming the nearest method or attachment, ConfigError for a composition that does not fit.
     """
     _import_all()
-    name = ModelName.of(name)
     if name.method not in METHODS:
         if name.method in ATTACHMENTS:
             raise UnknownNameError(
@@ -108,7 +113,7 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
         )
 
 
-def configure(name: str | ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
+def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
     """The settings of a model from plain values, as presets and saved models hold them (`plain_settings`).
 
     Those of a part are the section of its name; those of attached losses the section `losses`, None for one that is
@@ -116,54 +121,35 @@ def configure(name: str | ModelName, settings: Mapping[str, Any], *, where: str 
 
     Raises: as `create_model`.
     """
-    name = ModelName.of(name)
     cls, where, given = model_class(name), where or str(name), dict(settings)
     named_losses = [attached for attached in name.attachments if is_loss(attached)]
-    parts = {
-        part: build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
-        for part in name.attachments
-        if part not in named_losses
-    }
-    if "losses" in given:
-        losses = _losses(given.pop("losses"))
+    parts: dict[str, AttachmentConfig] = {}
+    owners: dict[str, str] = {}
+    for part in (attached for attached in name.attachments if attached not in named_losses):
+        parts[part] = build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
+        for branch in parts[part].provides:
+            if owners.setdefault(branch, part) != part:
+                raise ConfigError(
+                    f"{name}: {owners[branch]} and {part} both provide the {branch} branch; leave one out"
+                )
+    losses: dict[str, AttachmentConfig | None] = {}
+    if "losses" not in given:
+        losses |= cls.Config(query_dim=1, video_dim=1).losses
+        losses |= {loss: ATTACHMENTS[loss].Config() for loss in named_losses}
+    elif not isinstance(given["losses"], Mapping):
+        raise ConfigError(f"losses is {given['losses']!r}, wanted a mapping")
     else:
-        carried = cls.Config(query_dim=1, video_dim=1).losses
-        losses = {**carried, **{loss: ATTACHMENTS[loss].Config() for loss in named_losses}}
+        known = [loss for loss in list_attachments() if is_loss(loss)]
+        for loss, values in given["losses"].items():
+            if loss not in known:
+                raise UnknownNameError.among("attached loss", loss, known)
+            losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
     if missing := [loss for loss in named_losses if losses.get(loss) is None]:
         raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
-    _require_one_each(name, parts)
     if own := sorted({"attached", "parts"} & given.keys()):
         raise ConfigError(f"{where}: unknown key {own[0]!r}; a part is attached by the name, METHOD+PART")
     made = {"attached": name.attachments, "parts": parts, "losses": losses}
     return build(cls.Config, given | made, where=where)
-
-
-def _losses(settings: Mapping[str, Mapping[str, Any] | None]) -> Losses:
-    """The settings of attached losses by name.
-
-    Raises: UnknownNameError for an unknown loss, ConfigError for an unknown or wrong setting.
-    """
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"losses is {settings!r}, wanted a mapping")
-    known = [name for name, kind in sorted(ATTACHMENTS.items()) if issubclass(kind, AttachedLoss)]
-    losses: dict[str, AttachmentConfig | None] = {}
-    for name, values in settings.items():
-        if name not in known:
-            raise UnknownNameError.among("attached loss", name, known)
-        losses[name] = None if values is None else build(ATTACHMENTS[name].Config, values, where=f"losses.{name}")
-    return losses
-
-
-def _require_one_each(name: ModelName, parts: Mapping[str, AttachmentConfig]) -> None:
-    """Raise a ConfigError if two parts provide the same branch."""
-    owners: dict[str, str] = {}
-    for part, config in parts.items():
-        for branch in config.provides:
-            if branch in owners:
-                raise ConfigError(
-                    f"{name}: {owners[branch]} and {part} both provide the {branch} branch; leave one out"
-                )
-            owners[branch] = part
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:
@@ -206,11 +192,11 @@ def list_attachments() -> list[str]:
 
 def list_compositions() -> dict[str, str]:
     """Every METHOD+ATTACHMENT, sorted, and in one line why it is refused; empty for those that exist."""
-    names = [f"{method}+{attachment}" for method, attachment in product(list_models(), list_attachments())]
-    return {name: _why_refused(name) for name in names}
+    names = [ModelName(method, (attached,)) for method, attached in product(list_models(), list_attachments())]
+    return {str(name): _why_refused(name) for name in names}
 
 
-def _why_refused(name: str) -> str:
+def _why_refused(name: ModelName) -> str:
     try:
         model_class(name)
     except ConfigError as error:
@@ -223,6 +209,6 @@ def paper_of(name: str) -> str:
 
     Raises: UnknownNameError for an unknown name.
     """
-    cls = attachment_class(name) if name in list_attachments() else model_class(name)
+    cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, AttachedLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

@@ -6,6 +6,7 @@ published composition changes beyond that, in `<method>+<attachment>/<dataset>.y
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,11 @@ class Preset:
     features: FeatureSettings = field(default_factory=FeatureSettings)
     reported: dict[str, float] = field(default_factory=dict)
 
+    @cached_property
+    def name(self) -> ModelName:
+        """The method and what is attached to it; `method` says it as text."""
+        return ModelName.of(self.method)
+
     @property
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of `create_model`."""
@@ -50,7 +56,7 @@ class Preset:
         """
         from untrimmed.models.registry import configure  # imports torch, which reading a preset does not need
 
-        return configure(self.method, self.settings, where=f"{self.method}/{self.dataset}")
+        return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
 
 def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:

@@ -123,7 +123,7 @@ def _preset(method: ModelName, data: str, preset: str | None, overrides: Mapping
     model_class(method)  # a wrong method is reported before a missing preset
     if preset is not None and preset.endswith((".yaml", ".yml")):
         chosen = read_preset(Path(preset), overrides)
-        if ModelName.of(chosen.method) != method:
+        if chosen.name != method:
             raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
         return chosen
     return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
