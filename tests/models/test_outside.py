@@ -7,15 +7,17 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from tests.retrieval_world import SIZES
 from untrimmed import evaluate, train
 from untrimmed.batches import EncodedQueries, EncodedVideos, Record, frames_of
 from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import ATTACHMENTS, METHODS, register
+from untrimmed.models.registry import ATTACHMENTS, METHODS, create_model, register
 from untrimmed.models.storage import load_model
-from untrimmed.scores.max_sim import max_sim
+from untrimmed.scores.max_sim import max_sim, vector_sim
 from untrimmed.scores.score import Score, Scores
 
 PRESET = """
@@ -40,7 +42,6 @@ class Means(RetrievalModel):
     def __init__(self, config: Config):
         super().__init__(config)
         self.words, self.frames = nn.Linear(config.query_dim, config.dim), nn.Linear(config.video_dim, config.dim)
-        self.complete()
 
     def own_queries(self, queries):
         weights = queries.mask / queries.mask.sum(dim=1, keepdim=True)
@@ -52,9 +53,32 @@ class Means(RetrievalModel):
     def own_score(self, queries, videos):
         return Scores({"frame": max_sim(queries.sentence, *frames_of(videos))}, {"frame": 1.0})
 
-    def own_losses(self, queries, videos, batch, *, draws, epoch):
-        scores = self.own_score(queries, videos)["frame"].value
-        return {"frame_nce": nce(self.config.scale * scores, batch.video_index)}
+    def own_losses(self, step):
+        scores = self.own_score(step.queries, step.videos)["frame"].value
+        return {"frame_nce": nce(self.config.scale * scores, step.batch.video_index)}
+
+
+class Places(Means):
+    """A branch of its own, and a place for the one that scores frames."""
+
+    places = frozenset({"frame"})
+
+    def own_score(self, queries, videos):
+        mean = videos.frames.mean(dim=1)
+        return Scores({"mean": vector_sim(queries.sentence, mean)}, {"mean": self.branch_weight("mean")})
+
+    def own_losses(self, step):
+        mean = self.own_score(step.queries, step.videos)["mean"].value
+        return self.branch_losses("mean", mean, mean, step)
+
+    def encode_words(self, queries):
+        return self.words(queries.words)
+
+    def branch_losses(self, branch, cosine, dot, step):
+        return {f"{branch}_nce": nce(dot, step.batch.video_index)}
+
+    def branch_weight(self, branch):
+        return {"mean": 0.25, "frame": 0.75}[branch]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +106,7 @@ class Bias(Attachment):
         length = Lengths.of(queries.attached[self.name]).length
         return Scores({"bias": Score((self.share * length)[:, None].expand(-1, len(videos)))}, {"bias": 1.0})
 
-    def losses(self, model, queries, videos, batch, *, draws, epoch):
+    def losses(self, model, step):
         return {"own_size": self.share.square()}
 
 
@@ -102,10 +126,10 @@ class Push(AttachedLoss):
 @pytest.fixture(autouse=True)
 def outside():
     """Registered for one test only: other tests go over all names."""
-    for name, cls in (("own_means", Means), ("own_bias", Bias), ("own_push", Push)):
+    for name, cls in (("own_means", Means), ("own_places", Places), ("own_bias", Bias), ("own_push", Push)):
         register(name)(cls)
     yield
-    del METHODS["own_means"], ATTACHMENTS["own_bias"], ATTACHMENTS["own_push"]
+    del METHODS["own_means"], METHODS["own_places"], ATTACHMENTS["own_bias"], ATTACHMENTS["own_push"]
 
 
 def test_they_train_and_are_evaluated_and_loaded_by_name(data_root, tmp_path):
@@ -133,6 +157,42 @@ def test_they_attach_to_methods_of_the_package_with_its_presets_and_weights_give
     assert run.config.losses == {"own_push": {"power": 2.0}}
     assert run.config.model["own_bias"] == {"start": 0.0}
     assert load_model(tmp_path / "run").name == "ms_sl+own_push+own_bias"
+
+
+def test_a_part_of_the_package_takes_a_place_in_an_outside_method(batch):
+    model = create_model("own_places+ral", **SIZES).eval()
+    scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
+    frame = scores["frame"].value
+    assert torch.allclose(scores.fused, 0.25 * scores["mean"].value + 0.75 * frame)
+    assert {"mean_nce", "frame_nce"} <= model(batch, draws=Draws()).keys()
+
+
+@pytest.mark.parametrize("hook", ["branch_weight", "branch_losses"])
+def test_a_method_with_places_must_say_what_a_branch_weighs_and_how_it_is_trained(batch, hook, monkeypatch):
+    monkeypatch.delattr(Places, hook)
+    model = create_model("own_places+ral", **SIZES)
+    queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+    used = {
+        "branch_weight": lambda: model.attachments["ral"].score(model, queries, videos),
+        "branch_losses": lambda: model.attachments["ral"].losses(model, Step(queries, videos, batch, Draws())),
+    }
+    with pytest.raises(NotImplementedError, match=rf"own_places\+ral has places for branches, so it needs {hook}"):
+        used[hook]()
+
+
+def test_a_constructed_model_is_complete_whatever_its_constructor_does():
+    """However it is made: by its name, by its class, or by one that adds to the constructor of another."""
+
+    class Wider(Means):
+        def __init__(self, config):
+            super().__init__(config)
+            self.more = nn.Linear(4, 2000)
+
+    losses = {"own_push": Push.Config()}
+    for model in (create_model("own_means+own_push", **SIZES), Wider(Means.Config(**SIZES, losses=losses))):
+        assert list(model.attachments) == ["own_push"]
+        assert all(layer.bias.abs().sum() == 0 for layer in model.modules() if isinstance(layer, nn.Linear))
+    assert model.more.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
 def test_a_loss_of_one_s_own_needs_its_weight(data_root, small):

@@ -1,41 +1,16 @@
 """What a method can carry: a loss, or a part with weights, encodings, scores and losses of its own.
 
-Adding a loss: one file, in this folder or anywhere, as long as it is imported before the loss is asked for.
+CONTRIBUTING.md has a complete loss. It is switched on by its name, `create_model("ms_sl+my_loss")`, or by its settings,
+`losses: {my_loss: {margin: 0.2}}` in a preset or `losses.my_loss.margin=0.2`; off by `losses.my_loss=null`; and weighed
+by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of the query encoder with its own dropout
+(`separate_pass: false`: the first).
 
-    @register("my_loss")
-    class MyLoss(AttachedLoss):
-        @dataclass(frozen=True, kw_only=True)
-        class Config(AttachmentConfig):
-            margin: float = 0.1
-
-        config: Config
-
-        def term(self, queries, videos, video_index) -> Tensor: ...
-
-It is switched on by its name, `create_model("ms_sl+my_loss")`, or by its settings, `losses: {my_loss: {margin: 0.2}}`
-in a preset or `losses.my_loss.margin=0.2`; off by `losses.my_loss=null`; and weighed by `weights: {my_loss: 0.1}`. As
-released, attached losses read a second pass of the query encoder with its own dropout (`separate_pass: false`: the
-first).
-
-Adding a part:
-
-    @register("my_part")
-    class MyPart(Attachment):
-        @dataclass(frozen=True, kw_only=True)
-        class Config(AttachmentConfig):
-            size: int = 6
-
-        config: Config
-
-        def __init__(self, config: Config, model: RetrievalModel): ...
-        def encode_videos(self, model, videos, encoded): ...    # and encode_queries: the encodings with more in them
-        def score(self, model, queries, videos): ...            # a branch of the score
-        def losses(self, model, queries, videos, batch, *, draws, epoch): ...
-
-It is switched on by its name only; its settings are the section of that name among the model's: `my_part.size=4`, in a
-preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it can use the model's
-encoders (again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a `Record` of its own
-that the method's encodings keep: `encoded.attach(self.name, record)`, then `MyRecord.of(encoded.attached[self.name])`.
+A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
+below that it needs: `encode_queries`, `encode_videos`, `score`, `losses`, `timeline`. It is switched on by its name
+only; its settings are the section of that name among the model's: `my_part.size=4`, in a preset
+`model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it can use the model's encoders
+(again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a `Record` of its own that the
+method's encodings keep: `encoded.attach(self.name, record)`, then `MyRecord.of(encoded.attached[self.name])`.
 
 Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
 they are given where the model is trained (`weights.my_loss=0.1`).
@@ -80,6 +55,20 @@ class AttachmentConfig:
         return frozenset()
 
 
+@dataclass(frozen=True)
+class Step:
+    """What losses read: encodings, the batch they came from (teacher features, words, frames), and the epoch.
+
+    Random numbers come from `draws` only.
+    """
+
+    queries: EncodedQueries
+    videos: EncodedVideos
+    batch: TrainingBatch
+    draws: Draws
+    epoch: int = 0
+
+
 Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
 
 
@@ -107,16 +96,7 @@ class Attachment(nn.Module):
         """The branches that the attachment provides, and their weights in the fused score."""
         return None
 
-    def losses(
-        self,
-        model: RetrievalModel,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        batch: TrainingBatch,
-        *,
-        draws: Draws,
-        epoch: int,
-    ) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""
         return {}
 
@@ -133,18 +113,9 @@ class Attachment(nn.Module):
 class AttachedLoss(Attachment, ABC):
     """A loss on encodings that any method can carry: one term, which has the name of the loss."""
 
-    def losses(
-        self,
-        model: RetrievalModel,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        batch: TrainingBatch,
-        *,
-        draws: Draws,
-        epoch: int,
-    ) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The one term."""
-        return {self.name: self.term(queries, videos, batch.video_index)}
+        return {self.name: self.term(step.queries, step.videos, step.batch.video_index)}
 
     @abstractmethod
     def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:

@@ -1,58 +1,36 @@
-"""What every method is: encoders, a score, named losses.
+"""What every method is: encoders, a score, named losses. CONTRIBUTING.md has a complete one.
 
-Adding a method: one file, in this folder or anywhere, as long as it is imported before the method is asked for;
-CONTRIBUTING.md has a complete one, and one of a loss.
-
-    @register("my_method")
-    class MyMethod(RetrievalModel):
-        @dataclass(frozen=True, kw_only=True)
-        class Config(ModelConfig):                  # shared sizes are inherited; add the method's own fields
-            temperature: float = 0.1
-
-        config: Config
-
-        def __init__(self, config: Config):
-            super().__init__(config)                # first
-            ...
-            self.complete()                         # last: draws the weights and builds what is attached
-
-        def own_queries(self, queries: QueryBatch) -> EncodedQueries: ...
-        def own_videos(self, videos: VideoBatch) -> EncodedVideos: ...
-        def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores: ...
-        def own_losses(self, queries, videos, batch, *, draws, epoch) -> dict[str, Tensor]: ...
-
-These are the method's own part. `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`, which all others
-call, are the same for every method: its own part, then each attachment (`models/attachment.py`: losses, or parts with
-weights, such as RAL). A method that encodes more than the common fields subclasses `EncodedQueries` or `EncodedVideos`
-(frozen, keyword-only) beside its class and takes them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle
-the new fields. `own_losses` returns unweighted terms; it gets the encodings and the batch they came from (for teacher
-features, words, frames), random numbers only from `draws`, and the epoch.
+A method gives its own part: `own_queries`, `own_videos`, `own_score` and `own_losses`. `encode_queries`,
+`encode_videos`, `score`, `timeline` and `forward`, which all others call, are the same for every method: its own part,
+then each attachment (`models/attachment.py`: losses, or parts with weights, such as RAL). Once a method is constructed,
+its weights are drawn and what is attached is built, so a constructor only makes modules. A method that encodes more
+than the common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, keyword-only) beside its class and takes
+them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fields.
 
 What a method may offer beyond: spans of frames or clips through `Score.best`; `own_timeline` and `similarity`, from
 which moments and curves of relevance are made; branches of its score that a part may take over (`places`: it leaves out
-what `config.provided` names then, and has `branch_losses`, and a `text_tower` or `encode_words`); the names that its
-authors gave the parameters (`own_released_names`). Presets go to `presets/<method>/<dataset>.yaml`, or are any YAML
-file (`untrimmed train --preset FILE`); golden cases to one file in `parity/`.
+what `config.provided` names then, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`);
+weights that start from something else than random numbers (`draw_weights`); the names that its authors gave the
+parameters (`own_released_names`).
 """
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import ABCMeta, abstractmethod
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Losses
+from untrimmed.models.attachment import AttachedLoss, Attachment, Step
 from untrimmed.models.registry import ATTACHMENTS
 from untrimmed.models.released import Names
-from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals
+from untrimmed.models.settings import ModelConfig
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals
 from untrimmed.moments.localise import (
     LocateSettings,
     Similarities,
@@ -67,66 +45,26 @@ from untrimmed.scores.max_sim import products
 from untrimmed.scores.score import Scores
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The sizes that all methods share; defaults are the released ones."""
+class Completed(ABCMeta):
+    """Completes every model once its constructor is through, so that no method can forget it."""
 
-    query_dim: int  # width of a word feature
-    video_dim: int  # width of a frame feature
-    dim: int = 384
-    num_heads: int = 4
-    num_clips: int = 32  # segment means per video
-    max_frames: int = 128
-    max_words: int = 30
-    input_dropout: float = 0.1
-    dropout: float = 0.1
-    init_std: float = 0.02
-    losses: Losses = field(default_factory=dict)
-    separate_pass: bool = True  # attached losses read a second pass of the query tower
-    parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # attached ones by name
-    attached: tuple[str, ...] = ()  # those parts and losses that stand in the model's name
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, float) and math.isnan(value):
-                raise ConfigError(f"{name} is nan, wanted a number")
-        for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
-        for name in ("input_dropout", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted a probability below 1")
-        if self.dim % self.num_heads:
-            raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
-
-    @property
-    def attachments(self) -> dict[str, AttachmentConfig]:
-        """All that is attached and not off: parts first, then losses."""
-        return {**self.parts, **{name: config for name, config in self.losses.items() if config is not None}}
-
-    @property
-    def provided(self) -> frozenset[str]:
-        """Branches that attachments provide; the method computes neither their scores nor their losses."""
-        return frozenset().union(*(config.provides for config in self.attachments.values()))
-
-    @property
-    def reads_frames(self) -> bool:
-        """Whether an attachment reads frames, so that encoded videos hold them even if the method's score does not."""
-        return any(config.reads_frames for config in self.attachments.values())
-
-    @property
-    def absent_terms(self) -> frozenset[str]:
-        """Loss terms that these settings leave out, so that training drops the weights which presets give them."""
-        off = frozenset(name for name, config in self.losses.items() if config is None)
-        return off.union(*(config.absent_terms for config in self.attachments.values()))
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The model with its weights drawn, then its attachments built and theirs drawn."""
+        model = super().__call__(*args, **kwargs)
+        model.draw_weights()
+        attached = model.config.attachments.items()
+        model.attachments = nn.ModuleDict({name: ATTACHMENTS[name](config, model) for name, config in attached})
+        initialise(model.attachments, model.config.init_std)
+        return model
 
 
-class RetrievalModel(nn.Module, ABC):
+class RetrievalModel(nn.Module, metaclass=Completed):
     """A method with what is attached to it: videos and queries are encoded apart and scored by their encodings."""
 
     name: str  # of the class, set by `register`: the method's; of a model: METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
+    attachments: nn.ModuleDict  # built last, so that its weights are drawn last
     has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
 
     def __init__(self, config: ModelConfig):
@@ -134,12 +72,9 @@ class RetrievalModel(nn.Module, ABC):
         self.config = config
         self.name = "+".join((type(self).name, *config.attached))
 
-    def complete(self) -> None:
-        """Draw the weights, then build the attachments and draw theirs: the last thing that a constructor does."""
+    def draw_weights(self) -> None:
+        """Draw the method's own weights as the released programs do; called once, by the constructor's caller."""
         initialise(self, self.config.init_std)
-        attached = self.config.attachments.items()
-        self.attachments = nn.ModuleDict({name: ATTACHMENTS[name](config, self) for name, config in attached})
-        initialise(self.attachments, self.config.init_std)
 
     @property
     def carried(self) -> list[Attachment]:
@@ -159,9 +94,7 @@ class RetrievalModel(nn.Module, ABC):
         """Every query against every video, by the branches that no attachment provides."""
 
     @abstractmethod
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's own loss terms by name, unweighted."""
 
     def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
@@ -184,19 +117,20 @@ class RetrievalModel(nn.Module, ABC):
         raise CheckpointError(f"{self.name}: no released checkpoint is known for this method")
 
     def branch_losses(
-        self,
-        branch: str,
-        cosine: Float[Tensor, "Q V"],
-        dot: Float[Tensor, "Q V"],
-        video_index: Int[Tensor, " Q"],
-        *,
-        draws: Draws,
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
     ) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective for a branch that scores every query against every video.
 
         Attachments train the branches that they provide with it; every method with `places` has one.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
+
+    def branch_weight(self, branch: str) -> float:
+        """What a branch weighs in the fused score, be it the method's own or provided by an attachment.
+
+        Every method with `places` has one.
+        """
+        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
 
     @property
     def text_tower(self) -> Tower | None:
@@ -239,12 +173,13 @@ class RetrievalModel(nn.Module, ABC):
     ) -> dict[str, Float[Tensor, ""]]:
         """All loss terms of a batch by name, unweighted: the method's own, those of parts, and the attached ones."""
         queries, videos = encode(self.encode_queries, batch.queries), encode(self.encode_videos, batch.videos)
-        terms = self.own_losses(queries, videos, batch, draws=draws, epoch=epoch)
+        step = Step(queries, videos, batch, draws, epoch)
+        terms = self.own_losses(step)
         is_second_due = self.training and self.config.separate_pass
         for attachment in self.carried:  # losses come last
             if is_second_due and isinstance(attachment, AttachedLoss):
-                queries, is_second_due = encode(self.encode_queries, batch.queries), False
-            terms |= attachment.losses(self, queries, videos, batch, draws=draws, epoch=epoch)
+                step, is_second_due = replace(step, queries=encode(self.encode_queries, batch.queries)), False
+            terms |= attachment.losses(self, step)
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
@@ -268,8 +203,7 @@ class RetrievalModel(nn.Module, ABC):
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
         units, mask = self.timeline(videos)
-        proposals = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # JSG's on ActivityNet Captions
-        return proposals, window_similarities(partial(self.similarity, queries), units, mask, proposals)
+        return JSG_WINDOWS, window_similarities(partial(self.similarity, queries), units, mask, JSG_WINDOWS)
 
     def locate_settings(self) -> LocateSettings:
         """How many moments are kept where the caller does not say."""

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, frames_of
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch, frames_of
 from untrimmed.errors import ConfigError
-from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
+from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import vector_sim
@@ -65,7 +65,10 @@ class CLIP4Clip(RetrievalModel):
         self.query_map = nn.Linear(c.query_dim, c.dim, bias=False)
         self.frame_map = nn.Linear(c.video_dim, c.dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(c.temperature)))
-        self.complete()
+
+    def draw_weights(self) -> None:
+        """Maps between equal widths start as the identity."""
+        super().draw_weights()
         for linear in (self.query_map, self.frame_map):
             if linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
@@ -94,26 +97,23 @@ class CLIP4Clip(RetrievalModel):
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Cosine of sentence and mean frame."""
         video = vector_sim(queries.sentence, CLIP4ClipVideos.of(videos).video)
-        return Scores({"video": video}, {"video": self.config.video_weight})
+        return Scores({"video": video}, {"video": self.branch_weight("video")})
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """Cross-entropy in both directions."""
-        cosine = self.own_score(queries, videos)["video"].value
-        return self.branch_losses("video", cosine, cosine, batch.video_index, draws=draws)
+        cosine = self.own_score(step.queries, step.videos)["video"].value
+        return self.branch_losses("video", cosine, cosine, step)
 
     def branch_losses(
-        self,
-        branch: str,
-        cosine: Float[Tensor, "Q V"],
-        dot: Float[Tensor, "Q V"],
-        video_index: Int[Tensor, " Q"],
-        *,
-        draws: Draws,
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
     ) -> dict[str, Float[Tensor, ""]]:
         """The mean of both directions, on cosines over the learned temperature; `dot` is not read."""
-        return {f"{branch}_nce": nce(cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp(), video_index) / 2}
+        logits = cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp()
+        return {f"{branch}_nce": nce(logits, step.batch.video_index) / 2}
+
+    def branch_weight(self, branch: str) -> float:
+        """Of the mean, or of a frame branch that an attachment provides."""
+        return {"video": self.config.video_weight, "frame": self.config.frame_weight}[branch]
 
 
 def _mean(x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:

@@ -20,9 +20,9 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Trainin
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.distillation import distillation, own_frame_cosines
-from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce
 from untrimmed.models import released
+from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.dl_dkd_decay import Decay, ShareDecay, distillation_decay, share_decay
 from untrimmed.models.registry import register
@@ -141,7 +141,6 @@ class DLDKD(RetrievalModel):
         self.exploration = (
             StudentBranch(c, c.exploration_dim or c.dim, own_query_input=own_input) if c.two_branches else None
         )
-        self.complete()
 
     def own_queries(self, queries: QueryBatch) -> DLDKDQueries:
         """One pooled vector a query and branch."""
@@ -184,16 +183,14 @@ class DLDKD(RetrievalModel):
             sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
         return sims
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
 
         Raises: FeatureError when the batch has no teacher.
         """
-        videos = DLDKDVideos.of(videos)
-        c, index, mask = self.config, batch.video_index, videos.frame_mask
-        teacher = _teacher_of(batch)
+        queries, videos = step.queries, DLDKDVideos.of(step.videos)
+        c, index, mask = self.config, step.batch.video_index, videos.frame_mask
+        teacher = _teacher_of(step.batch)
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
         guides = {name: score.value for name, score in dot.items()}
         if c.labels == "soft":
@@ -202,14 +199,14 @@ class DLDKD(RetrievalModel):
         # The order of the random draws: exploration first in the conference version.
         for name in sorted(cosine, reverse=c.version == "later"):
             score = dot[name].value
-            terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=draws)
+            terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=step.draws)
             if c.labels == "soft":
-                hard, label = self.shares(epoch)
+                hard, label = self.shares(step.epoch)
                 terms[f"{name}_nce"] = soft_nce(score, guides[name], index, hard_share=hard, label_share=label)
         student = own_frame_cosines(queries.sentence, videos.frames, index)
         taught = own_frame_cosines(teacher.sentence, teacher.frames, index)
         divergence = distillation(student, taught, mask[index], temperature=c.temperature)
-        return terms | {"distillation": self.distillation_factor(epoch) * divergence}
+        return terms | {"distillation": self.distillation_factor(step.epoch) * divergence}
 
     def distillation_factor(self, epoch: int) -> float:
         """What the distillation loss is multiplied with in an epoch; as released a rising factor starts from 1."""

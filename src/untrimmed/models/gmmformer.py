@@ -74,7 +74,6 @@ class GMMFormer(TwoBranchModel):
         self.frame_tower = self._video_tower(window_length=c.max_frames if c.window_length == "full" else None)
         has_pooling = c.second_branch == "video" and "frame" not in c.provided
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
-        self.complete()
 
     def _video_tower(self, window_length: int | None) -> Tower:
         c = self.config

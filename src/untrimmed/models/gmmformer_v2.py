@@ -72,7 +72,6 @@ class GMMFormerV2(TwoBranchModel):
         self.frame_block = self._block(length=c.max_frames)
         has_pooling = c.second_branch == "video" and "frame" not in c.provided
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
-        self.complete()
 
     def _block(self, length: int) -> GaussianBlock:
         """A block for sequences of at most `length`, whose windows are those of that length."""

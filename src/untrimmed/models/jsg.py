@@ -22,12 +22,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import Logarithms, branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.intra_video import intra_video
 from untrimmed.models import released
+from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.jsg_gaze import Gaze, look_closely
 from untrimmed.models.registry import register
@@ -133,7 +134,6 @@ class JSG(RetrievalModel):
         self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
         self.guided_attention = GuidedAttention(c.dim)
         self.proposals = self._proposals()
-        self.complete()
 
     def _layer(self) -> TransformerLayer:
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
@@ -212,11 +212,10 @@ class JSG(RetrievalModel):
             return self.proposals, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return self.proposals, glance if c.rank_moments_by == "glance" else gaze
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
-        c, index, sentence, videos = self.config, batch.video_index, queries.sentence, JSGVideos.of(videos)
+        c, index, draws = self.config, step.batch.video_index, step.draws
+        sentence, videos = step.queries.sentence, JSGVideos.of(step.videos)
         proposals = self.pooled(videos.glance_rows)
         glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]

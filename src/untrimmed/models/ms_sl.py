@@ -5,18 +5,17 @@ frames of the positive pairs only, in a square matrix in which other queries of 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
-from untrimmed.losses.branch import branch_terms, square_branch_terms
-from untrimmed.losses.draws import Draws
+from untrimmed.batches import EncodedQueries, EncodedVideos, VideoBatch
+from untrimmed.losses.branch import square_branch_terms
 from untrimmed.models import released
-from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.attachment import Step
 from untrimmed.models.registry import register
+from untrimmed.models.two_branches import ClipFrameConfig, ClipFrameModel
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.blocks import NormOrder, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
@@ -35,21 +34,16 @@ class MSSLVideos(EncodedVideos):
 
 
 @register("ms_sl")
-class MSSL(RetrievalModel):
+class MSSL(ClipFrameModel):
     """Query, clip and frame towers; clip score over all 528 proposals, frame score guided by the key clip."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(ModelConfig):
-        """`margin` is that of both triplet losses; the two weights fuse the branches."""
+    class Config(ClipFrameConfig):
+        """`norm`: where layers normalise."""
 
-        margin: float = 0.1
-        clip_weight: float = 0.7
-        frame_weight: float = 0.3
         norm: NormOrder = "post"
 
     config: Config
-    places: ClassVar[frozenset[str]] = frozenset({"frame"})
-    has_clips: ClassVar[bool] = True
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -58,21 +52,11 @@ class MSSL(RetrievalModel):
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
         self.guided_attention = None if "frame" in c.provided else GuidedAttention(c.dim)
-        self.complete()
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
         layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm)
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
-
-    @property
-    def text_tower(self) -> Tower:
-        """That of the queries."""
-        return self.query_tower.tower
-
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
-        """One pooled vector a query."""
-        return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
     def own_videos(self, videos: VideoBatch) -> MSSLVideos:
         """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""
@@ -90,40 +74,26 @@ class MSSL(RetrievalModel):
         """The best clip, and the frames of each video as seen from it."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
-        if self.guided_attention is None:
-            return Scores({"clip": clip}, {"clip": self.config.clip_weight})
-        frame = self.guided_attention.score(
-            queries.sentence, videos.frames, videos.frame_mask, videos.clips, required_best(clip)
-        )
-        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
-        return Scores({"clip": clip, "frame": frame}, weights)
+        sims = {"clip": clip}
+        if self.guided_attention is not None:
+            sims["frame"] = self.guided_attention.score(
+                queries.sentence, videos.frames, videos.frame_mask, videos.clips, required_best(clip)
+            )
+        return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
-        sentence, index, margin = queries.sentence, batch.video_index, self.config.margin
-        videos = MSSLVideos.of(videos)
+        sentence, index, margin = step.queries.sentence, step.batch.video_index, self.config.margin
+        videos = MSSLVideos.of(step.videos)
         clip = max_sim(sentence, videos.clips)
         cosine, dot = clip.value, max_sim(sentence, videos.clips, similarity="dot").value
-        clip_terms = self.branch_losses("clip", cosine, dot, index, draws=draws)
+        clip_terms = self.branch_losses("clip", cosine, dot, step)
         if self.guided_attention is None:
             return clip_terms
         seen = self.positive_frames(videos, required_best(clip), index)
         frame_cosine = F.normalize(sentence, dim=-1) @ F.normalize(seen, dim=-1).T
-        return clip_terms | square_branch_terms("frame", frame_cosine, sentence @ seen.T, margin=margin, draws=draws)
-
-    def branch_losses(
-        self,
-        branch: str,
-        cosine: Float[Tensor, "Q V"],
-        dot: Float[Tensor, "Q V"],
-        video_index: Int[Tensor, " Q"],
-        *,
-        draws: Draws,
-    ) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of a branch that scores every query against every video."""
-        return branch_terms(branch, cosine, dot, video_index, margin=self.config.margin, draws=draws)
+        dot = sentence @ seen.T
+        return clip_terms | square_branch_terms("frame", frame_cosine, dot, margin=margin, draws=step.draws)
 
     def positive_frames(
         self, videos: MSSLVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]

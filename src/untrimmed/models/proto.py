@@ -42,6 +42,7 @@ from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
 from untrimmed.losses.reconstruction import frame_reconstruction, masked_word_nce, masked_words
+from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.proto_decoders import FrameDecoder, FrameReading, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing
@@ -147,7 +148,6 @@ class Proto(RetrievalModel):
         self.clip_tower = self._tower(c.video_dim, c.num_clips)
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
         self.clip_branch, self.frame_branch = ProtoBranch(c), ProtoBranch(c)
-        self.complete()
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
@@ -201,12 +201,11 @@ class Proto(RetrievalModel):
         frame = max_sim(queries.frame_sentence, videos.frame_prototypes, similarity=similarity)
         return {"clip": clip, "frame": frame}
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
-        queries, videos = ProtoQueries.of(queries), ProtoVideos.of(videos)
-        c, index = self.config, batch.video_index
+        queries, videos = ProtoQueries.of(step.queries), ProtoVideos.of(step.videos)
+        c, batch, draws = self.config, step.batch, step.draws
+        index = batch.video_index
         cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
         prototypes = {"clip": videos.clips, "frame": videos.frame_prototypes}
         noise = draws.uniform("masked_words", *batch.queries.mask.shape).to(index.device)

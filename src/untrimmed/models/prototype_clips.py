@@ -12,11 +12,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, Record, TrainingBatch, VideoBatch, clips_of
+from untrimmed.batches import EncodedVideos, Record, VideoBatch, clips_of
 from untrimmed.errors import ConfigError
-from untrimmed.losses.draws import Draws
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
-from untrimmed.models.attachment import Attachment, AttachmentConfig
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
@@ -77,18 +76,9 @@ class PrototypeClips(Attachment):
         shares = PrototypeShares(unit_attention=attention.transpose(1, 2))
         return dataclasses.replace(encoded, clips=made.vectors).attach(self.name, shares)
 
-    def losses(
-        self,
-        model: RetrievalModel,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        batch: TrainingBatch,
-        *,
-        draws: Draws,
-        epoch: int,
-    ) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """Eq. 8."""
-        return {"orthogonal": orthogonal(clips_of(videos), norm=self.config.orthogonal_norm)}
+        return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the prototypes that read it."""

@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, TrainingBatch, frames_of
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.ral_distribution import (
     Aggregation,
@@ -167,8 +167,7 @@ class RAL(Attachment):
         """CSA by cosine, with the weight of the frame branch."""
         if self.csa is None:
             return None
-        weight: float = model.config.frame_weight  # type: ignore[attr-defined]
-        return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": weight})
+        return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
 
     def word_score(
         self,
@@ -184,25 +183,16 @@ class RAL(Attachment):
         own = self.own(queries)
         return self.csa(own.words, own.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
 
-    def losses(
-        self,
-        model: RetrievalModel,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        batch: TrainingBatch,
-        *,
-        draws: Draws,
-        epoch: int,
-    ) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
-            cosine = self.word_score(model, queries, videos).value
-            dot = self.word_score(model, queries, videos, "dot").value
-            terms |= model.branch_losses("frame", cosine, dot, batch.video_index, draws=draws)
+            cosine = self.word_score(model, step.queries, step.videos).value
+            dot = self.word_score(model, step.queries, step.videos, "dot").value
+            terms |= model.branch_losses("frame", cosine, dot, step)
         if self.text_head is None:
             return terms
-        both = self.distributions(model, queries, videos, batch.video_index, draws)
+        both = self.distributions(model, step)
         return terms | {
             "proxy_matching": proxy_matching(
                 both.video_samples,
@@ -214,23 +204,16 @@ class RAL(Attachment):
             "distribution_alignment": torch.stack(self.alignment_parts(both)).sum(),
         }
 
-    def distributions(
-        self,
-        model: RetrievalModel,
-        queries: EncodedQueries,
-        videos: EncodedVideos,
-        video_index: Int[Tensor, " Q"],
-        draws: Draws,
-    ) -> Distributions:
+    def distributions(self, model: RetrievalModel, step: Step) -> Distributions:
         """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
         assert self.text_head is not None
         assert self.video_head is not None
-        texts, owner = self.text_rows(queries, video_index)
-        text = self.text_head(texts, pooled_texts(texts, self.own(queries).word_mask))
-        frames, mask = frames_of(videos)
+        texts, owner = self.text_rows(step.queries, step.batch.video_index)
+        text = self.text_head(texts, pooled_texts(texts, self.own(step.queries).word_mask))
+        frames, mask = frames_of(step.videos)
         video = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
-        text_samples = self._samples("text_proxies", text, draws)
-        return Distributions(text, video, text_samples, self._samples("video_proxies", video, draws), owner)
+        text_samples = self._samples("text_proxies", text, step.draws)
+        return Distributions(text, video, text_samples, self._samples("video_proxies", video, step.draws), owner)
 
     def _samples(self, term: str, gaussian: Gaussian, draws: Draws) -> Float[Tensor, "N K D"]:
         if self.config.num_proxies == 0:

@@ -15,9 +15,10 @@ from untrimmed.config import build, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.naming import ModelName
+from untrimmed.models.settings import ModelConfig
 
 if TYPE_CHECKING:
-    from untrimmed.models.base import ModelConfig, RetrievalModel
+    from untrimmed.models.base import RetrievalModel
 
 K = TypeVar("K", bound="type[RetrievalModel] | type[Attachment]")
 METHODS: dict[str, type[RetrievalModel]] = {}
@@ -32,8 +33,6 @@ def register(name: str) -> Callable[[K], K]:
     """
 
     def add(cls: K) -> K:
-        from untrimmed.models.base import ModelConfig
-
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
             wrong = "a setting of every model" if name.isidentifier() else "no identifier"
             raise ConfigError(f"{cls.__qualname__} is to be named {name!r}, which is {wrong}; choose another name")

@@ -1,4 +1,4 @@
-"""What GMMFormer and its successor share: a video scores by its best clip and by a second branch over its frames.
+"""What MS-SL, GMMFormer and its successor share: a video scores by its best clip and by a branch over its frames.
 
 Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2 (arXiv 2405.13824).
 """
@@ -6,53 +6,32 @@ Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, frames_of
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
-from untrimmed.losses.draws import Draws
+from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Padding, Similarity, max_sim, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
-SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all (GMMFormer)
-
 
 @dataclass(frozen=True, kw_only=True)
-class TwoBranchVideos(EncodedVideos):
-    """Clips, and for the second branch one vector of the frames, or the frames themselves."""
+class ClipFrameConfig(ModelConfig):
+    """`margin` is that of all triplet losses; the two weights fuse the branches."""
 
-    clips: Float[Tensor, "V L D"]
-    video: Float[Tensor, "V D"] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwoBranchConfig(ModelConfig):
-    """Settings of layers, score and losses; methods set their own defaults of the first three."""
-
-    gaussian_widths: tuple[float, ...]
-    second_branch: SecondBranch
-    padding_scores: Padding  # only for second_branch: frame
     margin: float = 0.1
-    triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
     frame_weight: float = 0.3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.gaussian_widths or not all(width > 0 for width in self.gaussian_widths):
-            raise ConfigError(
-                f"gaussian_widths is {list(self.gaussian_widths)}, wanted at least one number above 0 (.inf: no window)"
-            )
 
+class ClipFrameModel(RetrievalModel):
+    """A method that pools words into one vector and scores a video by its clips and its frames, which may give way."""
 
-class TwoBranchModel(RetrievalModel):
-    """A method that encodes clips, and frames or one vector of them; subclasses say how."""
-
-    config: TwoBranchConfig
+    config: ClipFrameConfig
     query_tower: QueryTower
     places: ClassVar[frozenset[str]] = frozenset({"frame"})
     has_clips: ClassVar[bool] = True
@@ -66,34 +45,71 @@ class TwoBranchModel(RetrievalModel):
         """One pooled vector a query (Eq. 1; Eq. 12)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
+    def branch_losses(
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+    ) -> dict[str, Float[Tensor, ""]]:
+        """InfoNCE and triplet of a branch that scores every query against every video."""
+        index, margin = step.batch.video_index, self.config.margin
+        return branch_terms(branch, cosine, dot, index, margin=margin, draws=step.draws)
+
+    def branch_weight(self, branch: str) -> float:
+        """Of the clips or of the frames."""
+        return {"clip": self.config.clip_weight, "frame": self.config.frame_weight}[branch]
+
+
+SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all (GMMFormer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchVideos(EncodedVideos):
+    """Clips, and for the second branch one vector of the frames, or the frames themselves."""
+
+    clips: Float[Tensor, "V L D"]
+    video: Float[Tensor, "V D"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBranchConfig(ClipFrameConfig):
+    """Settings of layers, score and losses; methods set their own defaults of the first three."""
+
+    gaussian_widths: tuple[float, ...]
+    second_branch: SecondBranch
+    padding_scores: Padding  # only for second_branch: frame
+    triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.gaussian_widths or not all(width > 0 for width in self.gaussian_widths):
+            raise ConfigError(
+                f"gaussian_widths is {list(self.gaussian_widths)}, wanted at least one number above 0 (.inf: no window)"
+            )
+
+
+class TwoBranchModel(ClipFrameModel):
+    """A method that encodes clips, and frames or one vector of them; subclasses say how."""
+
+    config: TwoBranchConfig
+
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
         sims = self.branch_sims(queries, videos)
-        weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
-        return Scores(sims, {branch: weights[branch] for branch in sims})
+        return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_losses(
-        self, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch, *, draws: Draws, epoch: int
-    ) -> dict[str, Float[Tensor, ""]]:
+    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
-        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        cosine = self.branch_sims(step.queries, step.videos)
+        dot = self.branch_sims(step.queries, step.videos, "dot")
         terms: dict[str, Tensor] = {}
         for branch in cosine:
-            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, batch.video_index, draws=draws)
+            terms |= self.branch_losses(branch, cosine[branch].value, dot[branch].value, step)
         return terms
 
     def branch_losses(
-        self,
-        branch: str,
-        cosine: Float[Tensor, "Q V"],
-        dot: Float[Tensor, "Q V"],
-        video_index: Int[Tensor, " Q"],
-        *,
-        draws: Draws,
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of one branch."""
-        c = self.config
-        return branch_terms(branch, cosine, dot, video_index, margin=c.margin, draws=draws, triplet=c.triplet)
+        c, index = self.config, step.batch.video_index
+        return branch_terms(branch, cosine, dot, index, margin=c.margin, draws=step.draws, triplet=c.triplet)
 
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"

@@ -54,6 +54,9 @@ def proposal_widths(num_widths: int, *, min_width: float, max_width: float) -> F
     return torch.linspace(min_width, max_width, num_widths)
 
 
+JSG_WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # those of JSG on ActivityNet Captions
+
+
 def sliding_proposals(num_units: int, *, step: int, min_width: float, max_width: float) -> Proposals:
     """All windows of 1, 1 + step, 1 + 2 step ... units, each length slid over the video (JSG Table 5, w/o CBPG)."""
     centers, widths = [], []

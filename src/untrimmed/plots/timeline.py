@@ -12,11 +12,9 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.moments.gaussian_proposals import centered_proposals
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS
 from untrimmed.moments.localise import window_similarities
 from untrimmed.plots.trained_run import TrainedRun
-
-WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,6 @@ def best_windows(
     """
     encoded, queries = run.videos(np.array([video])), run.queries(captions)
     units, mask = parts(run.model, encoded)
-    fits = window_similarities(partial(run.model.similarity, queries), units, mask, WINDOWS)(slice(0, 1))[:, 0]
+    fits = window_similarities(partial(run.model.similarity, queries), units, mask, JSG_WINDOWS)(slice(0, 1))[:, 0]
     course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
-    return course, WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()
+    return course, JSG_WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()

@@ -1,0 +1,62 @@
+"""The settings that all methods share; a method's own `Config` adds to them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from untrimmed.errors import ConfigError
+from untrimmed.models.attachment import AttachmentConfig, Losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The sizes that all methods share; defaults are the released ones."""
+
+    query_dim: int  # width of a word feature
+    video_dim: int  # width of a frame feature
+    dim: int = 384
+    num_heads: int = 4
+    num_clips: int = 32  # segment means per video
+    max_frames: int = 128
+    max_words: int = 30
+    input_dropout: float = 0.1
+    dropout: float = 0.1
+    init_std: float = 0.02
+    losses: Losses = field(default_factory=dict)
+    separate_pass: bool = True  # attached losses read a second pass of the query tower
+    parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # attached ones by name
+    attached: tuple[str, ...] = ()  # those parts and losses that stand in the model's name
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and math.isnan(value):
+                raise ConfigError(f"{name} is nan, wanted a number")
+        for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+        for name in ("input_dropout", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted a probability below 1")
+        if self.dim % self.num_heads:
+            raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
+
+    @property
+    def attachments(self) -> dict[str, AttachmentConfig]:
+        """All that is attached and not off: parts first, then losses."""
+        return {**self.parts, **{name: config for name, config in self.losses.items() if config is not None}}
+
+    @property
+    def provided(self) -> frozenset[str]:
+        """Branches that attachments provide; the method computes neither their scores nor their losses."""
+        return frozenset().union(*(config.provides for config in self.attachments.values()))
+
+    @property
+    def reads_frames(self) -> bool:
+        """Whether an attachment reads frames, so that encoded videos hold them even if the method's score does not."""
+        return any(config.reads_frames for config in self.attachments.values())
+
+    @property
+    def absent_terms(self) -> frozenset[str]:
+        """Loss terms that these settings leave out, so that training drops the weights which presets give them."""
+        off = frozenset(name for name, config in self.losses.items() if config is None)
+        return off.union(*(config.absent_terms for config in self.attachments.values()))
