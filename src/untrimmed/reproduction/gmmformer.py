@@ -1,17 +1,8 @@
 """The tables and figures of GMMFormer (AAAI 2024, arXiv 2310.05195)."""
 
-from untrimmed.reproduction.tables import (
-    Column,
-    EfficiencyTable,
-    NotCovered,
-    Paper,
-    Row,
-    SettingsTable,
-    Shown,
-    TrainedTable,
-)
+from untrimmed.reproduction import entries
+from untrimmed.reproduction.tables import Column, EfficiencyTable, Paper, Row, SettingsTable, Shown, TrainedTable
 
-TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
 OTHERS = "W2VV, HTM, HGR, RIVRL, DE++, CE, Cap4Video, ReLoCLNet, XML, CONQUER: figures quoted from other papers"
 PLAIN = {"model.gaussian_widths": ["inf"]}  # one layer without a window: a vanilla Transformer block
 NO_DIVERSITY = {"weights.query_diversity_v1": 0.0}
@@ -20,7 +11,7 @@ GROUPS = ("SumR M/V (0,0.25]", "SumR M/V (0.25,0.5]", "SumR M/V (0.5,1]", "SumR"
 
 
 def _comparison(name: str, column: Column) -> TrainedTable:
-    rows = (Row("CLIP4Clip", "clip4clip"), Row("MS-SL", "ms_sl"), Row("GMMFormer", "gmmformer"))
+    rows = entries.rows_of("CLIP4Clip", "MS-SL", "GMMFormer")
     title = f"Comparison on {column.name}"
     return TrainedTable(name=name, title=title, columns=(column,), rows=rows, left_out=OTHERS)
 
@@ -28,7 +19,7 @@ def _comparison(name: str, column: Column) -> TrainedTable:
 TABLE4 = EfficiencyTable(
     name="table4",
     title="FLOPs and parameters",
-    methods={"CLIP4Clip": "clip4clip", "MS-SL": "ms_sl", "GMMFormer": "gmmformer"},
+    methods=entries.methods("CLIP4Clip", "MS-SL", "GMMFormer"),
     corpus_sizes=(),
     left_out="Cap4Video, CONQUER: quoted from other papers",
     notes=("The paper counts CLIP4Clip with its CLIP; ours works on features that CLIP has extracted.",),
@@ -36,8 +27,8 @@ TABLE4 = EfficiencyTable(
 TABLE5 = EfficiencyTable(
     name="table5",
     title="Runtime and memory of one query by corpus size",
-    methods={"MS-SL": "ms_sl", "GMMFormer": "gmmformer"},
-    corpus_sizes=(500, 1000, 1500, 2000, 2500),
+    methods=entries.methods("MS-SL", "GMMFormer"),
+    corpus_sizes=entries.CORPUS_SIZES,
 )
 FIGURE4 = TrainedTable(
     name="figure4",
@@ -55,7 +46,7 @@ FIGURE4 = TrainedTable(
 TABLE6 = TrainedTable(
     name="table6",
     title="GMMFormer block (GB) and query diverse loss (QDL) on TVR",
-    columns=(TVR,),
+    columns=(entries.TVR,),
     rows=(
         Row("neither", "gmmformer", PLAIN | NO_DIVERSITY),
         Row("GB", "gmmformer", NO_DIVERSITY),
@@ -66,23 +57,23 @@ TABLE6 = TrainedTable(
 TABLE7 = TrainedTable(
     name="table7",
     title="Constraint windows on TVR",
-    columns=(TVR,),
+    columns=(entries.TVR,),
     rows=(
         Row("Boxcar", "gmmformer", {"model.constraint": "boxcar"}),
         Row("Bartlett", "gmmformer", {"model.constraint": "bartlett"}),
         Row("Gaussian", "gmmformer"),
     ),
-    notes=("No formula of the other windows is printed; ours have the variance of the Gaussian they replace.",),
+    notes=(entries.WINDOWS,),
 )
 
-DRAWINGS = "a drawing of the idea, nothing is measured"
+TRAIN = entries.training("gmmformer", "tvr")
 PAPER = Paper(
     name="gmmformer",
     title="GMMFormer (AAAI 2024, arXiv 2310.05195)",
     entries=(
-        _comparison("table1", TVR),
-        _comparison("table2", ACTIVITYNET),
-        _comparison("table3", CHARADES),
+        _comparison("table1", entries.TVR),
+        _comparison("table2", entries.ACTIVITYNET),
+        _comparison("table3", entries.CHARADES),
         TABLE4,
         TABLE5,
         TABLE6,
@@ -93,35 +84,27 @@ PAPER = Paper(
             method="gmmformer",
             datasets=("tvr", "activitynet", "charades"),
         ),
-        NotCovered(name="figure1", title="Retrieval pipelines", reason=DRAWINGS),
-        NotCovered(name="figure2", title="Framework", reason=DRAWINGS),
-        NotCovered(name="figure3", title="GMMFormer block", reason=DRAWINGS),
+        *entries.drawings(figure1="Retrieval pipelines", figure2="Framework", figure3="GMMFormer block"),
         FIGURE4,
         Shown(
             name="figure5",
             title="Text-clip similarity with and without GMMFormer blocks, TVR",
             commands=(
-                "untrimmed train gmmformer --data tvr --root DIR --out RUN",
-                "untrimmed train gmmformer --data tvr --root DIR --out RUN2 'model.gaussian_widths=[.inf]'",
+                TRAIN,
+                f"{TRAIN}2 'model.gaussian_widths=[.inf]'",
                 "untrimmed plot heatmap RUN RUN2 -o figure5.png",
             ),
         ),
         Shown(
             name="figure6",
             title="t-SNE of the texts of some videos, TVR",
-            commands=(
-                "untrimmed train gmmformer --data tvr --root DIR --out RUN",
-                "untrimmed plot tsne RUN -o figure6.png",
-            ),
+            commands=(TRAIN, "untrimmed plot tsne RUN -o figure6.png"),
         ),
         Shown(
             name="figure7",
             title="First three videos of some queries, ActivityNet Captions",
-            commands=(
-                "untrimmed train gmmformer --data activitynet --root DIR --out RUN",
-                "untrimmed evaluate RUN --format json",
-            ),
-            notes=("The JSON holds the rank of every query's video. With the videos themselves: untrimmed search.",),
+            commands=(entries.training("gmmformer", "activitynet"), entries.EVALUATE),
+            notes=(entries.RANKS,),
         ),
     ),
 )

@@ -1,17 +1,8 @@
 """The tables and figures of GMMFormer v2 (arXiv 2405.13824)."""
 
-from untrimmed.reproduction.tables import (
-    Column,
-    EfficiencyTable,
-    NotCovered,
-    Paper,
-    Row,
-    SettingsTable,
-    Shown,
-    TrainedTable,
-)
+from untrimmed.reproduction import entries
+from untrimmed.reproduction.tables import Column, EfficiencyTable, Paper, Row, SettingsTable, Shown, TrainedTable
 
-ACTIVITYNET = Column(name="activitynet")
 SUM = Column(name="activitynet", metrics=("SumR",))
 NEITHER = {"weights.query_diversity": 0.0, "weights.optimal_matching": 0.0}
 PLAIN = {"model.gaussian_widths": ["inf"], "model.aggregation": "mean"}  # a vanilla Transformer layer
@@ -26,26 +17,20 @@ def _v2(name: str, **overrides: object) -> Row:
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on three data sets",
-    columns=(ACTIVITYNET, Column(name="tvr"), Column(name="charades")),
-    rows=(
-        Row("MS-SL", "ms_sl"),
-        Row("JSG", "jsg"),
-        Row("GMMFormer", "gmmformer"),
-        Row("DL-DKD", "dl_dkd"),
-        Row("GMMFormer v2", "gmmformer_v2"),
-    ),
+    columns=(entries.ACTIVITYNET, entries.TVR, entries.CHARADES),
+    rows=entries.rows_of("MS-SL", "JSG", "GMMFormer", "DL-DKD", "GMMFormer v2"),
     left_out="DE, W2VV++, CE, ReLoCLNet, XML, UMT-L, PEAN, InternVideo2: no program here",
 )
 TABLE2 = EfficiencyTable(
     name="table2",
     title="FLOPs, parameters, runtime and memory of one query on 2,500 videos",
-    methods={"MS-SL": "ms_sl", "GMMFormer": "gmmformer", "GMMFormer v2": "gmmformer_v2"},
+    methods=entries.methods("MS-SL", "GMMFormer", "GMMFormer v2"),
     corpus_sizes=(2500,),
 )
 TABLE3 = TrainedTable(
     name="table3",
     title="Frame-level branch (FB), TC-GMMBlock, query diverse loss (QDL), optimal matching (OM)",
-    columns=(ACTIVITYNET,),
+    columns=(entries.ACTIVITYNET,),
     rows=(
         Row("1: none", "gmmformer_v2", NEITHER | PLAIN | {"model.second_branch": "video"}),
         Row("2: FB", "gmmformer_v2", NEITHER | PLAIN),
@@ -58,7 +43,7 @@ TABLE3 = TrainedTable(
 TABLE4 = TrainedTable(
     name="table4",
     title="Aggregation of the Gaussian blocks",
-    columns=(ACTIVITYNET,),
+    columns=(entries.ACTIVITYNET,),
     rows=(
         _v2("AP", aggregation="mean"),
         _v2("WA", aggregation="weighted"),
@@ -89,7 +74,7 @@ TABLE6 = TrainedTable(
     columns=(SUM,),
     rows=tuple(
         Row(f"{printed} {name}", method, overrides)
-        for printed, method in (("MS-SL", "ms_sl"), ("DL-DKD", "dl_dkd"))
+        for printed, method in entries.methods("MS-SL", "DL-DKD").items()
         for name, overrides in ADDED.items()
     ),
     notes=("The weights are those of GMMFormer v2 on ActivityNet Captions; the paper does not print these.",),
@@ -97,13 +82,9 @@ TABLE6 = TrainedTable(
 TABLE8 = TrainedTable(
     name="table8",
     title="Constraint windows",
-    columns=(ACTIVITYNET,),
-    rows=(
-        _v2("Boxcar", constraint="boxcar"),
-        _v2("Bartlett", constraint="bartlett"),
-        _v2("Gaussian"),
-    ),
-    notes=("No formula of the other windows is printed; ours have the variance of the Gaussian they replace.",),
+    columns=(entries.ACTIVITYNET,),
+    rows=(_v2("Boxcar", constraint="boxcar"), _v2("Bartlett", constraint="bartlett"), _v2("Gaussian")),
+    notes=(entries.WINDOWS,),
 )
 FIGURE5 = TrainedTable(
     name="figure5",
@@ -119,8 +100,8 @@ FIGURE5 = TrainedTable(
     sweep=True,
     notes=("The paper prints curves without figures, and not at which points; the points are ours.",),
 )
-TRAIN = "untrimmed train gmmformer_v2 --data activitynet --root DIR --out RUN"
-DRAWING = "a drawing of the idea, nothing is measured"
+TRAIN = entries.training("gmmformer_v2", "activitynet")
+NEITHER_LOSS = f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0"
 PAPER = Paper(
     name="gmmformer_v2",
     title="GMMFormer v2 (arXiv 2405.13824)",
@@ -138,26 +119,24 @@ PAPER = Paper(
             datasets=("activitynet", "tvr", "charades"),
         ),
         TABLE8,
-        NotCovered(name="figure1", title="Explicit and implicit methods", reason=DRAWING),
-        NotCovered(name="figure2", title="Architecture", reason=DRAWING),
-        NotCovered(name="figure3", title="TC-GMMBlock", reason=DRAWING),
-        NotCovered(name="figure4", title="Semantic collapse", reason=DRAWING),
+        *entries.drawings(
+            figure1="Explicit and implicit methods",
+            figure2="Architecture",
+            figure3="TC-GMMBlock",
+            figure4="Semantic collapse",
+        ),
         FIGURE5,
         Shown(
             name="figure6",
             title="t-SNE of queries and clips of two close videos, with and without the two losses",
-            commands=(
-                TRAIN,
-                f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0",
-                "untrimmed plot tsne RUN2 RUN -o figure6.png",
-            ),
+            commands=(TRAIN, NEITHER_LOSS, "untrimmed plot tsne RUN2 RUN -o figure6.png"),
         ),
         Shown(
             name="figure7",
             title="Text-clip similarity of GMMFormer and GMMFormer v2",
             commands=(
                 TRAIN,
-                f"{TRAIN.replace('gmmformer_v2', 'gmmformer')}1",
+                entries.training("gmmformer", "activitynet", "RUN1"),
                 "untrimmed plot heatmap RUN1 RUN -o figure7.png",
             ),
         ),
@@ -166,7 +145,7 @@ PAPER = Paper(
             title="Positioning variance: untrained, without both losses, with one, with both",
             commands=(
                 TRAIN,
-                f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0",
+                NEITHER_LOSS,
                 f"{TRAIN}3 weights.optimal_matching=0.0",
                 "untrimmed plot variance RUN2 RUN3 RUN -o figure8.png",
             ),
@@ -174,8 +153,8 @@ PAPER = Paper(
         Shown(
             name="figure9",
             title="First three videos of some queries",
-            commands=(TRAIN, "untrimmed evaluate RUN --format json"),
-            notes=("The JSON holds the rank of every query's video. With the videos themselves: untrimmed search.",),
+            commands=(TRAIN, entries.EVALUATE),
+            notes=(entries.RANKS,),
         ),
     ),
 )

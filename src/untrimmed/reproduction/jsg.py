@@ -1,16 +1,16 @@
 """The tables and figures of JSG (ACM MM 2023)."""
 
 from untrimmed.presets.published import EVENTS
-from untrimmed.reproduction.tables import Column, NotCovered, Paper, Row, Shown, TrainedTable
+from untrimmed.reproduction import entries
+from untrimmed.reproduction.tables import Column, Paper, Row, Shown, TrainedTable
 
 
 def _event(data: str, metrics: tuple[str, ...] = EVENTS) -> Column:
     return Column(name=f"{data}_event", data=data, metrics=metrics, events=True)
 
 
-CHARADES, ACTIVITYNET = Column(name="charades"), Column(name="activitynet")
 MOMENTS = "MS-SL's moments are pooled over its encoded units under JSG's windows; the paper takes its clip proposals."
-BOTH_METHODS = (Row("MS-SL", "ms_sl"), Row("JSG", "jsg"))
+BOTH_METHODS = entries.rows_of("MS-SL", "JSG")
 TABLE1 = TrainedTable(
     name="table1",
     title="Moments on ActivityNet Captions",
@@ -40,15 +40,11 @@ GAZE = {"rank_moments_by": "gaze", "glance_weight": 0.0, "gaze_weight": 1.0}
 SUM = {"rank_moments_by": "sum"}
 NO_INTRA = {f"weights.intra_{side}": 0.0 for side in ("left", "right", "whole")}
 NO_GAZE = {"weights.gaze_nce": 0.0, "weights.gaze_triplet": 0.0}
-BOTH = (
-    _event("charades", ("R@10 IoU=0.3", "R@10 IoU=0.5", "R@10 IoU=0.7")),
-    Column(name="charades", metrics=("R@10", "R@100")),
-)
-
+VIDEOS = Column(name="charades", metrics=("R@10", "R@100"))
 TABLE5 = TrainedTable(
     name="table5",
     title="Components and ranking strategies on Charades-STA",
-    columns=BOTH,
+    columns=(_event("charades", ("R@10 IoU=0.3", "R@10 IoU=0.5", "R@10 IoU=0.7")), VIDEOS),
     rows=(
         Row("w/o CBPG", "jsg", {"model.proposals": "sliding"}),
         Row("w/o GWP", "jsg", {"model.pooling": "mean"}),
@@ -65,7 +61,7 @@ TABLE5 = TrainedTable(
 TABLE6 = TrainedTable(
     name="table6",
     title="Training objectives on Charades-STA",
-    columns=(_event("charades", ("R@10 IoU=0.3", "R@10 IoU=0.5")), Column(name="charades", metrics=("R@10", "R@100"))),
+    columns=(_event("charades", ("R@10 IoU=0.3", "R@10 IoU=0.5")), VIDEOS),
     rows=(
         Row("none", without="an untrained model: without a loss there is nothing to train"),
         Row("glance", "jsg", NO_GAZE | NO_INTRA),
@@ -85,28 +81,26 @@ def _strategies(name: str, title: str, column: Column) -> TrainedTable:
     return TrainedTable(name=name, title=title, columns=(column,), rows=rows, notes=notes)
 
 
-DRAWING = "a drawing of the idea, nothing is measured"
 PAPER = Paper(
     name="jsg",
     title="JSG, joint searching and grounding (ACM MM 2023)",
     entries=(
         TABLE1,
         TABLE2,
-        _videos("table3", CHARADES),
-        _videos("table4", ACTIVITYNET),
+        _videos("table3", entries.CHARADES),
+        _videos("table4", entries.ACTIVITYNET),
         TABLE5,
         TABLE6,
-        NotCovered(name="figure1", title="The task", reason=DRAWING),
-        NotCovered(name="figure2", title="Framework", reason=DRAWING),
+        *entries.drawings(figure1="The task", figure2="Framework"),
         Shown(
             name="figure3",
             title="First three videos of two queries and the moments in them",
             commands=(
-                "untrimmed train jsg --data charades --preset charades_event --root DIR --out RUN",
+                entries.training("jsg", "charades --preset charades_event"),
                 "untrimmed plot heatmap RUN -o figure3.png",
             ),
         ),
         _strategies("figure4", "Ranking strategies for moments on Charades-STA", _event("charades")),
-        _strategies("figure5", "Ranking strategies for videos on Charades-STA", CHARADES),
+        _strategies("figure5", "Ranking strategies for videos on Charades-STA", entries.CHARADES),
     ),
 )

@@ -1,6 +1,7 @@
 """The tables and figures of ProtoPRVR (arXiv 2504.13035)."""
 
 from untrimmed.presets.published import RECALL
+from untrimmed.reproduction import entries
 from untrimmed.reproduction.tables import (
     Column,
     EfficiencyTable,
@@ -15,20 +16,20 @@ from untrimmed.reproduction.tables import (
 STORED = (*RECALL, "MB a video")
 TVR, ACTIVITYNET = Column(name="tvr", metrics=STORED), Column(name="activitynet", metrics=STORED)
 CLIP = {"model.query_dim": 768, "model.video_dim": 768, "model.max_words": 64}
-TVR_CLIP = Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=STORED)
-ACTIVITYNET_CLIP = Column(name="activitynet_clip", preset="activitynet", overrides=CLIP, metrics=STORED)
-RECALL_CLIP = Column(name="tvr_clip", preset="tvr", overrides=CLIP)
+
+
+def _clip(metrics: tuple[str, ...] = RECALL, preset: str = "tvr") -> Column:
+    return Column(name=f"{preset}_clip", preset=preset, overrides=CLIP, metrics=metrics)
+
+
 ONCE = {"model.iterations": 1}  # K with features of CLIP (Table 8)
 CLIP_NOTE = "tvr_clip and activitynet_clip are folders with frames and words of CLIP-L/14 in the field's layout."
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on TVR and ActivityNet Captions, two kinds of features",
-    columns=(TVR, ACTIVITYNET, TVR_CLIP, ACTIVITYNET_CLIP),
+    columns=(TVR, ACTIVITYNET, _clip(STORED), _clip(STORED, "activitynet")),
     rows=(
-        Row("MS-SL", "ms_sl"),
-        Row("GMMFormer", "gmmformer"),
-        Row("DL-DKD", "dl_dkd"),
-        Row("ProtoPRVR", "proto"),
+        *entries.rows_of("MS-SL", "GMMFormer", "DL-DKD", "ProtoPRVR"),
         Row("MS-SL, CLIP-L/14", "ms_sl"),
         Row("GMMFormer, CLIP-L/14", "gmmformer"),
         Row("ProtoPRVR, CLIP-L/14", "proto", ONCE),
@@ -47,17 +48,13 @@ TABLE2 = TrainedTable(
     name="table2",
     title="QVHighlights, videos of one source merged",
     columns=(QVHIGHLIGHTS,),
-    rows=(
-        Row("MS-SL", "ms_sl", BORROWED),
-        Row("GMMFormer", "gmmformer", BORROWED),
-        Row("ProtoPRVR", "proto"),
-    ),
+    rows=(Row("MS-SL", "ms_sl", BORROWED), Row("GMMFormer", "gmmformer", BORROWED), Row("ProtoPRVR", "proto")),
     notes=("Settings of MS-SL and GMMFormer are those of TVR; the paper does not print what it took.",),
 )
 TABLE3 = EfficiencyTable(
     name="table3",
     title="Time of one query and FLOPs of matching by corpus size",
-    methods={"MS-SL": "ms_sl", "GMMFormer": "gmmformer", "ProtoPRVR": "proto"},
+    methods=entries.methods("MS-SL", "GMMFormer", "ProtoPRVR"),
     corpus_sizes=(1000, 2000, 3000, 4000),
 )
 TERMS = ("word_reconstruction", "frame_reconstruction", "attention_guidance", "orthogonal")
@@ -65,7 +62,7 @@ STEPS = ("prototypes alone", "+ words", "+ frames", "+ guidance", "+ diversity")
 TABLE4 = TrainedTable(
     name="table4",
     title="Components, added one by one: reconstruction of words and of frames, guidance, diversity",
-    columns=(RECALL_CLIP,),
+    columns=(_clip(),),
     rows=tuple(
         Row(name, "proto", ONCE | {f"weights.{term}": 0.0 for term in TERMS[step:]}) for step, name in enumerate(STEPS)
     ),
@@ -74,7 +71,7 @@ TABLE4 = TrainedTable(
 TABLE5 = TrainedTable(
     name="table5",
     title="Number of prototypes",
-    columns=(Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=("SumR", "MB a video")),),
+    columns=(_clip(("SumR", "MB a video")),),
     rows=tuple(
         Row(f"{count} prototypes", "proto", ONCE if count == 30 else ONCE | {"model.num_prototypes": count})
         for count in (10, 20, 30, 60)
@@ -84,7 +81,7 @@ TABLE5 = TrainedTable(
 TABLE6 = TrainedTable(
     name="table6",
     title="How prototypes are built",
-    columns=(RECALL_CLIP,),
+    columns=(_clip(),),
     rows=(
         Row("Perceiver", "proto", ONCE | {"model.builder": "perceiver"}),
         Row("Slot-attention", "proto", ONCE | {"model.builder": "slot_attention"}),
@@ -96,7 +93,7 @@ WEIGHTS = {"attention_guidance": 0.005, "orthogonal": 0.01, "word_reconstruction
 FIGURE10 = TrainedTable(
     name="figure10",
     title="Weights of the four losses",
-    columns=(Column(name="tvr_clip", preset="tvr", overrides=CLIP, metrics=("SumR",)),),
+    columns=(_clip(("SumR",)),),
     rows=(
         *(
             Row(f"{term} {factor * weight:g}", "proto", ONCE | {f"weights.{term}": factor * weight})
@@ -106,28 +103,16 @@ FIGURE10 = TrainedTable(
         Row("default", "proto", ONCE),
     ),
     sweep=True,
-    notes=("The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep.",),
+    notes=(entries.POINTS,),
 )
 FIGURE7 = TrainedTable(
     name="figure7",
     title="SumR by moment-to-video ratio",
-    columns=(
-        Column(
-            name="tvr_clip",
-            preset="tvr",
-            overrides=CLIP,
-            metrics=("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR"),
-        ),
-    ),
-    rows=(
-        Row("MS-SL", "ms_sl"),
-        Row("GMMFormer", "gmmformer"),
-        Row("ProtoPRVR", "proto", ONCE),
-    ),
+    columns=(_clip(entries.BY_RATIO),),
+    rows=(*entries.rows_of("MS-SL", "GMMFormer"), Row("ProtoPRVR", "proto", ONCE)),
     notes=("The paper prints curves without figures; the groups are MS-SL's.",),
 )
-TRAIN = "untrimmed train proto --data tvr --root DIR --out RUN"
-DRAWING = "a drawing of the idea, nothing is measured"
+TRAIN = entries.training("proto", "tvr")
 PAPER = Paper(
     name="proto",
     title="ProtoPRVR (arXiv 2504.13035)",
@@ -153,9 +138,7 @@ PAPER = Paper(
                 "the orthogonal loss is 0.3; the presets of tvr and activitynet are for these features.",
             ),
         ),
-        NotCovered(name="figure1", title="How videos are encoded", reason=DRAWING),
-        NotCovered(name="figure2", title="Overview", reason=DRAWING),
-        NotCovered(name="figure3", title="Reconstruction tasks", reason=DRAWING),
+        *entries.drawings(figure1="How videos are encoded", figure2="Overview", figure3="Reconstruction tasks"),
         Shown(
             name="figure4",
             title="What the prototypes of a video read",
@@ -175,13 +158,9 @@ PAPER = Paper(
         Shown(
             name="figure8",
             title="Retrieved videos and moments",
-            commands=(TRAIN, "untrimmed evaluate RUN --format json", "untrimmed plot heatmap RUN -o figure8.png"),
+            commands=(TRAIN, entries.EVALUATE, "untrimmed plot heatmap RUN -o figure8.png"),
         ),
-        Shown(
-            name="figure9",
-            title="First three videos of a query",
-            commands=(TRAIN, "untrimmed evaluate RUN --format json"),
-        ),
+        Shown(name="figure9", title="First three videos of a query", commands=(TRAIN, entries.EVALUATE)),
         FIGURE10,
     ),
 )

@@ -1,16 +1,8 @@
 """The tables and figures of RAL (EMNLP 2025, arXiv 2509.01383)."""
 
-from untrimmed.reproduction.tables import (
-    Column,
-    EfficiencyTable,
-    NotCovered,
-    Paper,
-    Row,
-    Shown,
-    TrainedTable,
-)
+from untrimmed.reproduction import entries
+from untrimmed.reproduction.tables import Column, EfficiencyTable, NotCovered, Paper, Row, Shown, TrainedTable
 
-TVR, ACTIVITYNET = Column(name="tvr"), Column(name="activitynet")
 BASE = "gmmformer_v2+ral"
 
 
@@ -21,14 +13,9 @@ def _on_tvr(name: str, **overrides: object) -> Row:
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on TVR and ActivityNet Captions",
-    columns=(TVR, ACTIVITYNET),
+    columns=(entries.TVR, entries.ACTIVITYNET),
     rows=(
-        Row("CLIP4Clip", "clip4clip"),
-        Row("JSG", "jsg"),
-        Row("MS-SL", "ms_sl"),
-        Row("GMMFormer", "gmmformer"),
-        Row("DL-DKD", "dl_dkd"),
-        Row("GMMFormer v2", "gmmformer_v2"),
+        *entries.rows_of("CLIP4Clip", "JSG", "MS-SL", "GMMFormer", "DL-DKD", "GMMFormer v2"),
         Row("MS-SL + RAL", "ms_sl+ral"),
         Row("GMMFormer + RAL", "gmmformer+ral"),
         Row("GMMFormer v2 + RAL", BASE),
@@ -38,7 +25,7 @@ TABLE1 = TrainedTable(
 TABLE2 = TrainedTable(
     name="table2",
     title="Gaussian alignment (MSRA) and confidence-aware alignment (CSA) on TVR",
-    columns=(TVR,),
+    columns=(entries.TVR,),
     rows=(
         Row("neither", "gmmformer_v2"),
         _on_tvr("MSRA", csa=False),
@@ -49,7 +36,7 @@ TABLE2 = TrainedTable(
 TABLE3 = TrainedTable(
     name="table3",
     title="Losses on distributions, number of proxies K, on TVR",
-    columns=(TVR,),
+    columns=(entries.TVR,),
     rows=(
         Row("w/o alignment", BASE, {"weights.distribution_alignment": 0.0}),
         Row("w/o proxy matching", BASE, {"weights.proxy_matching": 0.0}),
@@ -62,7 +49,7 @@ TABLE3 = TrainedTable(
 TABLE4 = TrainedTable(
     name="table4",
     title="What distributions are made of, on TVR",
-    columns=(TVR,),
+    columns=(entries.TVR,),
     rows=(
         _on_tvr("single query", support="single"),
         _on_tvr("local aggregation", aggregation="local"),
@@ -89,7 +76,7 @@ TABLE5 = TrainedTable(
     ),
     notes=("The paper trains CLIP end to end; here both rows learn on features that CLIP has extracted.",),
 )
-METHODS = {"MS-SL": "ms_sl", "GMMFormer": "gmmformer", "GMMFormer v2": "gmmformer_v2", "RAL": BASE}
+METHODS = entries.methods("MS-SL", "GMMFormer", "GMMFormer v2") | {"RAL": BASE}
 TABLE6 = EfficiencyTable(
     name="table6",
     title="FLOPs and parameters",
@@ -101,12 +88,12 @@ TABLE7 = EfficiencyTable(
     name="table7",
     title="Runtime of one query by corpus size",
     methods=METHODS,
-    corpus_sizes=(500, 1000, 1500, 2000, 2500),
+    corpus_sizes=entries.CORPUS_SIZES,
 )
 FIGURE4 = TrainedTable(
     name="figure4",
     title="SumR by moment-to-video ratio on TVR",
-    columns=(Column(name="tvr", metrics=("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")),),
+    columns=(Column(name="tvr", metrics=entries.BY_RATIO),),
     rows=tuple(Row(name, method) for name, method in METHODS.items()),
     notes=("The paper prints bars without figures.", "Bars: untrimmed plot moment-ratio RUN -o figure4.png"),
 )
@@ -126,11 +113,10 @@ FIGURE11 = TrainedTable(
         Row("as released: 0.00025 and 0.004", BASE),
     ),
     sweep=True,
-    notes=("The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep.",),
+    notes=(entries.POINTS,),
 )
-TRAIN = "untrimmed train gmmformer_v2+ral --data tvr --root DIR --out RUN"
-TRAIN_BASE = "untrimmed train gmmformer_v2 --data tvr --root DIR --out BASE"
-DRAWING = "a drawing of the idea, nothing is measured"
+TRAIN = entries.training(BASE, "tvr")
+TRAIN_BASE = entries.training("gmmformer_v2", "tvr", "BASE")
 EXAMPLES = "untrimmed evaluate RUN --against BASE --format json"
 PAPER = Paper(
     name="ral",
@@ -143,8 +129,7 @@ PAPER = Paper(
         TABLE5,
         TABLE6,
         TABLE7,
-        NotCovered(name="figure1", title="Spurious correlation", reason=DRAWING),
-        NotCovered(name="figure2", title="Framework", reason=DRAWING),
+        *entries.drawings(figure1="Spurious correlation", figure2="Framework"),
         Shown(
             name="figure3",
             title="R@1 by uncertainty of the queries",
@@ -154,11 +139,7 @@ PAPER = Paper(
         Shown(
             name="figure5",
             title="A noise segment inserted at the start of every video",
-            commands=(
-                TRAIN,
-                TRAIN_BASE,
-                "untrimmed plot noise RUN BASE -o figure5.png",
-            ),
+            commands=(TRAIN, TRAIN_BASE, "untrimmed plot noise RUN BASE -o figure5.png"),
         ),
         NotCovered(
             name="figure6",
@@ -177,7 +158,7 @@ PAPER = Paper(
             commands=(TRAIN, "untrimmed plot words RUN -o figure8.png"),
             notes=('In Python: `model.encode_queries(batch).attached["ral"].word_weights`, one confidence a word.',),
         ),
-        NotCovered(name="figure9", title="Where RAL attaches to the methods", reason=DRAWING),
+        *entries.drawings(figure9="Where RAL attaches to the methods"),
         NotCovered(
             name="figure10",
             title="Uncertainty and SumR over the epochs",

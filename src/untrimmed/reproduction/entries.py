@@ -1,0 +1,41 @@
+"""What the tables of several papers have in common: data sets, methods, notes, commands."""
+
+from untrimmed.reproduction.tables import Column, NotCovered, Row
+
+METHODS = {
+    "CLIP4Clip": "clip4clip",
+    "MS-SL": "ms_sl",
+    "JSG": "jsg",
+    "GMMFormer": "gmmformer",
+    "DL-DKD": "dl_dkd",
+    "GMMFormer v2": "gmmformer_v2",
+    "ProtoPRVR": "proto",
+}
+TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
+BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
+CORPUS_SIZES = (500, 1000, 1500, 2000, 2500)
+POINTS = "The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep."
+WINDOWS = "No formula of the other windows is printed; ours have the variance of the Gaussian they replace."
+RANKS = "The JSON holds the rank of every query's video. With the videos themselves: untrimmed search."
+EVALUATE = "untrimmed evaluate RUN --format json"
+
+
+def methods(*names: str) -> dict[str, str]:
+    """The methods that papers call so."""
+    return {name: METHODS[name] for name in names}
+
+
+def rows_of(*names: str) -> tuple[Row, ...]:
+    """A row for each method as its preset has it."""
+    return tuple(Row(name, method) for name, method in methods(*names).items())
+
+
+def drawings(**titles: str) -> tuple[NotCovered, ...]:
+    """Figures in which nothing is measured, by name."""
+    reason = "a drawing of the idea, nothing is measured"
+    return tuple(NotCovered(name=name, title=title, reason=reason) for name, title in titles.items())
+
+
+def training(method: str, data: str, out: str = "RUN") -> str:
+    """The command that trains a method."""
+    return f"untrimmed train {method} --data {data} --root DIR --out {out}"
