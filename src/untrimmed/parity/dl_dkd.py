@@ -2,7 +2,7 @@
 
 import dataclasses
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from torch import Tensor
@@ -12,30 +12,18 @@ from untrimmed.data.packed import TeacherRule
 from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, own_frame_cosines
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
-from untrimmed.models.base import RetrievalModel
 from untrimmed.models.dl_dkd import DLDKD, DLDKDQueries, DLDKDVideos
-from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, distillation_decay, share_decay
-from untrimmed.models.registry import create_model
-from untrimmed.models.released import UNUSED, as_tensors, import_released
+from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, Decay, distillation_decay, share_decay
+from untrimmed.models.released import UNUSED
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import training_arrays
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import SHARED_SETTINGS, RetrievalParity, Tap, branch_losses, is_updated
+from untrimmed.parity.retrieval import SIZES, RetrievalParity, Tap, branch_losses, is_updated
 from untrimmed.scores.max_sim import max_sim
 
 VERSIONS: dict[str, TeacherRule] = {"iccv": "conference", "pp": "later"}
-DECAY_WAYS = (
-    "constant",
-    "exponential",
-    "linear",
-    "sigmoid",
-    "rising_exponential",
-    "rising_linear",
-    "rising_sigmoid",
-    "slow_growth",
-    "capped_growth",
-)
+DECAY_WAYS: tuple[Decay, ...] = get_args(Decay)  # by their numbers in the release
 SCHEDULE_CONSTANTS = {
     "exponential_k": 0.95,
     "linear_k": -0.01,
@@ -49,11 +37,12 @@ SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
 
 @parity_of("dl-dkd")
-class DLDKDParity(RetrievalParity):
+class DLDKDParity(RetrievalParity[DLDKD]):
     """Its branches are called inheritance and exploration; a teacher takes part."""
 
     model_name = "dl_dkd"
     probe_sign = 1
+    shared_settings = SIZES
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
         for branch in ("inheritance", "exploration")
@@ -94,14 +83,6 @@ class DLDKDParity(RetrievalParity):
             "share_decay": "constant",
         } | (soft if case.config.get("label_style") == "soft" else {})
 
-    def model(self, case: Case) -> RetrievalModel:
-        """The model of a case with its weights, imported under the authors' names."""
-        absent = ("dim", "num_clips")
-        shared = {ours: case.setting(theirs) for ours, theirs in SHARED_SETTINGS.items() if ours not in absent}
-        model = create_model(self.model_name, **(shared | self.settings(case)))
-        import_released(model, model.released_names(), as_tensors(case.weights))
-        return model.to(case.precision)
-
     def loss_weights(self, case: Case) -> dict[str, float]:
         """In the order of the recorded terms."""
         weights = {
@@ -113,13 +94,13 @@ class DLDKDParity(RetrievalParity):
             return weights
         return weights | {"exploration_triplet": 1.0, "exploration_nce": case.setting("nce_weight_exploration")}
 
-    def taps(self, model: RetrievalModel) -> list[Tap]:
+    def taps(self, model: DLDKD) -> list[Tap]:
         """Input layers, positions, attention before its output map, and encoders, of both branches."""
-        later = model.config.version == "later"  # type: ignore[attr-defined]
+        later = model.config.version == "later"
         prefixes = {"inheritance": "", "exploration": "exp_"} if later else {"inheritance": "B_", "exploration": "A_"}
         frame = "visual" if later else "frame"
         taps = []
-        for branch in ("inheritance", "exploration") if model.config.two_branches else ("inheritance",):  # type: ignore[attr-defined]
+        for branch in ("inheritance", "exploration") if model.config.two_branches else ("inheritance",):
             prefix, tower = prefixes[branch], f"{branch}.frame_tower"
             taps += [
                 Tap(f"{prefix}{frame}_input_proj", f"{tower}.input"),
@@ -135,7 +116,7 @@ class DLDKDParity(RetrievalParity):
                 taps.append(Tap(f"{prefix}query_input_proj", f"{branch}.query_input"))
         return taps
 
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Frame and query vectors of each branch."""
         queries, videos = DLDKDQueries.of(queries), DLDKDVideos.of(videos)
         made = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}

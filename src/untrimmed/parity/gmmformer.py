@@ -9,15 +9,14 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, clips_of, frames_of
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.matching import matched_pairs
-from untrimmed.models.base import RetrievalModel
-from untrimmed.models.two_branches import TwoBranchVideos
+from untrimmed.models.two_branches import TwoBranchModel, TwoBranchVideos
 from untrimmed.parity.case import Case
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
 
 
 @parity_of("gmmformer")
-class GMMFormerParity(RetrievalParity):
+class GMMFormerParity(RetrievalParity[TwoBranchModel]):
     """Four layers a block, two blocks a branch."""
 
     model_name = "gmmformer"
@@ -33,7 +32,7 @@ class GMMFormerParity(RetrievalParity):
         weights = dict(zip(self.terms, case.setting("loss_factor"), strict=True))
         return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
 
-    def taps(self, model: RetrievalModel) -> list[Tap]:
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
         """Towers, blocks, and the layers of first blocks."""
         taps = [
             *_common_taps(),
@@ -43,19 +42,19 @@ class GMMFormerParity(RetrievalParity):
             Tap("frame_encoder_2", "frame_tower.blocks.1"),
             Tap("modular_vector_mapping_2", "frame_pooling.score"),
         ]
-        num_layers = len(model.config.gaussian_widths)  # type: ignore[attr-defined]
+        num_layers = len(model.config.gaussian_widths)
         for theirs, ours in (("clip_encoder", "clip_tower"), ("frame_encoder_1", "frame_tower")):
             taps += _layer_taps(theirs, f"{ours}.blocks.0.layers", num_layers)
         return taps
 
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Clips and one vector per video."""
         pooled = TwoBranchVideos.of(videos).video
         assert pooled is not None, "the golden cases are of GMMFormer with its own frame branch"
         return {"query_vectors": queries.sentence, "encoded_clips": clips_of(videos), "video_vectors": pooled}
 
     def scores(
-        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+        self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """Both branches by cosine and by dot product, and the fused score."""
         made = {"fused_scores": model.score(queries, videos).fused}
@@ -66,7 +65,7 @@ class GMMFormerParity(RetrievalParity):
         return made
 
     def loss_arrays(
-        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+        self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Both branches alike, then the attached losses."""
         index = case.training_batch().video_index
@@ -92,10 +91,10 @@ class GMMFormerV2Parity(GMMFormerParity):
         losses = {"query_diversity": diversity, "optimal_matching": {}}
         return {"temperature": case.setting("sft_factor"), "losses": losses}
 
-    def taps(self, model: RetrievalModel) -> list[Tap]:
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
         """Towers, blocks, their layers, and what the consolidation reads and weighs."""
         taps = _common_taps()
-        num_layers = len(model.config.gaussian_widths)  # type: ignore[attr-defined]
+        num_layers = len(model.config.gaussian_widths)
         for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
             taps += [Tap(theirs, ours), *_layer_taps(theirs, f"{ours}.layers", num_layers)]
             taps += [
@@ -104,7 +103,7 @@ class GMMFormerV2Parity(GMMFormerParity):
             ]
         return taps
 
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Clips and frames; the release always pads the frames to the maximum."""
         frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
@@ -115,7 +114,7 @@ class GMMFormerV2Parity(GMMFormerParity):
         }
 
     def loss_arrays(
-        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+        self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Also the matching loss and its pairs."""
         made = super().loss_arrays(case, model, scores, terms, draws)

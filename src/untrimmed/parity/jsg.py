@@ -18,7 +18,6 @@ from untrimmed.evaluation.events import event_recall
 from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
-from untrimmed.models.base import RetrievalModel
 from untrimmed.models.jsg import JSG, JSGVideos
 from untrimmed.moments.gaussian_proposals import (
     WIDTHS_PER_DEVIATION,
@@ -34,7 +33,7 @@ from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import RetrievalParity, Tap, is_updated, sum_of_rates
+from untrimmed.parity.retrieval import WITH_CLIPS, RetrievalParity, is_updated, sum_of_rates
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import required_best
 
@@ -45,11 +44,11 @@ TIE = 1e-5  # cosine by which the golden data call a best proposal unique
 
 
 @parity_of("jsg")
-class JSGParity(RetrievalParity):
+class JSGParity(RetrievalParity[JSG]):
     """The kinds of network cases carry their variant in front; the other kinds are JSG's own."""
 
     model_name = "jsg"
-    branch_weights = ("glance_weight", "gaze_weight")
+    shared_settings = WITH_CLIPS | {"glance_weight": "clip_scale_w", "gaze_weight": "frame_scale_w"}
     recorded_ranks: ClassVar[dict[str, str]] = {
         "foreign glance": "rank_neg_query_for_video_glance",
         "candidate glance": "rank_neg_video_for_query_glance",
@@ -156,10 +155,6 @@ class JSGParity(RetrievalParity):
             "intra_right": sides,
             "intra_whole": c["alpha3"] * c["beta2"],
         }
-
-    def taps(self, model: RetrievalModel) -> list[Tap]:
-        """No output of a single module is recorded."""
-        return []
 
     def encodings(self, model: JSG, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Coarse rows and frames."""

@@ -10,7 +10,6 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.triplet import negative_videos, triplet_square_rows
-from untrimmed.models.base import RetrievalModel
 from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.parity.case import Case
 from untrimmed.parity.registry import parity_of
@@ -20,7 +19,7 @@ from untrimmed.scores.score import required_best
 
 
 @parity_of("ms-sl")
-class MSSLParity(RetrievalParity):
+class MSSLParity(RetrievalParity[MSSL]):
     """Its frame branch trains on a square matrix and draws negatives in rows and columns."""
 
     model_name = "ms_sl"
@@ -41,7 +40,7 @@ class MSSLParity(RetrievalParity):
         terms = ("nce_clip", "triplet_clip", "nce_frame", "triplet_frame")
         return {"_".join(reversed(term.split("_"))): case.setting("loss_weights")[term] for term in terms}
 
-    def taps(self, model: RetrievalModel) -> list[Tap]:
+    def taps(self, model: MSSL) -> list[Tap]:
         """Input layer, positions, attention before its output map, and encoder, of three towers."""
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
@@ -53,7 +52,7 @@ class MSSLParity(RetrievalParity):
             ]
         return taps
 
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """The first proposals, those of length 1, are the encoded clips themselves."""
         videos = MSSLVideos.of(videos)
         clips = videos.clips

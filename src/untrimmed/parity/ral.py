@@ -14,6 +14,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.models.attachment import Step
 from untrimmed.models.ral import RAL, RALQueries
 from untrimmed.models.ral_distribution import pooled_texts, pooled_videos
+from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
 from untrimmed.parity.registry import parity_of
@@ -24,6 +25,8 @@ NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 
 class NoisyDraws(RecordedDraws):
     """Replays recorded negatives, and recorded noise: one array, or one for each step of training."""
+
+    noise: dict[str, list[Tensor]]
 
     def __init__(self, case: Case, file_names: dict[str, str]):
         super().__init__(case, file_names)
@@ -36,7 +39,7 @@ class NoisyDraws(RecordedDraws):
 
     def normal(self, term: str, *shape: int) -> Tensor:
         """The recorded noise of this step."""
-        return self.noise[term].pop(0).view(shape)  # type: ignore[attr-defined]
+        return self.noise[term].pop(0).view(shape)
 
 
 def _per_step(noise: np.ndarray) -> np.ndarray:
@@ -64,7 +67,7 @@ class RALParity(GMMFormerV2Parity):
         own = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
         return super().loss_weights(case) | own
 
-    def taps(self, model: Any) -> list[Tap]:
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
         """None: the cases hold no intermediate results."""
         return []
 
@@ -73,7 +76,7 @@ class RALParity(GMMFormerV2Parity):
         case.require(NOISE.values())
         return NoisyDraws(case, self.recorded_ranks)
 
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Also the words of the frame branch and their confidences."""
         csa, own = _ral(model).csa, _ral(model).own(queries)
         assert csa is not None
@@ -85,7 +88,7 @@ class RALParity(GMMFormerV2Parity):
         }
 
     def scores(
-        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+        self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """The clip branch of the method and the frame branch of RAL."""
         ral = _ral(model)
@@ -95,7 +98,7 @@ class RALParity(GMMFormerV2Parity):
         }
 
     def loss_arrays(
-        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+        self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Both branches, what is attached, and the parts of RAL's two losses."""
         batch, ral = case.training_batch(), _ral(model)
@@ -130,8 +133,10 @@ class RALParity(GMMFormerV2Parity):
         return super()._row_mask(case, name)
 
 
-def _ral(model: Any) -> RAL:
-    return model.attachments["ral"]
+def _ral(model: TwoBranchModel) -> RAL:
+    part = model.attachments["ral"]
+    assert isinstance(part, RAL)
+    return part
 
 
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,11 @@
-"""The network cases that MS-SL, GMMFormer and GMMFormer v2 share: forward, losses, optimizer, dropout, evaluation."""
+"""The network cases that all methods share: forward, losses, optimizer, dropout, evaluation."""
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -34,19 +34,19 @@ from untrimmed.running.validation import Batching, encode_queries, encode_videos
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
+M = TypeVar("M", bound=RetrievalModel)
 NULL_GRADIENT = 1e-12  # in double precision; smaller ones move nothing either
-SHARED_SETTINGS = {
+SIZES = {
     "video_dim": "visual_dim",
     "query_dim": "text_dim",
-    "dim": "hidden_size",
     "num_heads": "n_heads",
     "max_frames": "max_ctx_l",
     "max_words": "max_desc_l",
-    "num_clips": "map_size",
     "input_dropout": "input_drop",
     "dropout": "drop",
     "margin": "margin",
 }
+WITH_CLIPS = SIZES | {"dim": "hidden_size", "num_clips": "map_size"}
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,20 @@ class Tap:
 class RecordedDraws(Draws):
     """Replays the negatives that a case recorded; draws as configured where none were."""
 
+    recorded: dict[str, np.ndarray | None]
+
     def __init__(self, case: Case, file_names: dict[str, str]):
         super().__init__(hard_pool=case.setting("hard_pool_size") if case.setting("use_hard_negative") else None)
         object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
         """The recorded ranks."""
-        stored = self.recorded.get(f"candidate {term}")  # type: ignore[attr-defined]
+        stored = self.recorded.get(f"candidate {term}")
         return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
 
     def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
         """The recorded ranks."""
-        stored = self.recorded.get(f"foreign {term}")  # type: ignore[attr-defined]
+        stored = self.recorded.get(f"foreign {term}")
         return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
 
 
@@ -88,11 +90,14 @@ class Scaling(nn.Module):
         return x * self.factor
 
 
-class RetrievalParity(MethodParity):
-    """Subclasses name the model, translate the settings and say how its arrays are called."""
+class RetrievalParity(MethodParity, Generic[M]):
+    """Subclasses name the model and its type, translate the settings and say how its arrays are called."""
 
     model_name: ClassVar[str]
-    branch_weights: ClassVar[tuple[str, str]] = ("clip_weight", "frame_weight")  # our settings for the fused score
+    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # settings of ours and theirs
+        "clip_weight": "clip_scale_w",
+        "frame_weight": "frame_scale_w",
+    }
     probe_sign: ClassVar[int] = -1  # dropout-probe multiplies by 1 - p, in MS-SL by 1 + p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
@@ -153,33 +158,32 @@ class RetrievalParity(MethodParity):
     def loss_weights(self, case: Case) -> dict[str, float]:
         """The weight of each term in the released total."""
 
-    @abstractmethod
-    def taps(self, model: RetrievalModel) -> list[Tap]:
-        """Released modules and ours."""
+    def taps(self, model: M) -> list[Tap]:
+        """Released modules and ours; none where no intermediate result is recorded."""
+        return []
 
     @abstractmethod
-    def encodings(self, model: Any, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    def encodings(self, model: M, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Encodings by recorded name."""
 
     @abstractmethod
     def scores(
-        self, model: Any, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+        self, model: M, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """Score arrays by recorded name."""
 
     @abstractmethod
     def loss_arrays(
-        self, case: Case, model: Any, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+        self, case: Case, model: M, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Loss terms, their halves and the chosen negatives, by recorded name."""
 
-    def model(self, case: Case) -> RetrievalModel:
+    def model(self, case: Case) -> M:
         """The model of a case with its weights, imported under the authors' names."""
-        branches = dict(zip(self.branch_weights, ("clip_scale_w", "frame_scale_w"), strict=True))
-        shared = {ours: case.setting(theirs) for ours, theirs in (SHARED_SETTINGS | branches).items()}
+        shared = {ours: case.setting(theirs) for ours, theirs in self.shared_settings.items()}
         model = create_model(self.model_name, **(shared | self.settings(case)))
         import_released(model, model.released_names(), as_tensors(case.weights))
-        return model.to(case.precision)
+        return cast(M, model.to(case.precision))
 
     def draws(self, case: Case) -> Draws:
         """The negatives of a case."""
