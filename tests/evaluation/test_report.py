@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from untrimmed.evaluation.report import COLUMNS, make_report, to_csv, to_json, to_latex
+from untrimmed.evaluation.report import COLUMNS, as_document, make_report, to_csv, to_latex
 
 # Four queries, three videos; the right videos 0, 0, 1, 2 stand at ranks 1, 2, 1, 3.
 FUSED = np.array([[0.9, 0.1, 0.2], [0.4, 0.5, 0.1], [0.0, 0.7, 0.3], [0.8, 0.7, 0.6]])
@@ -54,7 +54,7 @@ def test_without_moments_there_are_no_groups():
     report = make_report("x", FUSED, {}, VIDEO_INDEX, caption_ids="abcd", moment_ratios=unknown, note="no moments")
     assert list(report.rows) == ["fused"]
     assert report.events == {}
-    assert json.loads(to_json(report))["note"] == "no moments"
+    assert json.loads(json.dumps(as_document(report), allow_nan=False))["note"] == "no moments"
     assert to_latex(report).splitlines()[1] == "% no moments"
 
 
@@ -67,7 +67,7 @@ def test_event_recall_has_a_row_for_each_iou_in_every_form(report):
 
 
 def test_json_keeps_full_precision_and_every_rank(report):
-    document = json.loads(to_json(report))
+    document = json.loads(json.dumps(as_document(report), allow_nan=False))
     assert document["rows"]["fused"]["mAP"] == report.figures["mAP"]
     assert document["ranks"] == {"a#0": 1, "a#1": 2, "b#0": 1, "c_d#0": 3}
     assert document["rows"]["M/V (0.25,0.5]"]["R@1"] is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ def evaluate_run(
 
     `moments`: with event-level recall, where the data have moments.
     """
-    from untrimmed.evaluation.report import to_csv, to_json, to_latex
+    from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
     from untrimmed.running.opened import evaluate
 
@@ -54,15 +54,16 @@ def evaluate_run(
         raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
     if against is not None and not is_model_folder(against):
         raise ConfigError(f"{against}: no run or model there; give the folder of one with --against")
-    settings = {"split": split, "data": data, "root": root, "video_features": video_features}
+    score = partial(
+        evaluate, split=split, data=data, root=root, video_features=video_features, device=device, precision=precision
+    )
     with progress_console.status("scoring"):
-        report = evaluate(folder, device=device, precision=precision, moments=moments, **settings)  # type: ignore[arg-type]
+        report = score(folder, moments=moments)
         comparisons = None
         if against is not None:
-            other = evaluate(against, device=device, precision=precision, moments=False, **settings)  # type: ignore[arg-type]
-            comparisons = compare(report, other)
+            comparisons = compare(report, score(against, moments=False))
     if output == "json":
-        document = json.loads(to_json(report))
+        document = as_document(report)
         if comparisons is not None:
             document["against"] = {"run": str(against), "comparisons": [asdict(c) for c in comparisons]}
         print_json(document)

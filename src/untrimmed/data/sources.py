@@ -102,15 +102,48 @@ class BigFileFrames(VectorSource):
 
 
 class _Tables(VectorSource):
-    """Entries that each have a shape of their own; the first one says how wide all must be."""
+    """Entries with a shape of their own each, (rows, width) or (1, rows, width); the first says how wide all are."""
 
-    _dim: int
-    _first: str
+    _suffix = ""  # of an entry's name in messages
+
+    def __init__(self, place: Path, first: str, values: Any):
+        self.place, self._first = place, first
+        self._dim = int(values.shape[-1]) if values.shape else 0
 
     @property
     def dim(self) -> int:
         """Width of the first entry."""
         return self._dim
+
+    @abstractmethod
+    def _found(self, name: str) -> Any:
+        """What holds an entry: a data set, a file or an array; None where there is none."""
+
+    def __contains__(self, name: str) -> bool:
+        return self._found(name) is not None
+
+    def count(self, name: str) -> int:
+        """Number of rows of an entry; only an npz is read for it."""
+        return self._shape(name, self._values(name))[0]
+
+    def read(self, name: str) -> Float[np.ndarray, "N D"]:
+        """The rows of an entry, without a leading axis of length one."""
+        values = self._values(name)
+        shape = self._shape(name, values)
+        try:
+            whole = values[()]
+        except (OSError, RuntimeError) as error:
+            what = f"data set {name!r} cannot be read ({one_line(error)})"
+            raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
+        if whole.dtype.kind not in "fiu":
+            raise FeatureError(f"{self.place}: {name!r} holds {whole.dtype}, wanted numbers; write it again")
+        return np.asarray(whole if whole.dtype == np.float64 else whole.astype(np.float32)).reshape(shape)
+
+    def _values(self, name: str) -> Any:
+        found = self._found(name)
+        if found is None:
+            raise FeatureError(_absent(self.place, name + self._suffix))
+        return _load_numpy(found) if isinstance(found, Path) else found
 
     def _shape(self, name: str, values: Any) -> tuple[int, int]:
         shape = tuple(values.shape)
@@ -124,10 +157,9 @@ class _Tables(VectorSource):
 
 
 class Hdf5Vectors(_Tables):
-    """One HDF5 file with a data set per name, (rows, width) or (1, rows, width)."""
+    """One HDF5 file with a data set per name."""
 
     def __init__(self, path: Path):
-        self.place = path
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
@@ -135,109 +167,52 @@ class Hdf5Vectors(_Tables):
         first = next(iter_datasets(self._file), None)
         if first is None:
             raise FeatureError(f"{path}: no data set in it; write it again")
-        self._dim = int(first.shape[-1]) if first.shape else 0
-        self._first = first.name.removeprefix("/")
-
-    def __contains__(self, name: str) -> bool:
-        return isinstance(self._file.get(name), h5py.Dataset)
-
-    def count(self, name: str) -> int:
-        """Number of rows of a data set."""
-        return self._shape(name, self._dataset(name))[0]
-
-    def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The rows of a data set, without a leading axis of length one."""
-        dataset = self._dataset(name)
-        shape = self._shape(name, dataset)
-        try:
-            values = dataset[()]
-        except (OSError, RuntimeError) as error:
-            what = f"data set {name!r} cannot be read ({one_line(error)})"
-            raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
-        return _as_float(values, self.place, name).reshape(shape)
+        super().__init__(path, first.name.removeprefix("/"), first)
 
     def files(self, names: list[str]) -> list[Path]:
         """The file."""
         return [self.place]
 
-    def _dataset(self, name: str) -> Any:
-        if name not in self:
-            raise FeatureError(_absent(self.place, name))
-        return self._file[name]
+    def _found(self, name: str) -> Any:
+        found = self._file.get(name)
+        return found if isinstance(found, h5py.Dataset) else None
 
 
 class FolderVectors(_Tables):
     """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
 
+    _suffix = ".npy"
+
     def __init__(self, folder: Path):
-        self.place = folder
         first = next((path for path in sorted(folder.rglob("*")) if path.suffix in (".npy", ".npz")), None)
         if first is None:
             raise FeatureError(f"{folder}: no .npy or .npz file in it; write one per entry")
-        values = _load_numpy(first)
-        self._dim = values.shape[-1] if values.ndim else 0
-        self._first = first.relative_to(folder).with_suffix("").as_posix()
-
-    def __contains__(self, name: str) -> bool:
-        return self._path(name) is not None
-
-    def count(self, name: str) -> int:
-        """Number of rows of a file; an npy is not read for it."""
-        return self._shape(name, self._load(name))[0]
-
-    def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The rows of a file."""
-        values = self._load(name)
-        shape = self._shape(name, values)
-        return _as_float(np.asarray(values), self.place, name).reshape(shape)
+        super().__init__(folder, first.relative_to(folder).with_suffix("").as_posix(), _load_numpy(first))
 
     def files(self, names: list[str]) -> list[Path]:
         """The file of each name."""
-        return [path for path in map(self._path, names) if path is not None]
+        return [path for path in map(self._found, names) if path is not None]
 
-    def _path(self, name: str) -> Path | None:
+    def _found(self, name: str) -> Path | None:
         candidates = (self.place / f"{name}{suffix}" for suffix in (".npy", ".npz"))
         return next((path for path in candidates if path.is_file()), None)
 
-    def _load(self, name: str) -> np.ndarray:
-        path = self._path(name)
-        if path is None:
-            raise FeatureError(_absent(self.place, f"{name}.npy"))
-        return _load_numpy(path)
-
 
 class ArrayVectors(_Tables):
-    """Arrays in memory, (rows, width) or (1, rows, width) by name; `what` they are stands in messages."""
+    """Arrays in memory by name; `what` they are stands in messages."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], what: str):
         if not arrays:
             raise FeatureError(f"{what}: no array in them; give one per entry")
-        self.place = Path(what)
         self._arrays = arrays
-        self._first = next(iter(arrays))
-        first = arrays[self._first]
-        self._dim = first.shape[-1] if first.ndim else 0
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
-    def count(self, name: str) -> int:
-        """Number of rows of an array."""
-        return self._shape(name, self._array(name))[0]
-
-    def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The rows of an array."""
-        values = self._array(name)
-        return _as_float(values, self.place, name).reshape(self._shape(name, values))
+        super().__init__(Path(what), *next(iter(arrays.items())))
 
     def files(self, names: list[str]) -> list[Path]:
         """None: what is made of them is kept in memory too."""
         return []
 
-    def _array(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
-            raise FeatureError(_absent(self.place, name))
-        return self._arrays[name]
+    def _found(self, name: str) -> np.ndarray | None:
+        return self._arrays.get(name)
 
 
 class JoinedFrames(VectorSource):
@@ -348,20 +323,12 @@ def _load_numpy(path: Path) -> np.ndarray:
             return loaded
         with loaded:
             names = loaded.files
-            chosen = next(
-                (name for name in ("frames", "words") if name in names), names[0] if len(names) == 1 else None
-            )
+            chosen = next((n for n in ("frames", "words") if n in names), names[0] if len(names) == 1 else None)
             if chosen is not None:
                 return loaded[chosen]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise FeatureError(f"{path}: cannot be read as numpy ({one_line(error)}); write it again") from error
     raise FeatureError(f"{path}: arrays {', '.join(names)}, wanted one, or one called 'frames' or 'words'; rename it")
-
-
-def _as_float(values: np.ndarray, place: Path, name: str) -> np.ndarray:
-    if values.dtype.kind not in "fiu":
-        raise FeatureError(f"{place}: {name!r} holds {values.dtype}, wanted numbers; write it again")
-    return values if values.dtype == np.float64 else values.astype(np.float32)
 
 
 def _absent(place: Path, name: str) -> str:

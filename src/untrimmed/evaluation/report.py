@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -101,18 +101,17 @@ def _cell(column: str, value: float) -> str:
     return f"{value:.0f}" if column == "queries" else f"{value:.{DECIMALS.get(column, 1)}f}"
 
 
-def to_json(report: Report) -> str:
+def as_document(report: Report) -> dict[str, Any]:
     """All figures in full precision, and the rank of every query's video by caption id."""
     rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
     by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
-    document = {
+    return {
         "title": report.title,
         "videos": report.num_videos,
         "note": report.note,
         "rows": rows,
         "ranks": by_caption,
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _number(value: float) -> float | None:

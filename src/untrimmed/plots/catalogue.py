@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,8 @@ class Picture:
     takes_query: bool = False
 
 
-PROTOTYPES, RAL = "proto, any +prototypes", "any +ral"
+RAL = "any +ral"
+_of_prototypes = partial(Picture, methods="proto, any +prototypes", part=PrototypeBuilder, most_runs=1)
 PICTURES: dict[str, Picture] = {
     "heatmap": Picture(
         "similarity of captions and clips over time, true and found moment",
@@ -76,30 +78,21 @@ PICTURES: dict[str, Picture] = {
         "GMMFormer v2 Fig. 8",
         lambda runs, query: draw_positioning_variances(positioning_variances_of(runs)),
     ),
-    "prototypes": Picture(
+    "prototypes": _of_prototypes(
         "what the prototypes of a video look at",
         "ProtoPRVR Fig. 4",
         lambda runs, query: draw_prototype_attention(prototype_attention_of(runs[0], query)),
-        methods=PROTOTYPES,
-        part=PrototypeBuilder,
-        most_runs=1,
         takes_query=True,
     ),
-    "attendance": Picture(
+    "attendance": _of_prototypes(
         "attention inside the moment by rank of the prototype",
         "ProtoPRVR Fig. 5",
         lambda runs, query: draw_attendance(attendance_of(runs[0])),
-        methods=PROTOTYPES,
-        part=PrototypeBuilder,
-        most_runs=1,
     ),
-    "matching": Picture(
+    "matching": _of_prototypes(
         "how often each prototype is the best",
         "ProtoPRVR Fig. 6",
         lambda runs, query: draw_matching_frequency(matching_frequency_of(runs[0])),
-        methods=PROTOTYPES,
-        part=PrototypeBuilder,
-        most_runs=1,
     ),
     "moment-ratio": Picture(
         "SumR by moment length / video length",
