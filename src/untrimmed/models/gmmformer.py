@@ -19,9 +19,8 @@ from untrimmed.models.registry import register
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import MeanAggregation
 from untrimmed.nn.attention import AttentionPooling
-from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
-from untrimmed.nn.tower import QueryTower, Tower
-from untrimmed.nn.window import Constraint, Formula
+from untrimmed.nn.blocks import GaussianBlock
+from untrimmed.nn.tower import Tower
 from untrimmed.scores.max_sim import Padding
 
 
@@ -37,10 +36,7 @@ class GMMFormer(TwoBranchModel):
         dropout: float = 0.2
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 5.0)
         num_blocks: int = 2
-        constraint: Constraint = "gaussian"
-        window: Formula = "released"
         window_length: Literal["batch", "full"] = "batch"  # full: the window of max_frames, whatever the batch
-        norm: NormOrder = "post"
         output_map: bool = True
         ffn_ratio: int = 0  # the paper has a feed-forward part: 4
         second_branch: SecondBranch = "video"
@@ -59,17 +55,7 @@ class GMMFormer(TwoBranchModel):
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
-        layer = TransformerLayer(
-            c.dim,
-            c.num_heads,
-            c.dropout,
-            output_map=c.output_map,
-            ffn_ratio=c.ffn_ratio,
-            norm=c.norm,
-            skip_padding=True,
-        )
-        tower = Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True)
-        self.query_tower = QueryTower(tower, c.dim)
+        self.query_tower = self.new_query_tower(output_map=c.output_map, ffn_ratio=c.ffn_ratio)
         self.clip_tower = self._video_tower(window_length=None)
         self.frame_tower = self._video_tower(window_length=c.max_frames if c.window_length == "full" else None)
         has_pooling = c.second_branch == "video" and "frame" not in c.provided
@@ -79,19 +65,7 @@ class GMMFormer(TwoBranchModel):
         c = self.config
         blocks = []
         for _ in range(c.num_blocks):
-            layers = ParallelLayers(
-                c.dim,
-                c.num_heads,
-                c.dropout,
-                widths=c.gaussian_widths,
-                output_map=c.output_map,
-                ffn_ratio=c.ffn_ratio,
-                norm=c.norm,
-                constraint=c.constraint,
-                window_formula=c.window,
-                window_length=window_length,
-                skip_padding=True,
-            )
+            layers = self.new_layers(window_length, output_map=c.output_map, ffn_ratio=c.ffn_ratio)
             blocks.append(GaussianBlock(layers, MeanAggregation()))
         return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 

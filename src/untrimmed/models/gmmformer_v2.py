@@ -17,9 +17,8 @@ from untrimmed.models.registry import register
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
-from untrimmed.nn.blocks import GaussianBlock, NormOrder, ParallelLayers, TransformerLayer
-from untrimmed.nn.tower import QueryTower, Tower, new_token
-from untrimmed.nn.window import Constraint, Formula
+from untrimmed.nn.blocks import GaussianBlock
+from untrimmed.nn.tower import Tower, new_token
 from untrimmed.scores.max_sim import Padding
 
 FFN_RATIO = 4
@@ -37,9 +36,6 @@ class GMMFormerV2(TwoBranchModel):
         input_dropout: float = 0.2
         dropout: float = 0.2
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 5.0, 10.0, 3.0, 0.1, 8.0)
-        constraint: Constraint = "gaussian"  # Table 8
-        window: Formula = "released"
-        norm: NormOrder = "post"
         aggregation: Aggregation = "consolidation"  # Table 4
         weight_generator: Generator = "released"  # paper: Eq. 1, and a token for each branch
         temperature: float = 0.09
@@ -57,11 +53,7 @@ class GMMFormerV2(TwoBranchModel):
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
-        layer = TransformerLayer(
-            c.dim, c.num_heads, c.dropout, output_map=False, ffn_ratio=FFN_RATIO, norm=c.norm, skip_padding=True
-        )
-        tower = Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True)
-        self.query_tower = QueryTower(tower, c.dim)
+        self.query_tower = self.new_query_tower(output_map=False, ffn_ratio=FFN_RATIO)
         # As released one token reads the layers of both branches.
         self.token = new_token(c.dim) if reads_token(c.aggregation) else None
         has_own_token = self.token is not None and c.weight_generator == "paper"
@@ -76,19 +68,7 @@ class GMMFormerV2(TwoBranchModel):
     def _block(self, length: int) -> GaussianBlock:
         """A block for sequences of at most `length`, whose windows are those of that length."""
         c = self.config
-        layers = ParallelLayers(
-            c.dim,
-            c.num_heads,
-            c.dropout,
-            widths=c.gaussian_widths,
-            output_map=False,
-            ffn_ratio=FFN_RATIO,
-            norm=c.norm,
-            constraint=c.constraint,
-            window_formula=c.window,
-            window_length=length,
-            skip_padding=True,
-        )
+        layers = self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO)
         join = aggregation(
             c.aggregation,
             num_layers=len(c.gaussian_widths),

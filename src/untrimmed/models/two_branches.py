@@ -14,7 +14,9 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
+from untrimmed.nn.window import Constraint, Formula
 from untrimmed.scores.max_sim import Padding, Similarity, max_sim, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
@@ -75,6 +77,9 @@ class TwoBranchConfig(ClipFrameConfig):
     gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
     padding_scores: Padding  # only for second_branch: frame
+    constraint: Constraint = "gaussian"  # v2: Table 8
+    window: Formula = "released"
+    norm: NormOrder = "post"
     triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
 
     def __post_init__(self) -> None:
@@ -89,6 +94,31 @@ class TwoBranchModel(ClipFrameModel):
     """A method that encodes clips, and frames or one vector of them; subclasses say how."""
 
     config: TwoBranchConfig
+
+    def new_query_tower(self, *, output_map: bool, ffn_ratio: int) -> QueryTower:
+        """One layer over the words, and attention pooling."""
+        c = self.config
+        layer = TransformerLayer(
+            c.dim, c.num_heads, c.dropout, output_map=output_map, ffn_ratio=ffn_ratio, norm=c.norm, skip_padding=True
+        )
+        return QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True), c.dim)
+
+    def new_layers(self, window_length: int | None, *, output_map: bool, ffn_ratio: int) -> ParallelLayers:
+        """One layer for each Gaussian width, with windows of that length, or of the longest sequence of a batch."""
+        c = self.config
+        return ParallelLayers(
+            c.dim,
+            c.num_heads,
+            c.dropout,
+            widths=c.gaussian_widths,
+            output_map=output_map,
+            ffn_ratio=ffn_ratio,
+            norm=c.norm,
+            constraint=c.constraint,
+            window_formula=c.window,
+            window_length=window_length,
+            skip_padding=True,
+        )
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
