@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import localise
-from untrimmed.moments.gaussian_proposals import centered_proposals
-from untrimmed.moments.localise import LocateSettings, pool_real, rank_windows, suppress_overlaps, window_similarities
+from untrimmed.moments.gaussian_proposals import centered_proposals, pool
+from untrimmed.moments.localise import LocateSettings, rank_windows, suppress_overlaps, window_similarities
 from untrimmed.scores.max_sim import cosines
 
 PROPOSALS = centered_proposals(16, 10, min_width=0.05, max_width=1.0)
@@ -43,16 +43,16 @@ def test_spans_are_clipped_to_the_duration_of_their_own_video():
 def test_windows_span_the_real_units_whatever_the_padding_holds():
     units, mask = random_units(2, 7, 3), torch.arange(7) < torch.tensor([4, 7])[:, None]
     units[0, 4:] = torch.nan
-    padded = pool_real(units, mask, PROPOSALS, "gaussian")
-    assert torch.allclose(padded[0], pool_real(units[:1, :4], None, PROPOSALS, "gaussian")[0], atol=1e-5)
-    assert torch.allclose(padded[1], pool_real(units[1:], None, PROPOSALS, "gaussian")[0], atol=1e-5)
+    padded = pool(units, PROPOSALS, "gaussian", mask)
+    assert torch.allclose(padded[0], pool(units[:1, :4], PROPOSALS, "gaussian")[0], atol=1e-5)
+    assert torch.allclose(padded[1], pool(units[1:], PROPOSALS, "gaussian")[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["density", "mean"])
 def test_the_other_poolings_leave_out_padding_too(pooling):
     units, mask = random_units(1, 7, 3), torch.arange(7)[None] < 4
-    padded = pool_real(units, mask, PROPOSALS, pooling)
-    assert torch.allclose(padded, pool_real(units[:, :4], None, PROPOSALS, pooling), atol=1e-4)
+    padded = pool(units, PROPOSALS, pooling, mask)
+    assert torch.allclose(padded, pool(units[:, :4], PROPOSALS, pooling), atol=1e-4)
 
 
 def test_one_unit_is_a_video_too():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 CenterGrid = Literal["released", "paper"]
@@ -126,10 +126,24 @@ def pooling_weights(
     return (window + 1e-10) / window.sum(dim=-1, keepdim=True)
 
 
-def pool(rows: Float[Tensor, "V N D"], proposals: Proposals, pooling: Pooling = "gaussian") -> Float[Tensor, "V P D"]:
-    """One vector for each proposal of each sequence (JSG Eq. 5 and 10); every row counts."""
+def pool(
+    rows: Float[Tensor, "V N D"],
+    proposals: Proposals,
+    pooling: Pooling = "gaussian",
+    mask: Bool[Tensor, "V N"] | None = None,
+) -> Float[Tensor, "V P D"]:
+    """One vector for each proposal of each sequence (JSG Eq. 5 and 10); with a mask, proposals span real rows only."""
     center, width = proposals.center.to(rows.device), proposals.width.to(rows.device)
-    weights = pooling_weights(center, width, time_grid(rows.shape[1], pooling, rows.device), pooling=pooling)
+    if mask is None:
+        weights = pooling_weights(center, width, time_grid(rows.shape[1], pooling, rows.device), pooling=pooling)
+        return weights.to(rows.dtype) @ rows
+    num_real = mask.sum(dim=1, keepdim=True)
+    step = torch.arange(rows.shape[1], device=rows.device)
+    grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
+    grid = grid.masked_fill(~mask, torch.inf)
+    weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
+    # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.
+    weights, rows = weights.masked_fill(~mask[:, None], 0), rows.masked_fill(~mask[..., None], 0)
     return weights.to(rows.dtype) @ rows
 
 

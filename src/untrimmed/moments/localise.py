@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.moments.gaussian_proposals import Pooling, Proposals, pool, pooling_weights
+from untrimmed.moments.gaussian_proposals import Pooling, Proposals, pool
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 
 Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
@@ -56,26 +56,9 @@ def window_similarities(
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
-        return similarity(pool_real(units[videos], None if mask is None else mask[videos], proposals, pooling))
+        return similarity(pool(units[videos], proposals, pooling, None if mask is None else mask[videos]))
 
     return of
-
-
-def pool_real(
-    units: Float[Tensor, "V N D"], mask: Bool[Tensor, "V N"] | None, proposals: Proposals, pooling: Pooling
-) -> Float[Tensor, "V P D"]:
-    """One vector for each window of each video; windows span the real units of a video only."""
-    if mask is None:
-        return pool(units, proposals, pooling)
-    center, width = proposals.center.to(units.device), proposals.width.to(units.device)
-    num_real = mask.sum(dim=1, keepdim=True)
-    step = torch.arange(units.shape[1], device=units.device)
-    grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
-    grid = grid.masked_fill(~mask, torch.inf)
-    weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
-    # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.
-    weights, units = weights.masked_fill(~mask[:, None], 0), units.masked_fill(~mask[..., None], 0)
-    return weights.to(units.dtype) @ units
 
 
 @torch.no_grad()
