@@ -141,6 +141,13 @@ def test_embeddings_hold_both_videos_and_mark_the_clips_that_captions_meet(train
             assert 1 <= own.matched[own.clip_video == video].sum() <= captions
 
 
+def test_embeddings_mark_clips_by_the_methods_own_similarity(trained, monkeypatch):
+    earlier_is_better = lambda queries, units: -torch.arange(32.0).expand(len(queries), len(units), 32)  # noqa: E731
+    monkeypatch.setattr(trained["v2"].model, "similarity", earlier_is_better)
+    (own,) = embeddings_of([trained["v2"]]).by_run
+    assert np.flatnonzero(own.matched).tolist() == [0, 32]
+
+
 # -- prototypes
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_figure, short, styled
-from untrimmed.plots.timeline import parts
+from untrimmed.plots.timeline import courses, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -88,14 +88,15 @@ def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
 
 def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
     captions, query_video = run.captions_of(videos)
-    sentence = F.normalize(run.queries(captions).sentence, dim=-1).cpu().numpy()
-    units, mask = parts(run.model, run.videos(videos))
+    queries, encoded = run.queries(captions), run.videos(videos)
+    sentence = F.normalize(queries.sentence, dim=-1).cpu().numpy()
+    units, mask = parts(run.model, encoded)
     clips = [
         F.normalize(units[v] if mask is None else units[v][mask[v]], dim=-1).cpu().numpy() for v in range(len(videos))
     ]
     matched = [np.zeros(len(own), dtype=bool) for own in clips]
-    for vector, video in zip(sentence, query_video, strict=True):
-        matched[video][int((clips[video] @ vector).argmax())] = True
+    for own, course in zip(matched, courses(run.model, queries, encoded, query_video), strict=True):
+        own[course.similarity.argmax(axis=1)] = True
     clip_video = np.repeat(np.arange(len(videos)), [len(own) for own in clips])
     plane = in_the_plane(np.concatenate([sentence, *clips]))
     return Embedded(
