@@ -58,7 +58,7 @@ def main() -> None:
     from untrimmed.encoders.builtin import encoder as builtin
 
     encoders: list[builtin.BuiltinEncoder] = []
-    timed("load for sentences", lambda: encoders.append(builtin.load()))
+    timed("load for sentences", lambda: encoders.append(builtin.BuiltinEncoder()))
     encoder = encoders[0]
     timed("the first sentence", lambda: encoder.encode_texts(["a dog runs over a green meadow"]))
     timed("a further sentence", lambda: [encoder.encode_texts(["a boat on a lake"]) for _ in range(20)], 20)

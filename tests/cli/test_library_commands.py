@@ -19,6 +19,7 @@ from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import ENCODERS
 
 bars_module = importlib.import_module("untrimmed.cli.bars")
+console_module = importlib.import_module("untrimmed.cli.console")
 cut_module = importlib.import_module("untrimmed.cli.cut")
 index_module = importlib.import_module("untrimmed.cli.index")  # in its package, `index` is the command
 
@@ -49,7 +50,7 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
     (videos / "broken.mp4").write_bytes(b"no video at all")
     terminal = io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=width, highlight=False, soft_wrap=True)
-    for module in (bars_module, index_module):
+    for module in (bars_module, console_module, index_module):
         monkeypatch.setattr(module, "progress_console", console)
     code, out, _ = run("index", videos)
     assert code == 3
@@ -244,6 +245,17 @@ def test_a_frame_that_cannot_be_written_whole_is_not_there(run, videos, tmp_path
     assert "_flag_" in err
     assert "No space left" in err
     assert list((tmp_path / "frames").glob("*")) == []
+
+
+def test_names_that_look_like_markup_or_emoji_are_shown_as_they_are(run, videos):
+    odd = videos / "a :dog: [red]b[bold].mp4"
+    (videos / "flag.mp4").rename(odd)
+    (videos / ":cat: [broken].mp4").write_bytes(b"no video")
+    _, _, err = run("index", videos)
+    assert odd.name in err
+    assert ":cat: [broken].mp4" in err
+    assert odd.name in run("ls")[1]
+    assert odd.name in run("search", "red", "--in", odd)[1]
 
 
 def test_ls_status_and_rm(run, videos):

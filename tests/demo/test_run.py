@@ -29,7 +29,7 @@ def _reel(name: str, filler: str, subject: str) -> Reel:
 @pytest.fixture
 def two_reels(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
-        builtin.load()
+        builtin.BuiltinEncoder()
     except EncoderError as error:
         pytest.skip(str(error))
     reels = [_reel("reel_01", "gravel", "coffee"), _reel("reel_02", "handwriting", "flower")]

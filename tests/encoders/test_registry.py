@@ -41,7 +41,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def builtin(monkeypatch) -> None:
     """The built-in encoder replaced by a toy, so that these tests need none of its weights."""
     module = types.ModuleType("untrimmed.encoders.builtin.encoder")
-    module.load = ToyEncoder
+    module.BuiltinEncoder = ToyEncoder
     monkeypatch.setitem(sys.modules, "untrimmed.encoders.builtin.encoder", module)
 
 
@@ -118,7 +118,7 @@ def test_where_builtin_fails_too_both_reasons_are_given(monkeypatch):
         raise EncoderError("builtin: its weights are not installed; pip install 'untrimmed[offline]'")
 
     module = types.ModuleType("untrimmed.encoders.builtin.encoder")
-    module.load = fail
+    module.BuiltinEncoder = fail
     monkeypatch.setitem(sys.modules, "untrimmed.encoders.builtin.encoder", module)
     with pytest.raises(EncoderError, match=r"cannot be reached.*untrimmed\[offline\]"):
         load_encoder()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.windows import GaussianWindows, products
+from untrimmed.search.windows import WindowCorpus, products
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8
@@ -35,7 +35,7 @@ def query():
 def test_the_span_that_fits_the_query_is_found(query, span_s):
     rng = np.random.default_rng(1)
     others = [video_with_moment(rng, query) for _ in range(5)]
-    corpus = GaussianWindows().corpus([*others, video_with_moment(rng, query, span_s=span_s)])
+    corpus = WindowCorpus([*others, video_with_moment(rng, query, span_s=span_s)])
     assert corpus.rank(query, limit=1)[0].row == 5
     best = corpus.moments(query, 5, limit=1)[0]
     assert iou(spans_of([best]), np.array([span_s])) > 0.6
@@ -43,7 +43,7 @@ def test_the_span_that_fits_the_query_is_found(query, span_s):
 
 def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
     video = video_with_moment(np.random.default_rng(4), query, duration_s=3600.0, span_s=(3300.0, 3304.0), fps=3.0)
-    corpus = GaussianWindows().corpus([video])
+    corpus = WindowCorpus([video])
     assert np.allclose(corpus.relevance(query, 0)[0], video.times_s, atol=1e-6)
     best = corpus.moments(query, 0, limit=1)[0]
     assert best.start_s == pytest.approx(3300.0, abs=0.7)
@@ -54,7 +54,7 @@ def test_relevance_is_as_exact_as_in_float32():
     rng = np.random.default_rng(7)
     sentence, frame = (unit(rng.standard_normal(397)).astype(np.float32) for _ in range(2))
     still = FrameFeatures(np.tile(frame.astype(np.float16), (9, 1)), np.arange(9) / 2.0, 4.5)
-    relevance = GaussianWindows().corpus([still]).relevance(TextFeatures("", sentence, sentence[None], ("a",)), 0)[1]
+    relevance = WindowCorpus([still]).relevance(TextFeatures("", sentence, sentence[None], ("a",)), 0)[1]
     exact = frame.astype(np.float16).astype(np.float64) @ sentence.astype(np.float64)
     assert np.allclose(relevance, exact, atol=3e-7, rtol=0)
 
@@ -76,7 +76,7 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
         video_with_moment(rng, query, duration_s=float(rng.integers(3, 40)), span_s=(1.0, 1.0 + rng.random() * 6))
         for _ in range(300)
     ]
-    corpus = GaussianWindows().corpus(videos)
+    corpus = WindowCorpus(videos)
     everything = [float(corpus.relevance(query, row)[1].max()) for row in range(len(videos))]
     expected = np.argsort(-np.array(everything), kind="stable")[:10]
     assert [video.row for video in corpus.rank(query, limit=10)] == expected.tolist()
@@ -85,8 +85,8 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
 def test_the_order_of_the_corpus_changes_no_score(query):
     rng = np.random.default_rng(3)
     videos = [video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 6)]
-    forwards = GaussianWindows().corpus(videos).rank(query, limit=5)
-    backwards = GaussianWindows().corpus(videos[::-1]).rank(query, limit=5)
+    forwards = WindowCorpus(videos).rank(query, limit=5)
+    backwards = WindowCorpus(videos[::-1]).rank(query, limit=5)
     assert [video.row for video in forwards] == [4 - video.row for video in backwards]
     assert [video.score for video in forwards] == [video.score for video in backwards]
 
@@ -96,7 +96,7 @@ def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
     rng = np.random.default_rng(seed)
     video = video_with_moment(rng, query, duration_s=60.0, span_s=(50.0, 60.0))
     video.vectors[20:32] += 0.5 * query.sentence.astype(np.float16)  # a second moment, from 10 to 16 s
-    corpus = GaussianWindows().corpus([video])
+    corpus = WindowCorpus([video])
     moments = corpus.moments(query, 0, limit=20)
     assert len(moments) > 1
     assert all(0 <= moment.start_s < moment.end_s <= 60.0 for moment in moments)
@@ -109,7 +109,7 @@ def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
 def test_a_sentence_that_fits_all_of_a_video_gets_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))
-    corpus = GaussianWindows().corpus([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
+    corpus = WindowCorpus([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
     assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=5)] == [(0.0, 30.0)]
 
 
@@ -117,13 +117,13 @@ def test_a_change_between_two_frames_is_expected_half_way(query):
     other = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
     times_s = np.arange(0, 10, 0.5)
     vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, other).astype(np.float16)
-    (moment,) = GaussianWindows().corpus([FrameFeatures(vectors, times_s, 10.0)]).moments(query, 0, limit=3)
+    (moment,) = WindowCorpus([FrameFeatures(vectors, times_s, 10.0)]).moments(query, 0, limit=3)
     assert (moment.start_s, moment.end_s) == (3.75, 6.75)  # frames at 3.5 | 4.0 ... 6.5 | 7.0 s
     assert moment.score == pytest.approx(1.0, abs=2e-3)
 
 
 def test_a_video_of_no_length_is_one_moment(query):
-    corpus = GaussianWindows().corpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
+    corpus = WindowCorpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
     assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=3)] == [(0.0, 0.0)]
 
 
@@ -133,14 +133,14 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
         np.tile(query.sentence, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5
     )
     unlike = FrameFeatures(-features.vectors, features.times_s, 1.5)
-    corpus = GaussianWindows().corpus([features, unlike])
+    corpus = WindowCorpus([features, unlike])
     assert corpus.rank(query, limit=3)[0].score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
     best = corpus.moments(query, 0, limit=1)[0]
     assert (best.start_s, best.end_s) == (0.0, 1.5)
 
 
 def test_a_single_frame_shorter_than_every_window_is_one_moment(query):
-    corpus = GaussianWindows().corpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
+    corpus = WindowCorpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
     (moment,) = corpus.moments(query, 0, limit=3)
     assert (moment.start_s, moment.end_s) == (0.0, 0.04)
     assert moment.score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
@@ -151,17 +151,17 @@ def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
     other = unit(other - (other @ query.sentence) * query.sentence)
     times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
     vectors = np.where((times_s >= 20)[:, None], query.sentence, other).astype(np.float16)
-    best = GaussianWindows().corpus([FrameFeatures(vectors, times_s, 40.0)]).moments(query, 0, limit=1)[0]
+    best = WindowCorpus([FrameFeatures(vectors, times_s, 40.0)]).moments(query, 0, limit=1)[0]
     assert best.start_s > 14
     assert best.end_s > 34
 
 
 def test_only_allowed_videos_are_ranked(query):
     rng = np.random.default_rng(5)
-    corpus = GaussianWindows().corpus([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
+    corpus = WindowCorpus([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
     allowed = np.array([False, True, False, True])
     assert {video.row for video in corpus.rank(query, limit=4, allowed=allowed)} == {1, 3}
 
 
 def test_an_empty_corpus_gives_nothing(query):
-    assert GaussianWindows().corpus([]).rank(query, limit=3) == []
+    assert WindowCorpus([]).rank(query, limit=3) == []

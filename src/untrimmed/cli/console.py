@@ -9,20 +9,27 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from untrimmed.errors import ConfigError
 
 NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes
 
-progress_console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress, notices, failures: one line each
-result_console = Console(highlight=False, soft_wrap=True)  # what was asked for
+# What is printed stands as it is: names may hold [brackets] and :colons:, which would else be markup and emoji.
+_AS_IT_IS: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
+progress_console = Console(stderr=True, **_AS_IT_IS)  # progress, notices, failures: one line each
+result_console = Console(**_AS_IT_IS)  # what was asked for
+
+
+def print_marked(word: str, colour: str, text: str) -> None:
+    """One line of progress that begins with a coloured word."""
+    progress_console.print(Text.assemble((word, colour), text))
 
 
 def print_notice(notice: str | None) -> None:
     """One line about the encoder in use, where it is not the best there is."""
     if notice:
-        progress_console.print(f"[yellow]note:[/] {escape(notice)}")
+        print_marked("note:", "yellow", f" {notice}")
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

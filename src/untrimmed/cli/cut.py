@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.bars import Bar
-from untrimmed.cli.console import SOME_FAILED, clock, parse_time, progress_console, result_console
+from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
@@ -70,7 +69,7 @@ def cut(
             if not are_several:
                 raise
             failed += 1
-            progress_console.print(f"[red]failed[/]   {escape(str(error))}")
+            print_marked("failed", "red", f"   {error}")
     if made and failed == len(chosen):
         output.rmdir()
     if failed:
@@ -106,7 +105,7 @@ def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float
     limits = Limits(total_s=total_s, stall_s=total_s)
     with _CutDisplay(file, start_s, end_s) as display:
         cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
-    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(end_s)} of {shown(video)}", markup=False)
+    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(end_s)} of {shown(video)}")
 
 
 class _CutDisplay(Bar):
@@ -137,4 +136,4 @@ class _CutDisplay(Bar):
         now = time.monotonic()
         if not progress_console.is_terminal and now - self._told >= _QUIET_S:
             self._told = now
-            progress_console.print(f"{self._name}: {doing} after {now - self._began:.0f} s", markup=False)
+            progress_console.print(f"{self._name}: {doing} after {now - self._began:.0f} s")

@@ -77,7 +77,7 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
         result_console.print(note)
     for missing, files in prepared.missing.items():
         line = f"not written: {missing}, its annotation file is not in the folder, wanted {files}"
-        progress_console.print(line, soft_wrap=True)
+        progress_console.print(line)
 
 
 @data_app.command("check")
@@ -91,7 +91,7 @@ def check_command(
     with counting("checking") as progress:
         problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
     for problem in problems:
-        result_console.print(problem, markup=False)
+        result_console.print(problem)
     if problems:
         progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
         raise typer.Exit(USAGE)
@@ -118,7 +118,7 @@ def describe_command(
     else:
         _print_descriptions(name, descriptions)
     for reason in missing:
-        progress_console.print(str(reason), markup=False, soft_wrap=True)
+        progress_console.print(str(reason))
 
 
 def _print_descriptions(name: str, descriptions: list[Description]) -> None:

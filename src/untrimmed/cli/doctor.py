@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from untrimmed.cli.console import USAGE, result_console
 from untrimmed.cli.options import LibraryOption
 from untrimmed.errors import UntrimmedError
 
-_MARKS = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}
+_COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def doctor(
     }
     for subject, check in checks.items():
         for finding in _guarded(subject, check):
-            result_console.print(f"{_MARKS[finding.state]} {finding.subject:9} {escape(finding.text)}")
+            mark = (f"{finding.state:4}", _COLOURS[finding.state])
+            result_console.print(Text.assemble(mark, f" {finding.subject:9} {finding.text}"))
             bad = bad or finding.state == "bad"
     if bad:
         raise typer.Exit(USAGE)

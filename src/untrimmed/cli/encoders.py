@@ -15,5 +15,5 @@ def encoders() -> None:
     for card in ENCODERS.values():
         row = _ROW.format(card.name, card.licence, card.width, f"{card.image_px} px", f"{card.parameters_m} M")
         weights = f"{card.hub_id}: " if card.hub_id else ""
-        result_console.print(row, markup=False)
-        result_console.print(f"{'':16}  {weights}{card.note}", markup=False)
+        result_console.print(row)
+        result_console.print(f"{'':16}  {weights}{card.note}")

@@ -135,7 +135,7 @@ def _evaluate_library(
     if details:
         for outcome in sorted(quality.outcomes, key=lambda o: (o.rank or 10**9, -o.iou)):
             rank = outcome.rank or "-"
-            result_console.print(f"{rank!s:>4}  IoU {outcome.iou:.2f}  {outcome.query.text}", markup=False)
+            result_console.print(f"{rank!s:>4}  IoU {outcome.iou:.2f}  {outcome.query.text}")
     table = Table(title=f"{len(quality.outcomes)} queries, {quality.num_videos} videos (percent)", title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")

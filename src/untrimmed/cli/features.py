@@ -100,7 +100,7 @@ def features(
             progress=progress,
         )
     for label in written.left_out:
-        progress_console.print(f"left out  {label.place}: no video {label.video!r}", markup=False, soft_wrap=True)
+        progress_console.print(f"left out  {label.place}: no video {label.video!r}")
     if json_output:
         print_json(asdict(written))
     else:
@@ -114,7 +114,7 @@ def _print_written(written: ExportedFeatures, library: Library, name: str) -> No
     say = result_console.print
     say(f"frames  {written.num_videos:,} videos, width {written.frame_dim}")
     say(f"words   captions: {captions or 'none'}, width {written.word_dim}")
-    say(f"written to {written.folder}", markup=False)
+    say(f"written to {written.folder}")
     if captions:
-        say(f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}", markup=False)
-        say(f"then    untrimmed index --model RUN --library {library.folder}", markup=False)
+        say(f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}")
+        say(f"then    untrimmed index --model RUN --library {library.folder}")

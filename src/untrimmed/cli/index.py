@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from untrimmed.cli.bars import Bar, counting
-from untrimmed.cli.console import SOME_FAILED, print_json, print_notice, progress_console, result_console
+from untrimmed.cli.console import SOME_FAILED, print_json, print_marked, print_notice, progress_console, result_console
 from untrimmed.cli.options import (
     DeviceOption,
     EncoderOption,
@@ -117,9 +116,7 @@ def _print_step(step: Step) -> None:
 
 def _print_linked(folders: Sequence[Path]) -> None:
     for folder in folders[:_NUM_NAMED]:
-        progress_console.print(
-            f"not followed  {shown(folder)} is a link to a folder; name it to index it", markup=False
-        )
+        progress_console.print(f"not followed  {shown(folder)} is a link to a folder; name it to index it")
     if len(folders) > _NUM_NAMED:
         progress_console.print(f"not followed  {len(folders) - _NUM_NAMED} links to folders more")
 
@@ -157,17 +154,17 @@ class IndexDisplay(Bar):
             speed=f"{done_s / self.elapsed_s:.1f}x real time" if self.elapsed_s > 0.5 else "",
         )
         if step.state == "failed":
-            progress_console.print(f"[red]failed[/]   {escape(step.reason)}")
+            print_marked("failed", "red", f"   {step.reason}")
         elif step.state == "done":
-            progress_console.print(f"[green]done[/]     {escape(shown(step.path))}  ({step.duration_s:.1f} s)")
+            print_marked("done", "green", f"     {shown(step.path)}  ({step.duration_s:.1f} s)")
         elif step.state == "moved":
-            progress_console.print(f"[cyan]moved[/]    {escape(shown(step.path))}")
+            print_marked("moved", "cyan", f"    {shown(step.path)}")
 
 
 def print_report(report: IndexReport) -> None:
     """What became of the files, and where the time went."""
     for warning in report.warnings:
-        progress_console.print(f"[yellow]warning[/]  {escape(shown(warning.path))}: {escape(warning.reason)}")
+        print_marked("warning", "yellow", f"  {shown(warning.path)}: {warning.reason}")
     moved = f" ({len(report.moved)} of them moved)" if report.moved else ""
     result_console.print(
         f"{len(report.done)} indexed, {len(report.skipped)} already known{moved}, {len(report.failed)} failed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     for record in records:
         gone = "  (gone)" if is_gone(record.path) else ""
         result_console.print(
-            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}", markup=False
+            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}"
         )
 
 
@@ -51,7 +50,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     if json_output:
         print_json(facts)
         return
-    say = partial(result_console.print, markup=False)
+    say = result_console.print
     say(f"library   {folder}")
     say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
     say(f"size      {facts['bytes'] / 1e6:.1f} MB")
@@ -110,14 +109,11 @@ def rm(
             _ask(len(lost))
     removed = opened.remove(wanted, dry_run=dry_run)
     for record in removed:
-        progress_console.print(
-            f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}", markup=False
-        )
+        progress_console.print(f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}")
     for root, kept in missing.items():
         progress_console.print(
             f"kept  {len(kept)} videos below {shown(root)}, where nothing is left: is a drive missing? To forget them: "
             f"untrimmed rm {shlex.quote(str(root))}",
-            markup=False,
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}forgotten")
     if missing:

@@ -53,9 +53,7 @@ def models(json_output: JsonOption = False) -> None:
     for name, about in attachments.items():
         table.add_row(name, about["paper"], "\n".join(about["attaches_to"]))
     result_console.print(table)
-    result_console.print(
-        "attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR", markup=False
-    )
+    result_console.print("attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR")
 
 
 def _sum_r(reported: dict[str, float]) -> str:
@@ -90,5 +88,5 @@ def import_checkpoint(
     model, dataset = import_released_file(method, file, data=data, overrides=parse_overrides(overrides or []))
     save_model(model, out)
     count = sum(parameter.numel() for parameter in model.parameters())
-    result_console.print(f"{method}, {count:,} parameters, settings of {dataset}: written to {out}", markup=False)
-    result_console.print(f"next    untrimmed evaluate {out} --data {dataset} --root DIR", markup=False)
+    result_console.print(f"{method}, {count:,} parameters, settings of {dataset}: written to {out}")
+    result_console.print(f"next    untrimmed evaluate {out} --data {dataset} --root DIR")

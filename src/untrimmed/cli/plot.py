@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from untrimmed.cli.console import progress_console, result_console
 from untrimmed.cli.options import DeviceOption, MovedRootOption, SplitOption
@@ -44,7 +45,7 @@ def plot(
         raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
     with progress_console.status("drawing"):
         catalogue.plot(name, runs or [], out, query=query, split=split, root=root, device=device)
-    result_console.print(f"written to {out}", markup=False)
+    result_console.print(f"written to {out}")
 
 
 def _list_pictures() -> None:
@@ -57,6 +58,7 @@ def _list_pictures() -> None:
         fewest, most = picture.fewest_runs, picture.most_runs
         runs = f"{fewest} to {most} runs" if fewest != most else "1 run"
         runs = f"{fewest} runs or more" if most == MOST_IN_A_SWEEP else runs
-        table.add_row(name, f"{picture.shows}\n[dim]{picture.figures}; {picture.methods}; {runs}[/dim]")
+        about = (f"\n{picture.figures}; {picture.methods}; {runs}", "dim")
+        table.add_row(name, Text.assemble(picture.shows, about))
     result_console.print(table)
-    result_console.print("next    untrimmed plot NAME RUN [RUN...] -o FILE.png", markup=False)
+    result_console.print("next    untrimmed plot NAME RUN [RUN...] -o FILE.png")

@@ -101,7 +101,7 @@ def _write(papers: list[Paper], wanted: list[Entry], place: Place, out: Path, co
     # The file is opened first: nobody should learn after hours that it cannot be written.
     with whole_file(out) as path, progress_console.status("starting") as status:
         path.write_text("".join(document(papers, wanted, place, command, _Display(status))), encoding="utf-8")
-    result_console.print(f"written to {out}", markup=False)
+    result_console.print(f"written to {out}")
 
 
 def _command(paper: str | None, entry: str | None, place: Place, out: Path) -> str:
@@ -122,7 +122,7 @@ def _print_papers(papers: list[Paper]) -> None:
     for paper in papers:
         table.add_row(paper.name, paper.title, f"{len(paper.entries)}")
     result_console.print(table)
-    result_console.print("next    untrimmed reproduce PAPER, or: untrimmed reproduce --out FILE.md", markup=False)
+    result_console.print("next    untrimmed reproduce PAPER, or: untrimmed reproduce --out FILE.md")
 
 
 def _print(grid: Grid) -> None:
@@ -130,10 +130,10 @@ def _print(grid: Grid) -> None:
     for place, name in enumerate(grid.header):
         table.add_column(name, justify="left" if place < grid.num_labels else "right", overflow="fold")
     for line in grid.lines:
-        table.add_row(*(escape(cell) for cell in line))
+        table.add_row(*line)
     result_console.print(table)
     for note in grid.notes:
-        result_console.print(note, markup=False)
+        result_console.print(note)
 
 
 class _Display:
@@ -147,4 +147,4 @@ class _Display:
         line = f"{step.number}/{step.total} {step.name}: {step.doing}"
         self._status.update(escape(line))
         if step.finished:
-            progress_console.print(line, markup=False)
+            progress_console.print(line)

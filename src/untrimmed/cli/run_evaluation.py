@@ -72,7 +72,7 @@ def evaluate_run(
     else:
         result_console.print(_report_table(report))
     if report.note:
-        progress_console.print(report.note, markup=False)
+        progress_console.print(report.note)
     if comparisons is not None and output != "json":
         result_console.print(_comparison_table(folder, against, comparisons))
 

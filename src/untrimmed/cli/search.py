@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from untrimmed.cli.console import (
     NOTHING_FOUND,
     clock,
     parse_time,
     print_json,
+    print_marked,
     print_notice,
     progress_console,
     result_console,
@@ -108,16 +108,15 @@ def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool
     remember(library.folder, hits)
     print_notice(library.notice)
     for warning in hits.warnings:
-        progress_console.print(f"[yellow]warning:[/] {escape(warning)}")
+        print_marked("warning:", "yellow", f" {warning}")
     if json_output:
         print_json(document)
     for rank, hit in enumerate(hits if not json_output else (), start=1):
         result_console.print(
             f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {shown(hit.video)}",
-            markup=False,
         )
         for moment in hit.moments[1:]:
-            result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}", markup=False)
+            result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}")
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
         raise typer.Exit(NOTHING_FOUND)
@@ -154,7 +153,7 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
         try:
             picture = Image.fromarray(frame_at(hit.video, middle_s))
         except FeatureError as error:
-            progress_console.print(f"no frame: {error}", markup=False)
+            progress_console.print(f"no frame: {error}")
             written.append(None)
         else:
             with whole_file(file) as temporary:

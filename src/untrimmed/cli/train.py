@@ -102,8 +102,8 @@ def _print_best(run: Run) -> None:
     names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
     result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch'] + 1}, validation {figures}")
-    result_console.print(f"run     {run.folder}", markup=False)
-    result_console.print(f"next    untrimmed evaluate {run.folder}", markup=False)
+    result_console.print(f"run     {run.folder}")
+    result_console.print(f"next    untrimmed evaluate {run.folder}")
 
 
 class _Display(Bar):
@@ -142,7 +142,7 @@ class _Display(Bar):
             left=f"at most {clock(step.left_s)} left" if step.left_s else "",
         )
         if step.stage == "validated" and not self.muted and not progress_console.is_terminal:
-            progress_console.print(f"epoch {step.epoch}/{step.num_epochs}  {figures}", markup=False, soft_wrap=True)
+            progress_console.print(f"epoch {step.epoch}/{step.num_epochs}  {figures}")
 
 
 def _is_further_process() -> bool:

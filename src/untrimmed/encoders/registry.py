@@ -151,14 +151,14 @@ def _load_hub(source: str | Path, *, name: str | None = None, device: str, preci
 
 
 def _load_builtin(precision: Precision, notice: str) -> LoadedEncoder:
-    from untrimmed.encoders.builtin.encoder import load
+    from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
     if precision != "auto":
         raise EncoderError(
             f"precision is {precision!r}, but the encoder 'builtin' has one format, {BUILTIN_PRODUCTS}; leave it out, "
             "or choose another encoder (see: untrimmed encoders)"
         )
-    return LoadedEncoder(load(), notice, BUILTIN_PRODUCTS, "fixed; its sentences are read in float32")
+    return LoadedEncoder(BuiltinEncoder(), notice, BUILTIN_PRODUCTS, "fixed; its sentences are read in float32")
 
 
 def _source(name: str) -> str:

@@ -16,7 +16,7 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.video_names import absolute, is_below
-from untrimmed.search.windows import GaussianWindows, RankedVideo, WindowCorpus
+from untrimmed.search.windows import RankedVideo, WindowCorpus
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Engine:
         """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
         if self._windows is None:
             features = {video.record.video_id: video.features for video in self._read()}
-            self._windows = GaussianWindows().corpus([features[record.video_id] for record in self.records])
+            self._windows = WindowCorpus([features[record.video_id] for record in self.records])
         return self._windows
 
     def corpus(self) -> Corpus:

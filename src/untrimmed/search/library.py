@@ -30,7 +30,7 @@ from untrimmed.search.records import Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute, is_below
-from untrimmed.search.windows import GaussianWindows
+from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import TextFeatures
 from untrimmed.video.reader import Sampling, VideoReader
 
@@ -130,7 +130,7 @@ class Library:
                 trained = TrainedModel(model)
                 trained.check_encoder(settings.encoder_identity)
                 trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
-            identity = trained.identity if trained else GaussianWindows.name
+            identity = trained.identity if trained else WindowCorpus.name
             todo = [record.video_id for record in index.scan() if record.model != identity]
             for number, video in enumerate(index.read(todo), start=1):
                 encoded = trained.encode_video(video.features) if trained else b""

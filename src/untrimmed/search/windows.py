@@ -43,8 +43,12 @@ class RankedVideo:
     score: float
 
 
-class GaussianWindows:
-    """Lays videos out for search by windows and scenes; it has no weights."""
+class WindowCorpus:
+    """Frame vectors of all videos in one float16 block, searched exactly by windows and scenes; it has no weights.
+
+    Every video lies on a regular grid of times (`_regular`), videos of one step side by side, with rows of zeros
+    between them as wide as the ranking window reaches: then one filter runs over all curves and mixes no two videos.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -59,23 +63,9 @@ class GaussianWindows:
 
     name = "gaussian_windows"
 
-    def __init__(self, config: Config | None = None):
-        self.config = config or self.Config()
-
-    def corpus(self, videos: Sequence[FrameFeatures]) -> WindowCorpus:
-        """The videos laid out for search; they need at least one frame each."""
-        return WindowCorpus(videos, self.config)
-
-
-class WindowCorpus:
-    """Frame vectors of all videos in one float16 block, searched exactly.
-
-    Every video lies on a regular grid of times (`_regular`), videos of one step side by side, with rows of zeros
-    between them as wide as the ranking window reaches: then one filter runs over all curves and mixes no two videos.
-    """
-
-    def __init__(self, videos: Sequence[FrameFeatures], config: GaussianWindows.Config):
-        self.config = config
+    def __init__(self, videos: Sequence[FrameFeatures], config: Config | None = None):
+        """Videos need at least one frame each."""
+        self.config = config = config or self.Config()
         self._deviation_s = config.rank_width_s / config.sharpness
         self._durations_s = [video.duration_s for video in videos]
         grids = [_regular_grid(video.times_s) for video in videos]

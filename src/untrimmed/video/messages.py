@@ -16,28 +16,16 @@ MAX_TEXT_BYTES = 1 << 20
 MAX_PIXEL_BYTES = 1 << 30
 
 
-def pack_header(message: dict[str, Any], num_pixel_bytes: int) -> bytes:
-    """The lengths and the JSON text of a message; the pixels follow.
-
-    The text is plain ASCII: a file name that is not valid UTF-8 travels as escaped surrogates.
-    """
-    text = json.dumps(message).encode("ascii")
-    return HEADER.pack(len(text), num_pixel_bytes) + text
-
-
 def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
     """Send one message; the parts of `pixels` are sent one after another.
+
+    The text is plain ASCII: a file name that is not valid UTF-8 travels as escaped surrogates.
 
     By system calls: Python's buffered writer loses bytes when a process that waits for room in a pipe is stopped and
     goes on (Ctrl-Z and `fg`, a debugger), because such a write comes back short.
     """
-    parts = pixels or []
-    _write_all(descriptor, pack_header(message, sum(len(part) for part in parts)))
-    for part in parts:
-        _write_all(descriptor, part)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    text, parts = json.dumps(message).encode("ascii"), pixels or []
+    for data in (HEADER.pack(len(text), sum(map(len, parts))) + text, *parts):
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]

