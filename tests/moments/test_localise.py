@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import localise
 from untrimmed.moments.gaussian_proposals import centered_proposals, pool
-from untrimmed.moments.localise import LocateSettings, rank_windows, suppress_overlaps, window_similarities
+from untrimmed.moments.localise import LocateSettings, rank_windows, window_similarities
+from untrimmed.moments.ranked_moments import suppress_ranked
 from untrimmed.scores.max_sim import cosines
 
 PROPOSALS = centered_proposals(16, 10, min_width=0.05, max_width=1.0)
@@ -26,7 +27,7 @@ def test_a_planted_moment_is_found_in_its_video_and_in_seconds():
     query, background = F.normalize(random_units(2, 16, seed=1), dim=-1)
     units = background + 0.1 * random_units(5, 40, 16)
     units[3, 20:30] += query
-    located = suppress_overlaps(rank(query[None], units, None, torch.full((5,), 80.0)), LocateSettings())
+    located = suppress_ranked(rank(query[None], units, None, torch.full((5,), 80.0)))
     start_s, end_s = located.span_s[0, 0].tolist()
     assert located.video_index[0, 0] == 3
     assert 40 <= start_s < end_s <= 60  # frames 20 to 29 of 40 in 80 seconds

@@ -31,14 +31,8 @@ from untrimmed.models.registry import ATTACHMENTS
 from untrimmed.models.released import Names
 from untrimmed.models.settings import ModelConfig
 from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals
-from untrimmed.moments.localise import (
-    LocateSettings,
-    Similarities,
-    rank_windows,
-    suppress_overlaps,
-    window_similarities,
-)
-from untrimmed.moments.ranked_moments import RankedMoments
+from untrimmed.moments.localise import LocateSettings, Similarities, rank_windows, window_similarities
+from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import Tower
 from untrimmed.scores.max_sim import products
@@ -73,7 +67,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         self.name = "+".join((type(self).name, *config.attached))
 
     def draw_weights(self) -> None:
-        """Draw the method's own weights as the released programs do; called once, by the constructor's caller."""
+        """Draw the method's own weights as the released programs do; called once, when the constructor is through."""
         initialise(self, self.config.init_std)
 
     @property
@@ -235,7 +229,8 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     ) -> RankedMoments:
         """The moments of all videos that fit each query best, in seconds, none twice; see `moments/localise.py`."""
         settings = settings or self.locate_settings()
-        return suppress_overlaps(self.rank_moments(queries, videos, duration_s, settings), settings)
+        ranked = self.rank_moments(queries, videos, duration_s, settings)
+        return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)
 
     def released_names(self) -> Names:
         """The authors' parameter names of the whole, and where each tensor lives here.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, pool
-from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
+from untrimmed.moments.ranked_moments import RankedMoments
 
 Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
 NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, held at once: 64 MB
@@ -108,10 +108,3 @@ def top_windows(similarities: Float[Tensor, "Q V P"], count: int) -> TopWindows:
     """The `count` best windows of every video, all of them when there are fewer."""
     score, window = similarities.topk(min(count, similarities.shape[-1]), dim=-1)
     return TopWindows(score, window)
-
-
-def suppress_overlaps(ranked: RankedMoments, settings: LocateSettings) -> RankedMoments:
-    """The ranking without moments that overlap a better one of their video, cut to the limit."""
-    return suppress_ranked(
-        ranked, max_overlap=settings.max_overlap, limit_per_video=settings.limit, limit=settings.limit
-    )

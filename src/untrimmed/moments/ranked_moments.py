@@ -64,15 +64,16 @@ def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
 
 
 def suppress_ranked(
-    ranked: RankedMoments, *, max_overlap: float = 0.5, limit_per_video: int = 100, limit: int = 100
+    ranked: RankedMoments, *, max_overlap: float = 0.5, limit: int = 100, limit_per_video: int | None = None
 ) -> RankedMoments:
-    """The ranked moments without those that overlap a better one of the same video by more than `max_overlap`.
+    """The best of the ranked moments without those that overlap a better one of their video by more than `max_overlap`.
 
     Equal scores are ordered by the best rank of their videos, then by their own, as released.
     """
+    per_video = limit if limit_per_video is None else limit_per_video
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]
     parts = [
-        _suppress_block(ranked.video_index[b], ranked.span_s[b], ranked.score[b], max_overlap, limit_per_video, limit)
+        _suppress_block(ranked.video_index[b], ranked.span_s[b], ranked.score[b], max_overlap, per_video, limit)
         for b in blocks
     ]
     return RankedMoments.cat(parts) if parts else ranked

@@ -320,7 +320,7 @@ def metrics(case: Case) -> Arrays:
     ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
     before = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")
-    kept = suppress_ranked(before, max_overlap=case.setting("nms_threshold"), limit_per_video=limit, limit=limit)
+    kept = suppress_ranked(before, max_overlap=case.setting("nms_threshold"), limit=limit)
     counts, spans = case.batch["ground_truth_count"], case.batch["ground_truth_span"]
     truth = [own[:count] for own, count in zip(spans, counts, strict=True)]
     made = {"nms_count": kept.count, "nms_video": kept.video_index, "nms_span": kept.span_s, "nms_score": kept.score}

@@ -7,8 +7,8 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.events import event_recall
 from untrimmed.models.base import RetrievalModel
-from untrimmed.moments.localise import LocateSettings, suppress_overlaps
-from untrimmed.moments.ranked_moments import RankedMoments
+from untrimmed.moments.localise import LocateSettings
+from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.running.validation import Batching, encode_queries, encode_videos, evaluating
 
 QUERIES_AT_A_TIME = 1024  # bounds the rankings that are joined at once
@@ -52,7 +52,9 @@ def locate_split(
             for i, block in enumerate(blocks):
                 found = model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
                 best[i] = RankedMoments.best([best[i], found.shifted(int(rows[0]))], settings.before_suppression)
-    return RankedMoments.cat([suppress_overlaps(ranked, settings) for ranked in best])
+    return RankedMoments.cat(
+        [suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit) for ranked in best]
+    )
 
 
 def event_recall_of_split(
