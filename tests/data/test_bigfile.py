@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import (
     BigFile,
-    Caption,
     read_captions,
     read_video2frames,
     write_bigfile,
@@ -86,12 +86,12 @@ def test_captions_are_cut_at_the_first_space_and_belong_to_the_video_before_the_
     path = tmp_path / "c.txt"
     path.write_text("v1#enc#0 a dog  runs # fast \n\n v2#1 x\n", encoding="utf-8")
     captions = read_captions(path)
-    assert captions == [Caption("v1#enc#0", "a dog  runs # fast"), Caption("v2#1", "x")]
-    assert [caption.video_id for caption in captions] == ["v1", "v2"]
+    assert captions == [Annotation("v1", "v1#enc#0", "a dog  runs # fast"), Annotation("v2", "v2#1", "x")]
+    assert [caption.video for caption in captions] == ["v1", "v2"]
 
 
 def test_captions_are_written_and_read_back(tmp_path):
-    captions = [Caption("v#0", "first line"), Caption("v#1", "zweite Zeile, schön")]
+    captions = [Annotation("v", "v#0", "first line"), Annotation("v", "v#1", "zweite Zeile, schön")]
     write_captions(tmp_path / "c.txt", captions)
     assert read_captions(tmp_path / "c.txt") == captions
 
@@ -106,7 +106,7 @@ def test_a_line_without_text_is_refused_with_its_number(tmp_path):
 @pytest.mark.parametrize("captions", [[("a b", "x")], [("a", "x"), ("a", "y")], [("a", " ")]])
 def test_captions_that_could_not_be_read_back_are_not_written(tmp_path, captions):
     with pytest.raises(FeatureError, match="caption id"):
-        write_captions(tmp_path / "c.txt", [Caption(*caption) for caption in captions])
+        write_captions(tmp_path / "c.txt", [Annotation("v", *caption) for caption in captions])
     assert not (tmp_path / "c.txt").exists()
 
 
@@ -128,7 +128,7 @@ def test_features_that_could_not_be_read_back_are_not_written(tmp_path, videos, 
 def test_a_byte_order_mark_is_no_part_of_the_first_caption(tmp_path):
     path = tmp_path / "captions.txt"
     path.write_text("\ufeffa#enc#0 a dog\n", encoding="utf-8")
-    assert [caption.video_id for caption in read_captions(path)] == ["a"]
+    assert [caption.video for caption in read_captions(path)] == ["a"]
 
 
 def test_a_frame_table_that_is_a_folder_is_told_once(tmp_path):

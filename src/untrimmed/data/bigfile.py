@@ -2,26 +2,13 @@
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.data.annotations import Annotation, one_line
 from untrimmed.errors import FeatureError
-
-
-@dataclass(frozen=True)
-class Caption:
-    """A query of a caption file; its video id is the part of the caption id before the first `#`."""
-
-    caption_id: str
-    text: str
-
-    @property
-    def video_id(self) -> str:
-        """The video the caption describes."""
-        return self.caption_id.partition("#")[0]
 
 
 class BigFile:
@@ -110,8 +97,10 @@ def read_video2frames(path: Path) -> dict[str, list[str]]:
     return table
 
 
-def read_captions(path: Path) -> list[Caption]:
+def read_captions(path: Path) -> list[Annotation]:
     """The captions of a file in file order: `<caption id> <text>` a line, cut at the first space.
+
+    The video of a caption is the part of its id before the first `#`.
 
     Raises: FeatureError when the file is missing or a line has no space.
     """
@@ -123,18 +112,18 @@ def read_captions(path: Path) -> list[Caption]:
         caption_id, space, text = stripped.partition(" ")
         if not space:
             raise FeatureError(f"{path}:{number}: {stripped!r} has no text; wanted `<caption id> <text>`")
-        captions.append(Caption(caption_id, text))
+        captions.append(Annotation(caption_id.partition("#")[0], caption_id, text))
     return captions
 
 
-def write_captions(path: Path, captions: Iterable[Caption]) -> None:
+def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
     """A caption file that `read_captions` reads back; line breaks in a text become spaces.
 
     Raises: FeatureError for an id with white space, an id that repeats, or an empty text.
     """
     lines, seen = [], set()
     for caption in captions:
-        text = " ".join(caption.text.split())
+        text = one_line(caption.text)
         if not caption.caption_id or caption.caption_id.split() != [caption.caption_id]:
             raise FeatureError(f"caption id {caption.caption_id!r} is empty or has white space; change it")
         if caption.caption_id in seen or not text:

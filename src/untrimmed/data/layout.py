@@ -138,7 +138,7 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
 
 
 def _read_field(layout: Layout, split: str) -> list[Annotation]:
-    captions = [Annotation(c.video_id, c.caption_id, c.text) for c in read_captions(layout.captions(split))]
+    captions = read_captions(layout.captions(split))
     path = layout.moments(split)
     if not path.is_file():
         return captions

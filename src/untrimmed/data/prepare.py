@@ -10,7 +10,7 @@ from pathlib import Path
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
 from untrimmed.data.benchmarks.registry import get_benchmark
-from untrimmed.data.bigfile import Caption, write_captions
+from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
 from untrimmed.errors import FeatureError
@@ -76,7 +76,7 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
 def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
     """Write the caption file of a split and JSG's lines with the times beside it."""
     with whole_file(layout.captions(split)) as temporary:
-        write_captions(temporary, [Caption(a.caption_id, a.text) for a in annotations])
+        write_captions(temporary, annotations)
     write_jsg(layout.moments(split), annotations)
 
 

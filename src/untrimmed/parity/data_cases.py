@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from untrimmed.data.annotations import Annotation
-from untrimmed.data.bigfile import BigFile, Caption, read_video2frames
+from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.dataset import RetrievalDataset, dataset_of_arrays, load_dataset
 from untrimmed.data.layout import Layout
 from untrimmed.data.packed import PackSettings, TeacherRule
@@ -70,7 +70,7 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
             )
     case.require(("video_ids", "frame_counts", "frames", "caption_ids", "word_counts", "words"))
     frames, words = (_by_id(case.batch, *names) for names in (("video", "frame"), ("caption", "word")))
-    annotations = [Annotation(Caption(caption_id, "").video_id, caption_id, "?") for caption_id in words]
+    annotations = [Annotation(caption_id.partition("#")[0], caption_id, "?") for caption_id in words]
     return dataset_of_arrays(frames, words, annotations, PackSettings(**sizes))
 
 
@@ -148,7 +148,7 @@ def metrics(case: Case) -> Arrays:
     """Ranks and metrics with one or several right videos, and under three rules for ties."""
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
-    truth = np.array([column[Caption(str(caption_id), "").video_id] for caption_id in case.batch["caption_ids"]])
+    truth = np.array([column[str(caption_id).partition("#")[0]] for caption_id in case.batch["caption_ids"]])
     plain, tied, several = case.batch["scores_plain"], case.batch["scores_ties"], case.batch["multi_gt"]
     made = {
         "gt_video_index": truth,

@@ -14,7 +14,6 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
 from untrimmed.models.dl_dkd import DLDKD, DLDKDQueries, DLDKDVideos
 from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, Decay, distillation_decay, share_decay
-from untrimmed.models.released import UNUSED
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import training_arrays
@@ -57,12 +56,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         if case.kind == "collate":
             made = training_arrays(case, teacher=VERSIONS[case.setting("variant")], sort_by="captions")
             return {f"expected/{name}": array for name, array in made.items()}
-        made = super().produce(case)
-        if case.kind != "optim":
-            return made
-        unused = [name for name, slot in self.model(case).released_names().items() if slot is UNUSED]
-        # The release keeps a layer that it never reads and never changes; ours has none to show.
-        return made | {f"weights_final/{name}": case.weights[name] for name in unused if name in case.weights}
+        return super().produce(case)
 
     def rules(self, case: Case) -> Rules:
         """Cosines and losses as for the other methods."""

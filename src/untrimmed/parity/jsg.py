@@ -17,7 +17,6 @@ from untrimmed.data.packed import PackSettings
 from untrimmed.evaluation.events import event_recall
 from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
-from untrimmed.models import released
 from untrimmed.models.jsg import JSG, JSGVideos
 from untrimmed.moments.gaussian_proposals import (
     WIDTHS_PER_DEVIATION,
@@ -70,13 +69,7 @@ class JSGParity(RetrievalParity[JSG]):
             if case.kind.startswith(kind):
                 return {f"expected/{name}": array for name, array in make(case).items()}
         kind = case.kind.removeprefix(f"{case.setting('variant')}-")
-        made = super().produce(dataclasses.replace(case, config=case.config | {"case": kind}))
-        if kind.startswith("optim"):
-            # Tensors that the released program never reads stay as they were; ours has none.
-            names = self.model(case).released_names()
-            unread = {name for name, slot in names.items() if slot is released.UNUSED}
-            made |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
-        return made
+        return super().produce(dataclasses.replace(case, config=case.config | {"case": kind}))
 
     def rules(self, case: Case) -> Rules:
         """Scores, gradients and losses as everywhere; spans in seconds; percentages are rounded to two decimals.

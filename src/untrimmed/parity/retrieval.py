@@ -25,7 +25,7 @@ from untrimmed.losses.triplet import (
 )
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
-from untrimmed.models.released import as_tensors, export_released, import_released
+from untrimmed.models.released import UNUSED, as_tensors, export_released, import_released
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance
 from untrimmed.parity.data_cases import DATA_CASES, metric_values, toy_dataset
@@ -250,6 +250,9 @@ class RetrievalParity(MethodParity, Generic[M]):
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
         }
+        # Tensors that a release keeps but never reads stay as they were; ours has none to show.
+        unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
+        final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
         return _expected(made) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:

@@ -91,6 +91,19 @@ def new_figure(height_in: float) -> Figure:
     return figure
 
 
+def new_panels(
+    count: int, *, rest_in: float, beside_in: float, alone_in: float, sharey: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels in rows of two: how high one is beside another and alone, and all that is no panel."""
+    num_columns = min(2, count)
+    num_rows = -(-count // num_columns)
+    figure = new_figure(rest_in + (beside_in if num_columns == 2 else alone_in) * num_rows)
+    panels = figure.subplots(num_rows, num_columns, squeeze=False, sharey=sharey).flatten().tolist()
+    for axes in panels[count:]:
+        axes.set_visible(False)
+    return figure, panels[:count]
+
+
 def require_suffix(path: Path) -> None:
     """Raise a ConfigError if the name does not say which of the formats to write."""
     if path.suffix.lower() not in SUFFIXES:

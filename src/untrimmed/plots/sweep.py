@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from untrimmed.config import flat, to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
-from untrimmed.plots.style import BLUE, VERMILION, legend_above, new_figure, styled
+from untrimmed.plots.style import BLUE, VERMILION, legend_above, new_panels, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
@@ -116,16 +116,11 @@ def _published(run: TrainedRun, setting: str) -> float | None:
 @styled
 def draw_sweep(data: Sweep) -> Figure:
     """A panel for each setting, its values at equal steps; the published value is ringed."""
-    num_columns = min(2, len(data.curves))
-    num_rows = -(-len(data.curves) // num_columns)
-    figure = new_figure(0.5 + (1.6 if num_columns == 2 else 1.8) * num_rows)
-    panels = figure.subplots(num_rows, num_columns, squeeze=False, sharey=True).flatten()
-    for axes, curve in zip(panels, data.curves, strict=False):
+    figure, panels = new_panels(len(data.curves), rest_in=0.5, beside_in=1.6, alone_in=1.8)
+    for axes, curve in zip(panels, data.curves, strict=True):
         _draw_curve(axes, curve)
-    for axes in panels[len(data.curves) :]:
-        axes.set_visible(False)
-    for row in range(num_rows):
-        panels[row * num_columns].set_ylabel("SumR (sum of percents)")
+    for axes in panels[::2]:
+        axes.set_ylabel("SumR (sum of percents)")
     return figure
 
 

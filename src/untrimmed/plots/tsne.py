@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_figure, short, styled
+from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_panels, short, styled
 from untrimmed.plots.timeline import courses, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -123,15 +123,10 @@ def draw_embeddings(data: Embeddings) -> Figure:
     """One panel a run: clips as dots, filled where a caption meets them, captions as large marks of the same colour."""
     from matplotlib.lines import Line2D
 
-    num_columns = min(2, len(data.by_run))
-    num_rows = -(-len(data.by_run) // num_columns)
-    figure = new_figure(0.45 + (1.75 if num_columns == 2 else 2.6) * num_rows)
-    grid = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
-    for axes, own in zip(grid, data.by_run, strict=False):
+    figure, panels = new_panels(len(data.by_run), rest_in=0.45, beside_in=1.75, alone_in=2.6, sharey=False)
+    for axes, own in zip(panels, data.by_run, strict=True):
         _draw_points(axes, own)
         axes.set_title(own.label)
-    for axes in grid[len(data.by_run) :]:
-        axes.set_visible(False)
     handles = [
         Line2D([], [], color=COLOURS[v], marker=MARKERS[v], linestyle="", label=short(name, 24))
         for v, name in enumerate(data.video_ids)

@@ -78,7 +78,6 @@ class Measured:
 
     columns: tuple[Column, ...]
     figures: Mapping[tuple[str, str], Figures]
-    commands: Mapping[tuple[str, str], str]
     missing: tuple[str, ...] = ()  # columns whose data set is not there
 
 
@@ -110,17 +109,15 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
     """
     columns, missing = _columns(table, place)
     pairs = [(row, column) for column in columns for row in table.rows if _is_run(row, column)]
-    figures, commands = {}, {}
+    figures = {}
     for number, (row, column) in enumerate(pairs, start=1):
         name = f"{row.name}, {column.name}" if len(columns) > 1 else row.name
 
         def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
             progress(Step(number, len(pairs), name, doing, finished))
 
-        plan = Plan.of(row, column, place)
-        figures[row.name, column.name] = plan.figures(tell)
-        commands[row.name, column.name] = plan.command
-    return Measured(columns, figures, commands, missing)
+        figures[row.name, column.name] = Plan.of(row, column, place).figures(tell)
+    return Measured(columns, figures, missing)
 
 
 def _is_run(row: Row, column: Column) -> bool:
