@@ -68,3 +68,9 @@ def test_two_hours_take_no_round_a_frame():
     started = time.perf_counter()
     assert scene_tree(drift, penalty=1.0)[-1].tolist() == [0, 14_400]
     assert time.perf_counter() - started < 5  # a round a frame takes minutes
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_vectors_that_are_not_finite_are_refused(wrong):
+    with pytest.raises(ValueError, match="not all finite"):
+        scene_tree(np.array([[0.0], [wrong], [1.0], [2.0]]), penalty=1.0)

@@ -1,11 +1,14 @@
 import json
 import subprocess
 import sys
+from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.search.engine import Engine
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.types import FrameFeatures
@@ -158,12 +161,53 @@ def test_a_damaged_table_is_one_line(tmp_path):
         VideoIndex(tmp_path).scan()
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:50])])
+def test_data_that_is_gone_or_damaged_is_one_line(tmp_path, damage):
+    video = stored("/v/a.mp4")
+    with VideoIndex(tmp_path, create=True) as index:
+        index.write_settings(SETTINGS)
+        index.put(video)
+    for file in (tmp_path / "videos.lance" / "data").iterdir():
+        damage(file)
+    for read in (VideoIndex.scan, lambda index: index.get(video.record.video_id)):
+        with pytest.raises(
+            UntrimmedError, match=rf"^{tmp_path}: cannot be read \(.*; run the same command again"
+        ) as met:
+            read(VideoIndex(tmp_path))
+        assert "\n" not in str(met.value)
+
+
+def test_a_version_that_was_cleared_away_is_read_anew(index):
+    index.put(stored("/v/a.mp4"))
+    engine = Engine(index.folder)
+    engine.refresh()
+    index.put(stored("/v/b.mp4"))
+    index._table.optimize.compact_files()
+    index._table.cleanup_old_versions(timedelta(0))
+    assert len(engine.windows()) == 2
+    assert [record.path for record in engine.records] == ["/v/a.mp4", "/v/b.mp4"]
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_stored_vector_that_is_not_finite_is_named(index, wrong):
+    good, bad = stored("/v/good.mp4"), stored("/v/bad.mp4")
+    bad.features.vectors[2, 1] = wrong
+    for video in (good, bad):
+        index.put(video)
+    assert index.get(good.record.video_id) is not None
+    with pytest.raises(IndexMismatchError, match=r"^/v/bad.mp4: its stored vectors are damaged.*`untrimmed index`$"):
+        index.get(bad.record.video_id)
+
+
 def test_settings_of_another_format_or_damaged_ones_are_refused(index):
     file = index.folder / "library.json"
     found = json.loads(file.read_text())
     assert index.settings == SETTINGS
     file.write_text(json.dumps({**found, "format": 99}))
     with pytest.raises(IndexMismatchError, match="format 99"):
+        _ = index.settings
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(IndexMismatchError, match="not a library's settings"):
         _ = index.settings
     file.write_text("{")
     with pytest.raises(IndexMismatchError, match="not a library's settings"):

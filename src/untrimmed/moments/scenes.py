@@ -21,12 +21,17 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     Any two are disjoint or one contains the other; the last is the whole video. `penalty` is the squared distance that
     a change has to explain.
 
+    Raises:
+        ValueError: A vector is not finite.
+
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
     [[0, 2], [2, 3], [3, 5], [2, 5], [0, 5]]
     """
     sums, counts = vectors.astype(np.float32), np.ones(len(vectors))
     first = np.arange(len(vectors))  # frame of each run, and the row of its sum
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
+    if not np.isfinite(squares).all():
+        raise ValueError("vectors to find scenes in are not all finite; wanted finite ones: index the video again")
     products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # of neighbouring runs
     found: list[Int[np.ndarray, "_ 2"]] = []
     while len(first) > 1:

@@ -95,7 +95,12 @@ class Engine:
     def windows(self) -> WindowCorpus:
         """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
         if self._windows is None:
-            features = {video.record.video_id: video.features for video in self._read()}
+            try:
+                features = {video.record.video_id: video.features for video in self._read()}
+            except UntrimmedError:
+                if self._has_moved():
+                    return self.windows()
+                raise
             self._windows = WindowCorpus([features[record.video_id] for record in self.records])
         return self._windows
 
@@ -109,8 +114,19 @@ class Engine:
         if self._model is None or self._model[1] is None:
             return self.windows()
         if self._corpus is None:
-            self._corpus = self._trained(*self._model)
+            try:
+                self._corpus = self._trained(*self._model)
+            except UntrimmedError:
+                if self._has_moved():
+                    return self.corpus()
+                raise
         return self._corpus
+
+    def _has_moved(self) -> bool:
+        """Whether there were commits since: then the version that was met may be cleared away, and is so no more."""
+        version = self._version
+        self.refresh()
+        return self._version != version
 
     def _trained(self, identity: str, folder: str | None) -> Corpus:
         model = model_in_use(self._folder, identity, folder)
@@ -154,7 +170,9 @@ class Engine:
                 raise UnknownNameError(f"{shown(folder)}: no video of {self._folder} lies there; see: untrimmed ls")
         if not query.reading.is_understood:
             return []
-        videos = corpus()
+        records, videos = self.records, corpus()
+        if self.records is not records:  # they were cleared away while the sentence was read
+            return self.hits(corpus, query, limit, moments, min_score, within)
         ranked = videos.rank(query, limit=limit, allowed=allowed)
         kept = [video for video in ranked if min_score is None or video.score >= min_score]
         return [self._hit(video, videos.moments(query, video.row, limit=moments)) for video in kept]

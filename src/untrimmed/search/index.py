@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.files import write_whole
@@ -153,7 +154,8 @@ class VideoIndex:
 
     def __len__(self) -> int:
         table = self._open_table()
-        return table.count_rows() if table is not None else 0
+        with self._reading():
+            return table.count_rows() if table is not None else 0
 
     def scan(self) -> list[VideoRecord]:
         """All records without vectors, by path."""
@@ -161,7 +163,8 @@ class VideoIndex:
         if table is None:
             return []
         version = table.version  # of the rows: another thread of this reader may move on while they are read
-        rows = table.to_table(columns=_RECORD_COLUMNS).to_pylist()
+        with self._reading():
+            rows = table.to_table(columns=_RECORD_COLUMNS).to_pylist()
         records = sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
         write_copy(self.folder, version, records)
         return records
@@ -175,9 +178,10 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return
-        for start in range(0, len(video_ids), 64):
-            for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
-                yield from _stored(batch)
+        with self._reading():
+            for start in range(0, len(video_ids), 64):
+                for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
+                    yield from _stored(batch)
 
     # -- writing: each call is one atomic commit
 
@@ -210,8 +214,8 @@ class VideoIndex:
         table = self._open_table()
         if table is None or not video_ids:
             return 0
-        before = table.count_rows()
         with self._writing():
+            before = table.count_rows()
             table.delete(_among(video_ids))
         self._committed()
         return before - table.count_rows()
@@ -225,16 +229,25 @@ class VideoIndex:
                 table.cleanup_old_versions(_KEEP_VERSIONS)
         self._commits = 0
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _reading(self) -> contextlib.AbstractContextManager[None]:
+        """Files of the table may be damaged or gone, with a disk or cleared away as an old version's."""
+        return self._guarded("read", "run the same command again; if that fails too, index into another --library")
+
+    def _writing(self) -> contextlib.AbstractContextManager[None]:
         """A disk that is full or gone is the user's to put right; the store itself stays at its last commit."""
+        return self._guarded(
+            "written to",
+            "make room or change its permissions and run the same command again: what was reported done is kept",
+        )
+
+    @contextlib.contextmanager
+    def _guarded(self, what: str, advice: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, RuntimeError) as error:
-            raise UntrimmedError(
-                f"{shown(self.folder)}: cannot be written to ({_line(error)}); make room or change its permissions and "
-                "run the same command again: what was reported done is kept"
-            ) from error
+        except UntrimmedError:
+            raise
+        except (OSError, RuntimeError, ValueError) as error:  # what the store raises; Arrow's errors are ValueErrors
+            raise UntrimmedError(f"{shown(self.folder)}: cannot be {what} ({_line(error)}); {advice}") from error
 
     def _committed(self) -> None:
         self._commits += 1
@@ -242,15 +255,13 @@ class VideoIndex:
             self.compact()
 
     def _open_table(self) -> lance.LanceDataset | None:
-        try:
+        with self._guarded("opened", "check the folder"):
             if self._table is None:
                 if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
                     return None
                 self._table = lance.dataset(self._uri)
             elif self._follow:
                 self._table.checkout_latest()
-        except (OSError, RuntimeError, ValueError) as error:
-            raise UntrimmedError(f"{shown(self.folder)}: cannot be opened ({_line(error)}); check the folder") from None
         if self._table.schema.names != _SCHEMA.names:
             raise IndexMismatchError(
                 f"{self.folder}: its table has columns this program does not know; index into a new --library"
@@ -290,4 +301,15 @@ def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
         record = VideoRecord(**row)
         vectors = frames[i].values.to_numpy(zero_copy_only=False).reshape(record.num_frames, -1)
         features = FrameFeatures(vectors, times[i].values.to_numpy(zero_copy_only=False), record.duration_s)
+        if not (np.isfinite(features.times_s).all() and _all_finite(vectors)):
+            path = shown(Path(record.path))
+            raise IndexMismatchError(
+                f"{path}: its stored vectors are damaged (not all are finite); run `untrimmed rm` with this path, then "
+                "`untrimmed index`"
+            )
         yield StoredVideo(record, features, encoded[i].as_py() or b"")
+
+
+def _all_finite(vectors: Float16[np.ndarray, "T D"]) -> bool:
+    """As `np.isfinite` has it, by the bits: an exponent of ones is infinite or no number."""
+    return not ((vectors.view(np.uint16) & 0x7C00) == 0x7C00).any()

@@ -259,10 +259,11 @@ class Library:
             UnknownNameError: The video is not in the library.
         """
         query = self._read(text)
+        corpus = self.engine.corpus()
         paths = [record.path for record in self.engine.records]
         if str(absolute(video)) not in paths:
             raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-        return self.engine.corpus().relevance(query, paths.index(str(absolute(video))))
+        return corpus.relevance(query, paths.index(str(absolute(video))))
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""

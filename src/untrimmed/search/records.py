@@ -38,11 +38,6 @@ class Settings:
     products: str | None = None  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
     format: int = FORMAT
 
-    @property
-    def sampling(self) -> str:
-        """How densely videos are looked at, as their records say it."""
-        return "key frames" if self.keyframes_only else f"{self.fps:g} fps"
-
 
 @dataclass(frozen=True)
 class VideoRecord:
@@ -89,7 +84,7 @@ def read_settings(folder: Path) -> Settings | None:
         version = found["format"]
         if version == FORMAT:
             return Settings(**found)
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # bytes that are no text, no JSON, or not these names
         raise IndexMismatchError(
             f"{file}: not a library's settings file; restore it or index into another --library"
         ) from None
