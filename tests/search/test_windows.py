@@ -156,6 +156,32 @@ def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
     assert best.end_s > 34
 
 
+def test_bursts_hours_apart_stay_small_and_are_found(query):
+    other = np.roll(query.sentence, 1)
+    other = unit(other - (other @ query.sentence) * query.sentence)
+    times_s = np.concatenate([hour * 3300.0 + np.arange(8) / 2 for hour in range(51)])
+    is_sought = (times_s >= 9900) & (times_s < 9902)  # the first four frames of the fourth burst
+    vectors = np.where(is_sought[:, None], query.sentence, other).astype(np.float16)
+    corpus = WindowCorpus([FrameFeatures(vectors, times_s, float(times_s[-1]) + 1)])
+    assert len(corpus.frames) < 10 * len(times_s)
+    assert corpus.rank(query, limit=1)[0].score > 0.6
+    found_s, relevance = corpus.relevance(query, 0)
+    assert 9899 < found_s[relevance.argmax()] < 9903
+    best = corpus.moments(query, 0, limit=1)[0]
+    assert best.start_s < 9900.5
+    assert 9901 < best.end_s < 9903
+
+
+@pytest.mark.parametrize(
+    "times_s", [[3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 5.0], [0.0, 1.0, 1.0, 1.0, 2.5], [0.0, 1e-9, 9.0]]
+)
+def test_repeated_times_are_no_error(query, times_s):
+    frames = np.tile(query.sentence, (len(times_s), 1)).astype(np.float16)
+    corpus = WindowCorpus([FrameFeatures(frames, np.array(times_s), 10.0)])
+    assert corpus.rank(query, limit=1)[0].score == pytest.approx(1.0, abs=2e-3)
+    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=3)] == [(0.0, 10.0)]
+
+
 def test_only_allowed_videos_are_ranked(query):
     rng = np.random.default_rng(5)
     corpus = WindowCorpus([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])

@@ -30,6 +30,7 @@ _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can 
 _LANES = 16  # rows of a block are as wide as a multiple of this, so that none ends within a register
 _LOW = 2.0**11  # the low half of a number is stored this many times larger: float16 holds 11 bits of each half
 _WORTH_THREADS = 20_000  # frames
+_MOST_ROWS = 8  # of the block for each frame of a video
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
@@ -69,12 +70,12 @@ class WindowCorpus:
         self._deviation_s = config.rank_width_s / config.sharpness
         self._durations_s = [video.duration_s for video in videos]
         grids = [_regular_grid(video.times_s) for video in videos]
-        self._first_s = np.array([grid[0] for grid in grids])
-        self._spacing_s = np.array([float(grid[1] - grid[0]) if len(grid) > 1 else 1.0 for grid in grids])
+        self._times_s = [times_s for times_s, _ in grids]
+        self._spacing_s = np.array([spacing_s for _, spacing_s in grids])
         # Filters take whole milliseconds, so that videos of nearly one step share them. Times of moments must not: at 3
         # frames a second the rounding adds up to 3.6 s in an hour.
-        self._step_s = self._spacing_s.round(3)
-        self._length = np.array([len(grid) for grid in grids], dtype=np.int64)
+        self._step_s = np.maximum(self._spacing_s.round(3), 0.001)
+        self._length = np.array([len(times_s) for times_s in self._times_s], dtype=np.int64)
         self._start = np.zeros(len(videos), dtype=np.int64)
         self._groups: list[_Group] = []
         self._lay_out()
@@ -82,7 +83,7 @@ class WindowCorpus:
         self._dim = -(-dim // _LANES) * _LANES
         block = np.zeros((self._groups[-1].stop if videos else 0, self._dim), dtype=np.float16)
         total = np.zeros(dim, dtype=np.float64)
-        for video, grid, start in zip(videos, grids, self._start, strict=True):
+        for video, grid, start in zip(videos, self._times_s, self._start, strict=True):
             vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
             block[start : start + len(grid), :dim] = vectors
             total += vectors.sum(axis=0, dtype=np.float64)
@@ -149,8 +150,7 @@ class WindowCorpus:
         high = self._half(query)
         halves = np.stack([high, self._half((query - high[: len(query)].astype(np.float32)) * _LOW)])
         both = products(self.frames[start : start + length], halves)
-        times_s = self._first_s[row] + self._spacing_s[row] * np.arange(length)
-        return times_s, both[:, 0] + both[:, 1] / _LOW
+        return self._times_s[row], both[:, 0] + both[:, 1] / _LOW
 
     def _half(self, query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
         return np.pad(query, (0, self._dim - len(query))).astype(np.float16)
@@ -194,20 +194,25 @@ class _Group:
     inside: Float[np.ndarray, " T"]  # the weight of a window that falls inside the video
 
 
-def _regular_grid(times_s: Curve) -> Float[np.ndarray, " G"]:
-    """Equally spaced times for the frames of a video.
+def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:
+    """Equally spaced times for the frames of a video, and their distance in seconds.
 
     Frames a constant time apart (within a quarter) keep their times; else the grid is the next power of two below the
-    usual distance, so that videos of variable rate or with uneven key frames share few steps.
+    usual distance, so that videos of variable rate or with uneven key frames share few steps. Where that would be
+    many more times than frames (bursts of frames, hours apart), it has few in each long gap: bursts keep their frames.
     """
-    if len(times_s) < 2:
-        return times_s
-    usual_s = float(np.median(np.diff(times_s)))
+    gaps_s = np.diff(times_s)
+    if not (gaps_s > 0).any():  # one frame, or all at one time
+        return times_s[:1], 1.0
+    usual_s = float(np.median(gaps_s[gaps_s > 0]))
     steady = times_s[0] + usual_s * np.arange(len(times_s))
     if _is_steady(steady, times_s):
-        return steady
+        return steady, usual_s
     step_s = 2.0 ** math.floor(math.log2(usual_s))
-    return times_s[0] + step_s * np.arange(int((times_s[-1] - times_s[0]) / step_s) + 1)
+    passed_s = times_s - times_s[0]
+    if passed_s[-1] > _MOST_ROWS * len(times_s) * step_s:
+        passed_s = np.concatenate([[0.0], np.minimum(gaps_s, _MOST_ROWS / 2 * usual_s).cumsum()])
+    return np.interp(step_s * np.arange(int(passed_s[-1] / step_s) + 1), passed_s, times_s), step_s
 
 
 def _is_steady(grid: Float[np.ndarray, " G"], times_s: Curve) -> bool:
