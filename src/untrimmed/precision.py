@@ -1,6 +1,6 @@
 """The number format in which a network multiplies: one vocabulary for searching and for training.
 
-`float32` and `bfloat16` name it, `auto` takes bfloat16 where the device has instructions for it and float32 elsewhere.
+`float32` and `bfloat16` name it, `auto` takes bfloat16 where the device is fast at it and float32 elsewhere.
 The vectors that come out are float32 in any case; those of the two formats differ by rounding and may be compared.
 Importing this module is quick and imports no torch.
 """
@@ -20,9 +20,12 @@ OLD_NAMES = {"fp32": "float32", "bf16": "bfloat16"}  # in runs that were saved b
 BUILTIN_PRODUCTS = "int8"  # of the encoder `builtin`, in its network for images, on any processor
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16 = ("amx_bf16", "avx512_bf16")
+_BFLOAT16 = ("amx_bf16",)  # avx512_bf16 alone took longer than float32: docs/decisions.md
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
-_WITHOUT = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI")
+_WITHOUT = (
+    *("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"),
+    *("AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,14 @@ def choose_format(precision: str, device: str) -> NumberFormat:
     if chosen != "auto":
         return NumberFormat(chosen, "as asked for")
     if not has_fast_bfloat16(device):
-        return NumberFormat("float32", f"the {device} has no bf16 instructions in use")
-    return NumberFormat("bfloat16", f"the {device} has bf16 instructions")
+        return NumberFormat("float32", f"the {device} has no fast bf16 instructions in use")
+    return NumberFormat("bfloat16", f"the {device} has fast bf16 instructions")
 
 
 def has_fast_bfloat16(device: str) -> bool:
-    """Whether a device multiplies bfloat16 by instructions of its own.
+    """Whether a device multiplies bfloat16 faster than float32: a GPU with units for it, or a CPU with AMX.
 
-    Without them torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32. The
+    Elsewhere torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32. The
     variable by which people limit oneDNN's instructions, `ONEDNN_MAX_CPU_ISA`, is heeded (limited to AVX2: 13 times).
     """
     if device.startswith("cuda"):

@@ -38,12 +38,13 @@ def test_a_library_of_one_format_is_searched_and_added_to_in_the_other(run, vide
 
 def test_status_and_doctor_say_what_is_in_use_and_why(run, videos, model, monkeypatch):
     run("index", "--encoder", model, "--device", "cpu", "--precision", "float32", videos)
-    for quick, here in ((True, "bfloat16 here: the cpu has bf16"), (False, "float32 here: the cpu has no bf16")):
+    chosen = {True: ("bfloat16", "the cpu has fast bf16"), False: ("float32", "the cpu has no fast bf16")}
+    for quick, (name, why) in chosen.items():
         monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
-        assert f"products  float32; --precision auto is {here} instructions" in run("status")[1]
-        assert any(here in finding.text for finding in doctor._python())
+        assert f"products  float32; --precision auto is {name} on the CPU: {why} instructions" in run("status")[1]
+        assert any(f"{name} here: {why}" in finding.text for finding in doctor._python())
     (finding,) = doctor._encoder(str(model))
-    assert finding.text.endswith("self-test passed; multiplies in float32: the cpu has no bf16 instructions in use")
+    assert finding.text.endswith("passed; multiplies in float32: the cpu has no fast bf16 instructions in use")
 
 
 @pytest.mark.parametrize(

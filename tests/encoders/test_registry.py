@@ -163,7 +163,7 @@ def test_a_format_that_builtin_has_not_keeps_it_from_taking_the_defaults_place()
 def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch):
     monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
     chosen = load_encoder(str(clip_folder), device="cpu")
-    assert (chosen.products, chosen.why) == ("bfloat16", "the cpu has bf16 instructions")
+    assert (chosen.products, chosen.why) == ("bfloat16", "the cpu has fast bf16 instructions")
     asked = load_encoder(str(clip_folder), device="cpu", precision="float32")
     assert (asked.products, asked.why) == ("float32", "as asked for")
 

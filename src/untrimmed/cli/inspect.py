@@ -18,8 +18,6 @@ from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
 
-_SHARED = ("encoder", "encoder_identity", "products", "model", "sampling")  # of the settings, in `status --json`
-
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """List the indexed videos: length, frames looked at, path; `gone` marks files no longer there."""
@@ -38,6 +36,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     """Say what a library holds and what it was made with."""
     folder = library_folder(library)
     records, settings = read_records(folder), read_settings(folder)
+    sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     facts: dict[str, Any] = {
         "library": str(folder),
         "videos": len(records),
@@ -45,7 +44,8 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "frames": sum(record.num_frames for record in records),
         "gone": sum(is_gone(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
-        **{name: getattr(settings, name, None) for name in _SHARED},
+        **{name: getattr(settings, name, None) for name in ("encoder", "encoder_identity", "products", "model")},
+        "sampling": sampling,
     }
     if json_output:
         print_json(facts)
@@ -55,11 +55,11 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
     say(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:
-        say(f"encoder   {settings.encoder_identity}, {settings.sampling}")
+        say(f"encoder   {settings.encoder_identity}, {sampling}")
         say(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
         say(f"model     {settings.model}")
     if facts["gone"]:
-        say(f"gone      {_videos(facts['gone'])} no longer there; to forget: untrimmed rm --gone")
+        say(f"gone      {facts['gone']} files are no longer there; forget them: untrimmed rm --gone")
 
 
 def _here(settings: Settings) -> str:
@@ -67,7 +67,7 @@ def _here(settings: Settings) -> str:
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     here = choose_format("auto", "cpu")
-    return f"; --precision auto is {here.name} here: {here.reason}"
+    return f"; --precision auto is {here.name} on the CPU: {here.reason}"
 
 
 def _size(path: Path) -> int:
@@ -104,16 +104,16 @@ def rm(
         wanted += [record.path for record in records]
     elif gone:
         lost, missing = find_gone(records)
+        wanted += [record.path for record in lost]
         if lost and not dry_run and not yes:
             _ask(len(lost))
-        wanted += [record.path for record in lost if is_gone(record.path)]  # a drive may be back since the question
     removed = opened.remove(wanted, dry_run=dry_run)
     for record in removed:
         progress_console.print(f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}")
     for root, kept in missing.items():
         progress_console.print(
-            f"kept  {_videos(len(kept))} below {shown(root)}, where nothing is left: is a drive missing? "
-            f"To forget them: untrimmed rm {shlex.quote(str(root))}",
+            f"kept  {len(kept)} videos below {shown(root)}, where nothing is left: is a drive missing? To forget them: "
+            f"untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}forgotten")
     if missing:
@@ -123,10 +123,6 @@ def rm(
 def _ask(count: int) -> None:
     """Go on only if a person says so."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{_videos(count)} gone; see which with --dry-run, and add --yes to forget them")
-    if not typer.confirm(f"{_videos(count)} no longer there; forget?", err=True):
+        raise ConfigError(f"{count} videos are gone; see which with --dry-run, and add --yes to forget them")
+    if not typer.confirm(f"{count} videos are no longer there; forget them?", err=True):
         raise typer.Exit(1)
-
-
-def _videos(count: int) -> str:
-    return f"{count} video{'' if count == 1 else 's'}"
