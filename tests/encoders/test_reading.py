@@ -1,6 +1,6 @@
 import pytest
 
-from untrimmed.encoders.reading import reading_of
+from untrimmed.encoders.reading import known_words, reading_of
 from untrimmed.types import Reading
 
 TEXT = "one two three"
@@ -20,3 +20,16 @@ ONE, TWO, TH, REE = (0, 3), (4, 7), (8, 10), (10, 13)
 )
 def test_words_are_known_by_their_pieces(pieces, is_cut, reading):
     assert reading_of(TEXT, pieces, is_cut=is_cut) == reading
+
+
+@pytest.mark.parametrize(
+    ("reading", "known"),
+    [
+        (Reading(), TEXT),
+        (Reading(("two",)), "one three"),
+        (Reading(("one", "two", "three"), is_understood=False), TEXT),  # its vector is not used
+        (Reading(("one",), num_words_read=2), "two"),  # what was behind the cut stays there
+    ],
+)
+def test_unknown_words_are_left_out(reading, known):
+    assert known_words(TEXT, reading) == known

@@ -31,3 +31,16 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
             unknown.append(text[start:end])
     num_whole = len(words) - (is_cut and stop < len(text) and bool(words) and not text[stop].isspace())
     return Reading(tuple(unknown), is_understood, num_whole if is_cut else None)
+
+
+def known_words(text: str, reading: Reading) -> str:
+    """What an encoder encodes of a text: the words it has read, those left out that it does not know.
+
+    A text of which all words are known, or none, stays as it is.
+
+    >>> known_words("a dog 犬 runs", Reading(unknown=("犬",)))
+    'a dog runs'
+    """
+    if not (reading.unknown and reading.is_understood):
+        return text
+    return " ".join(word for word in text.split()[: reading.num_words_read] if word not in reading.unknown) or text

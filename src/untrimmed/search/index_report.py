@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from untrimmed.search.records import VideoRecord
 
@@ -60,7 +60,12 @@ class Progress:
     reason: str = ""
 
 
-ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
+@runtime_checkable
+class ProgressCallback(Protocol):
+    """Called with every step, from the thread that called `index`."""
+
+    def __call__(self, progress: Progress, /) -> None:
+        """Take note of one step."""
 
 
 class Outcome:
@@ -92,10 +97,10 @@ class Outcome:
             self._moved.append(path)
         self.tell(path, "moved" if moved else "skipped")
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, path: Path, reason: str) -> None:
         """A file cannot be used."""
-        self._failed.append(failure)
-        self.tell(failure.path, "failed", reason=failure.reason)
+        self._failed.append(Failure(path, reason))
+        self.tell(path, "failed", reason=reason)
 
     def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
         """Show one step, where somebody looks."""

@@ -23,7 +23,7 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
-from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
+from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
@@ -46,13 +46,21 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Video:
-    """The video whose frames are coming in."""
+class _Known:
+    """The content is in the index already, or in a file before this one."""
 
     file: _File
+
+
+@dataclass(frozen=True)
+class _Started:
+    file: _File
     stream: VideoStream
-    vectors: list[np.ndarray] = field(default_factory=list)
-    times_s: list[np.ndarray] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    batch: FrameBatch
 
 
 @dataclass(frozen=True)
@@ -60,9 +68,10 @@ class _Ended:
     """All frames of the video that started last were handed over."""
 
 
-# What the decoding thread hands over: a file whose content is in the index already, or in a file before this one; a
-# video that starts; some of its frames; its end; a file that cannot be used.
-_Step = _File | _Video | FrameBatch | _Ended | Failure
+@dataclass(frozen=True)
+class _Failed:
+    path: Path
+    reason: str
 
 
 def _require_unchanged(file: _File) -> None:
@@ -70,6 +79,9 @@ def _require_unchanged(file: _File) -> None:
     stat = file.path.stat()
     if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
         raise FeatureError(f"{shown(file.path)}: changed while it was read; index it again when it is complete")
+
+
+_Step = _Known | _Started | _Batch | _Ended | _Failed
 
 
 class Indexer:
@@ -85,7 +97,7 @@ class Indexer:
     ):
         self._index, self._encoder, self._reader = index, encoder, reader
         self._model, self._trained = settings.model, trained
-        self._sampling = settings.sampling
+        self._sampling = "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
         # What the index holds, kept by the calling thread; the decoding thread only looks paths up, its own before
         # they change, and runs ahead: it counts by itself which contents will be there when a file's turn comes.
         self._by_path = {record.path: record for record in index.scan()}
@@ -139,29 +151,30 @@ class Indexer:
         started = time.perf_counter()
         try:
             if (file := self._recognise(path)) is None:
-                yield Failure(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
+                yield _Failed(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
                 return
             if self._copies[file.digest]:
-                yield file
+                yield _Known(file)
                 return
             stream = self._reader.read(path)
-            yield _Video(file, stream)
+            yield _Started(file, stream)
             batches = iter(stream)
             while True:
                 batch = next(batches, None)
                 self._decode_s += time.perf_counter() - started
                 if batch is None:
                     break
-                yield batch
+                yield _Batch(batch)
                 started = time.perf_counter()
             _require_unchanged(file)
             self._copies[file.digest] += 1
             yield _Ended()
         except FeatureError as error:
-            yield Failure(path, str(error))
+            yield _Failed(path, str(error))
         except OSError as error:
-            reason = f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
-            yield Failure(path, reason)
+            yield _Failed(
+                path, f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
+            )
 
     def _recognise(self, path: Path) -> _File | None:
         """The file with its content's hash, unread if it lies unchanged where it lay; None: its name is no text."""
@@ -191,27 +204,28 @@ class Indexer:
     def _take(self, step: _Step) -> None:
         outcome = self._outcome
         match step:
-            case _Video():
-                self._video = step
-                outcome.tell(step.file.path, "encoding", duration_s=step.stream.info.duration_s)
-            case FrameBatch():
+            case _Started(file, stream):
+                self._video = _Video(file, stream)
+                outcome.tell(file.path, "encoding", duration_s=stream.info.duration_s)
+            case _Batch(batch):
                 started = time.perf_counter()
-                self._video.vectors.append(self._encoder.encode_frames(step.frames).astype(np.float16))
-                self._video.times_s.append(step.times_s)
+                self._video.vectors.append(self._encoder.encode_frames(batch.frames).astype(np.float16))
+                self._video.times_s.append(batch.times_s)
                 outcome.encode_s += time.perf_counter() - started
                 duration_s = self._video.stream.info.duration_s
-                outcome.tell(self._video.file.path, "encoding", done_s=float(step.times_s[-1]), duration_s=duration_s)
+                outcome.tell(self._video.file.path, "encoding", done_s=float(batch.times_s[-1]), duration_s=duration_s)
             case _Ended():
                 self._commit(self._video)
-            case _File():
-                self._settle(step)
-            case Failure():
-                outcome.fail(step)
+            case _Known(file):
+                self._settle(file)
+            case _Failed(path, reason):
+                outcome.fail(path, reason)
 
     def _commit(self, video: _Video) -> None:
         if not np.isfinite(vectors := np.concatenate(video.vectors)).all():
-            reason = f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
-            self._outcome.fail(Failure(video.file.path, reason))
+            self._outcome.fail(
+                video.file.path, f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
+            )
             return
         started = time.perf_counter()
         info, file = video.stream.info, video.file
@@ -250,8 +264,7 @@ class Indexer:
         twins = self._by_hash.get(file.digest, {}).values()
         known = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # rather one that moved here
         if known is None:  # its twin earlier in this run could not be indexed
-            reason = f"{shown(file.path)}: has the same content as a file that failed before it"
-            self._outcome.fail(Failure(file.path, reason))
+            self._outcome.fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
         elif here is None and not os.path.lexists(known.path):
             del self._by_path[known.path]
             self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
@@ -283,3 +296,13 @@ class Indexer:
     def _learn(self, record: VideoRecord) -> None:
         if record.sampling == self._sampling:
             self._by_hash.setdefault(record.content_hash, {})[record.video_id] = record
+
+
+@dataclass(frozen=True)
+class _Video:
+    """The video whose frames are coming in."""
+
+    file: _File
+    stream: VideoStream
+    vectors: list[np.ndarray] = field(default_factory=list)
+    times_s: list[np.ndarray] = field(default_factory=list)

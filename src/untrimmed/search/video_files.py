@@ -35,7 +35,8 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
     files: dict[Path, None] = {}
     links: dict[Path, None] = {}
     roots: list[str] = []
-    for path in map(absolute, paths):
+    for path in map(Path, paths):
+        path = absolute(path)
         try:
             path.lstat()
         except FileNotFoundError:

@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import astuple
 from typing import Any
 
 import av
@@ -265,7 +264,7 @@ def to_rgb(
     if plane.line_size != row:
         step = plane.line_size
         data = b"".join(data[start : start + row] for start in range(0, step * height, step))
-    return data, [height, width, *map(int, astuple(Orientation.of(frame)))]
+    return data, [height, width, *map(int, Orientation.of(frame).as_list())]
 
 
 def read_log() -> str:

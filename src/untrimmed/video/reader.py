@@ -16,7 +16,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,8 @@ class VideoReader:
         request = {
             "task": "read",
             "path": os.path.abspath(path),
-            **asdict(self.sampling),
+            "fps": self.sampling.fps,
+            "keyframes_only": self.sampling.keyframes_only,
             "short_side": self.short_side,
             "batch_size": self.batch_size,
         }

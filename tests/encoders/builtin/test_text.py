@@ -77,7 +77,8 @@ def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
     [
         ("a dog jumps, over 3 x-rays in a café", (), True),
         ("a 犬 and собака 🐶!", ("犬", "собака", "🐶!"), True),
-        ("qwxzk grass", ("qwxzk",), True),  # spelt out letter by letter
+        ("ww2 fpv tgv bjj 4x4 r2d2 hgv rx7", (), True),  # spelt out letter by letter, and known to people
+        ("\u1e9e\u0188 grass", ("\u1e9e\u0188",), True),  # Latin, and not in its vocabulary
         ("собака прыгает в озеро", ("собака", "прыгает", "в", "озеро"), False),
         ("狗跳进湖里", ("狗跳进湖里",), False),
         ("?!", (), False),
@@ -87,6 +88,18 @@ def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
 def test_words_that_mean_nothing_to_it_are_told(text_encoder, text, unknown, is_understood):
     (sentence,) = text_encoder.encode([text])
     assert sentence.reading == Reading(unknown, is_understood)
+
+
+def test_words_it_does_not_know_change_nothing(text_encoder):
+    texts = ["a bottle", "a bottle собака 犬 мост", "犬 a bottle"]
+    said, *others = (text_encoder.encode([text])[0] for text in texts)
+    for other in others:
+        assert np.array_equal(other.vector, said.vector)
+        assert np.array_equal(other.words, said.words)
+        assert other.tokens == said.tokens
+        assert other.reading.unknown
+    for together, alone in zip(text_encoder.encode(texts), [said, *others], strict=True):
+        np.testing.assert_allclose(together.vector, alone.vector, atol=2e-6)
 
 
 def test_a_cut_text_says_how_many_words_were_read(text_encoder):

@@ -19,7 +19,7 @@ from tokenizers import Encoding, Tokenizer
 
 from untrimmed.encoders.builtin.released import read_safetensors
 from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
-from untrimmed.encoders.reading import reading_of
+from untrimmed.encoders.reading import known_words, reading_of
 from untrimmed.types import Reading
 
 DIM = 384
@@ -76,15 +76,18 @@ class MiniLM:
         for start in range(0, len(texts), _BATCH):
             rows = by_length[start : start + _BATCH]
             encodings = self._tokenizer.encode_batch([texts[i] for i in rows])
+            readings = [_read(texts[i], encoding) for i, encoding in zip(rows, encodings, strict=True)]
+            if any(reading.unknown for reading in readings):
+                known = [known_words(texts[i], reading) for i, reading in zip(rows, readings, strict=True)]
+                encodings = self._tokenizer.encode_batch(known)
             mask = np.array([e.attention_mask for e in encodings], dtype=bool)
             embedded = self._tokens[np.array([e.ids for e in encodings])] + self._positions[: mask.shape[1]]
             hidden = np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None]
             (states,) = self._layers.run(None, {"embedded": embedded, "hidden": hidden})
-            for row, encoding, state, real in zip(rows, encodings, states, mask, strict=True):
+            for row, encoding, reading, state, real in zip(rows, encodings, readings, states, mask, strict=True):
                 state = state[real]
                 mean = state.mean(axis=0)
                 tokens = tuple(encoding.tokens[1 : len(state) - 1])
-                reading = _read(texts[row], encoding)
                 sentences[row] = Sentence(mean / np.linalg.norm(mean), state[1:-1], tokens, reading)
         return [sentences[i] for i in range(len(texts))]
 
@@ -93,7 +96,7 @@ def _read(text: str, encoding: Encoding) -> Reading:
     """Which words of a text mean something to a model that was trained on English.
 
     Its vocabulary holds single letters of many scripts, so that a Greek or a Russian word is spelt out and never
-    `[UNK]`; what is spelt out says nothing, nor does a character outside the Latin script.
+    `[UNK]`, and says nothing all the same. A Latin one may be spelt out and mean something (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):
@@ -102,9 +105,8 @@ def _read(text: str, encoding: Encoding) -> Reading:
     found = []
     for places in pieces.values():
         start, end = encoding.offsets[places[0]][0], encoding.offsets[places[-1]][1]
-        tokens = [encoding.tokens[place].removeprefix("##") for place in places]
-        is_spelt_out = len(tokens) > 2 and max(map(len, tokens)) == 1
         is_latin = any(c.isdigit() or "LATIN" in unicodedata.name(c, "") for c in text[start:end])
-        if tokens == ["[UNK]"] or any(map(str.isalnum, text[start:end])):  # punctuation is neither known nor unknown
-            found.append((start, end, is_latin and not is_spelt_out and tokens != ["[UNK]"]))
+        is_unknown = encoding.tokens[places[0]] == "[UNK]"
+        if is_unknown or any(map(str.isalnum, text[start:end])):  # punctuation is neither known nor unknown
+            found.append((start, end, is_latin and not is_unknown))
     return reading_of(text, found, is_cut=bool(encoding.overflowing))

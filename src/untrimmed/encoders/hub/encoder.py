@@ -23,7 +23,7 @@ from torch.nn import functional
 from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
 from untrimmed.encoders.hub.weights import locate, weights_digest
-from untrimmed.encoders.reading import reading_of
+from untrimmed.encoders.reading import known_words, reading_of
 from untrimmed.errors import ConfigError, EncoderError, FeatureError, one_line
 from untrimmed.precision import NumberFormat, Precision, choose_format
 from untrimmed.types import Reading, TextFeatures
@@ -150,13 +150,15 @@ class TransformersEncoder:
 
     @torch.inference_mode()
     def _encode_text_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
-        inputs = self._recipe.tokenize(self._tokenizer, texts)
+        readings = self._recipe.read(self._tokenizer, texts)
+        written = map(self._recipe.written, texts)
+        known = [known_words(text, reading) for text, reading in zip(written, readings, strict=True)]
+        inputs = self._recipe.tokenize(self._tokenizer, known)
         sentences, states = self._text_features(inputs)
         if self._word_projection is not None:
             states = self._word_projection(states)
         rows = functional.normalize(sentences.float(), dim=-1).cpu().numpy()
         words = states.float().cpu().numpy()
-        readings = self._recipe.read(self._tokenizer, texts)
         features = []
         for row, text in enumerate(texts):
             ids = inputs["input_ids"][row].tolist()
@@ -211,11 +213,14 @@ class _TextRecipe:
     inputs: frozenset[str]
     special_ids: frozenset[int]
 
+    def written(self, text: str) -> str:
+        """A text as the tokenizer gets it."""
+        return text.lower() if self.lower_case else text
+
     def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
         """The model's text input, of it only what the model takes."""
-        written = [text.lower() if self.lower_case else text for text in texts]
         batch = tokenizer(
-            written,
+            [self.written(text) for text in texts],
             padding=self.padding,
             padding_side="right",
             truncation=True,
@@ -231,7 +236,7 @@ class _TextRecipe:
         """
         if not tokenizer.is_fast:
             return [Reading()] * len(texts)
-        written = [text.lower() if self.lower_case else text for text in texts]
+        written = [self.written(text) for text in texts]
         unknown = {tokenizer.unk_token_id} - self.special_ids
         readings = []
         for text, encoding in zip(
