@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -332,7 +333,8 @@ def test_a_cut_shows_how_far_it_is(run, videos, tmp_path, monkeypatch, is_termin
         monkeypatch.setattr(module, "progress_console", console)
     monkeypatch.setattr(cut_module, "_QUIET_S", 0.0)
     monkeypatch.setattr(
-        "untrimmed.video.reader.cut", lambda *_, progress, **__: [progress(at_s) for at_s in (20.0, 61.0, 64.0)]
+        "untrimmed.video.reader.cut",
+        lambda *_, progress, **__: max((progress(at_s), at_s)[1] for at_s in (20.0, 61.0, 64.0)),
     )
     assert run("cut", f"{videos / 'flag.mp4'}@1:00-1:10", "-o", tmp_path / "out.mp4")[0] == 0
     wanted = ["out.mp4: 0:01.0 of 0:10.0", "out.mp4: 0:04.0 of 0:10.0"]
@@ -349,6 +351,30 @@ def test_a_cut_has_a_time_limit(run, videos, tmp_path):
     assert code == 2
     assert "flag.mp4: took longer than 0.01 s and was stopped" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "options"), [("200000", []), ("20", ["--margin", "1e7"]), ("20", ["--timeout", "inf"])]
+)
+def test_a_span_or_a_limit_far_beyond_the_end_is_fine_and_what_was_written_is_said(run, videos, tmp_path, end, options):
+    code, out, _ = run("cut", f"{videos / 'flag.mp4'}@0-{end}", "-o", tmp_path / "out.mp4", *options)
+    assert (code, out) == (0, f"{tmp_path / 'out.mp4'}: 0:00.0 - 0:06.0 of {videos / 'flag.mp4'}\n")
+
+
+def test_a_cut_that_comes_on_may_take_as_long_as_it_wants(run, videos, tmp_path, monkeypatch):
+    """A container without an index is decoded from its beginning, however short the span is."""
+    told = []
+    monkeypatch.setattr("untrimmed.video.reader.cut", lambda *_, limits, **__: told.append(limits) or 2.0)
+    assert run("cut", f"{videos / 'flag.mp4'}@1-2", "-o", tmp_path / "out.mp4")[0] == 0
+    assert (told[0].stall_s, told[0].total_s) == (600.0, math.inf)
+
+
+def test_several_clips_go_to_no_folder_that_is_named_like_a_video(run, videos, tmp_path):
+    run("index", videos)
+    run("search", "green")
+    code, _, err = run("cut", "1-2", "-o", tmp_path / "many.mp4")
+    assert (code, "many.mp4: names one file, wanted a folder" in err) == (2, True)
+    assert not (tmp_path / "many.mp4").exists()
 
 
 def test_similar_finds_what_looks_like_a_time_of_a_video(run, videos):

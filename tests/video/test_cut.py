@@ -138,7 +138,8 @@ def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tm
     assert any(0 < time_s < 59.0 for time_s in told)
 
 
-def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path):
+def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path, monkeypatch):
+    monkeypatch.setattr("untrimmed.video.process._SLICE_S", 0.1)
     start = time.monotonic()
     with pytest.raises(VideoError, match=r"slow.mjpeg: took longer than 1 s and was stopped; allow more time"):
         cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", limits=Limits(total_s=1.0))

@@ -18,7 +18,7 @@ from untrimmed.search.records import library_folder
 from untrimmed.video.process import Limits
 
 _QUIET_S = 10.0  # between two lines of progress where no bar can be shown
-_PATIENCE_S, _PATIENCE_PER_S = 600.0, 20.0  # a cut may take so long, and so much longer for every second of its span
+_PATIENCE_S = 600.0  # without progress
 
 
 def cut(
@@ -43,7 +43,7 @@ def cut(
         typer.Option(
             min=0.001,
             metavar="S",
-            help="Give a cut up after so long.  \\[default: 600, and 20 for each second of it]",
+            help="Give a cut up after so long.  \\[default: after 600 without progress]",
             show_default=False,
         ),
     ] = None,
@@ -87,8 +87,12 @@ def _span(text: str) -> Remembered:
 
 def _files(chosen: list[Remembered], folder: Path) -> list[Path]:
     """A file for each hit, named by its rank, its video and its span: 02_beach_61.5-66.0s.mp4."""
+    from untrimmed.video.reader import is_video_path
+
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{shown(folder)}: is a file; name a folder for several clips")
+    if not folder.exists() and is_video_path(folder):
+        raise ConfigError(f"{shown(folder)}: names one file, wanted a folder for several clips; leave the suffix out")
     files = []
     for hit in chosen:
         rank, dot, moment = hit.number.partition(".")
@@ -100,12 +104,11 @@ def _files(chosen: list[Remembered], folder: Path) -> list[Path]:
 def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
     from untrimmed.video.reader import cut as cut_video
 
-    total_s = timeout_s or _PATIENCE_S + _PATIENCE_PER_S * (end_s - start_s)
-    # One limit alone: on a busy machine even a sign of life can take longer than a reader would wait for it.
-    limits = Limits(total_s=total_s, stall_s=total_s)
+    # A limit that is asked for is the only one: on a busy machine even a sign of life can take longer than a minute.
+    limits = Limits(stall_s=_PATIENCE_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
     with _CutDisplay(file, start_s, end_s) as display:
-        cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
-    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(end_s)} of {shown(video)}")
+        until_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
+    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(until_s)} of {shown(video)}")
 
 
 class _CutDisplay(Bar):

@@ -42,6 +42,7 @@ class CutWriter:
         self.start_s = start_s
         self.end_s = end_s
         self.num_frames = 0
+        self.picture_until_s = start_s
         self.sound_until_s = -math.inf  # how far the sound of the source has been read
         self._container = av.open(out, "w", format=format_name)
         self._scaler = VideoReformatter()
@@ -79,6 +80,7 @@ class CutWriter:
         picture.duration = round((last_s - self.start_s) * VIDEO_TICKS) - picture.pts
         self._container.mux(self._picture.encode(picture))
         self.num_frames += 1
+        self.picture_until_s = last_s
 
     def add_sound(self, frame: AudioFrame, origin_s: float) -> None:
         """Write the samples of a frame of sound that lie in the span; `origin_s` is the stamp of the first picture."""
@@ -147,8 +149,10 @@ def write_cut(
     out: str,
     format_name: str,
     on_progress: Callable[[float], None],
-) -> None:
+) -> float:
     """Write the span of a freshly opened video; `origin` is the stamp of its first frame.
+
+    Gives the second of the video at which the written picture and sound end: before the span does, behind its end.
 
     Raises:
         MediaProblemError: nothing is on screen in the span.
@@ -183,6 +187,7 @@ def write_cut(
     if writer.num_frames == 0:
         raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
     writer.close()
+    return min(end_s, max(writer.picture_until_s, writer.sound_until_s))
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:

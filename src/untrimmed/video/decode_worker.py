@@ -175,7 +175,7 @@ class Worker:
         self._send({"kind": "end"})
 
     def cut(self, request: dict[str, Any]) -> None:
-        """Write a span of a file to a new file, then `end`."""
+        """Write a span of a file to a new file, then `end` with the second at which what was written ends."""
         from untrimmed.video.cut import write_cut  # needs numpy, which sampling starts faster without
 
         with self._open(request["path"]) as video:
@@ -183,8 +183,8 @@ class Worker:
             origin = first.pts if first is not None else None
         with self._open(request["path"]) as video:
             span_s = (request["start_s"], request["end_s"])
-            write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
-        self._send({"kind": "end"})
+            end_s = write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
+        self._send({"kind": "end", "end_s": end_s})
 
     def picture(self, request: dict[str, Any]) -> None:
         """A still picture in full size: a `frames` message of a single frame."""

@@ -22,6 +22,7 @@ from untrimmed.errors import ConfigError, FeatureError, VideoError, shown
 from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 IS_AT_END_S = 5.0
+_SLICE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -120,20 +121,30 @@ class DecodeProcess:
         view = memoryview(data)
         while view:
             left_s = self._deadline - time.monotonic()
-            if not self._poll.poll(max(0.0, min(self.limits.stall_s, left_s)) * 1000):
+            if not self._can_read_within(min(self.limits.stall_s, left_s)):
                 self.kill()
                 if left_s <= self.limits.stall_s:
                     found = f"took longer than {self.limits.total_s:g} s"
                     advice = "allow more time (Limits.total_s, cut --timeout)"
                 else:
                     found = f"the decoder gave no sign of life for {self.limits.stall_s:g} s"
-                    advice = "leave it out, or raise Limits.stall_s for a slow disk or a busy machine"
+                    advice = (
+                        "leave it out, or allow more for a slow disk or a busy machine (Limits.stall_s, cut --timeout)"
+                    )
                 raise VideoError(f"{shown(path)}: {found} and was stopped; {advice}")
             count = os.readv(self._answers, [view])
             if count == 0:
                 raise VideoError(f"{shown(path)}: {self._cause_of_death()}")
             view = view[count:]
         return data
+
+    def _can_read_within(self, patience_s: float) -> bool:
+        """Wait for an answer, in slices: the system's timer counts no more than 24 days, and not for ever."""
+        end = time.monotonic() + patience_s
+        while not self._poll.poll(min(max(0.0, end - time.monotonic()), _SLICE_S) * 1000):
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def _cause_of_death(self) -> str:
         try:

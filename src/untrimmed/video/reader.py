@@ -243,8 +243,10 @@ def cut(
     limits: Limits = Limits(),
     overwrite: bool = False,
     progress: Callable[[float], None] | None = None,
-) -> None:
+) -> float:
     """Write a span of a video, with its sound, to a new file that starts and ends exactly there.
+
+    Gives the second of the video at which the new file ends: earlier than asked where the video itself does.
 
     The span is encoded anew (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
     when it is complete. `progress` is told, about once a second, the time in the video that has been reached: below
@@ -276,9 +278,10 @@ def cut(
                     "format": CUT_FORMATS[out.suffix.lower()],
                 }
             )
-            process.next_message(path, progress)
+            message, _ = process.next_message(path, progress)
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting") from error
+    return float(message["end_s"])
 
 
 @contextlib.contextmanager
