@@ -269,7 +269,7 @@ def test_ls_status_and_rm(run, videos):
     assert "(gone)" in run("ls")[1]
     facts = json.loads(run("status", "--json")[1])
     assert (facts["videos"], facts["gone"], facts["encoder_identity"], facts["sampling"]) == (2, 1, "toy:1", "2 fps")
-    assert "1 files are no longer there" in run("status")[1]
+    assert "1 video no longer there" in run("status")[1]
     assert run("rm", "--gone", "--yes")[1].strip() == "1 forgotten"
     assert [record["path"] for record in json.loads(run("ls", "--json")[1])] == [str(videos / "sea [1].mp4")]
     assert run("rm", videos)[1].strip() == "1 forgotten"
