@@ -43,7 +43,7 @@ PrecisionOption = Annotated[
     typer.Option(
         "--precision",
         metavar="auto|float32|bfloat16",
-        help="Number format of the products; auto: bfloat16 where there are instructions for it.",
+        help="Number format of the products; auto: bfloat16 where it is faster.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
