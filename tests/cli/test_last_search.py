@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from untrimmed.cli import last_search
 from untrimmed.cli.last_search import Remembered, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.engine import Hit
@@ -53,3 +54,38 @@ def test_a_damaged_memory_asks_for_another_search(tmp_path, damage):
     (tmp_path / "last_search.json").write_text(damage)
     with pytest.raises(ConfigError, match="search again"):
         recall(tmp_path, "1")
+
+
+@pytest.mark.parametrize("lets_delete", [True, False])
+@pytest.mark.parametrize("has_cache", [True, False])
+def test_an_older_search_never_answers_for_one_that_could_not_be_kept(
+    tmp_path, monkeypatch, capsys, lets_delete, has_cache
+):
+    """A full disk lets files be deleted, a read-only library does not."""
+    library, cache = tmp_path / "library", tmp_path / "cache"
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: cache / name)
+    remember(library, HITS)
+    write_whole, unlink = last_search.write_whole, Path.unlink
+
+    def write(path, content):
+        if path.parent == library or not has_cache:
+            raise OSError(28, "No space left on device")
+        write_whole(path, content)
+
+    def delete(path, **options):
+        if path.parent == library and not lets_delete:
+            raise OSError(30, "Read-only file system")
+        unlink(path, **options)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(last_search, "write_whole", write)
+        broken.setattr(Path, "unlink", delete)
+        remember(library, HITS[1:])
+        if has_cache:
+            assert recall(library, "1")[0].video == Path("b.mp4")
+        elif lets_delete:
+            with pytest.raises(UnknownNameError, match="search again"):
+                recall(library, "1")
+    assert ("cut them by FILE@START-END" in capsys.readouterr().err) is not has_cache
+    remember(library, HITS)
+    assert recall(library, "1")[0].video == Path("a.mp4")

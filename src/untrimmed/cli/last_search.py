@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import platformdirs
+
+from untrimmed.cli.console import print_marked
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.files import write_whole
 
@@ -21,10 +26,30 @@ _Spans = list[tuple[Path, list[tuple[float, float]]]]  # of each hit its video, 
 
 
 def remember(library: Path, hits: Iterable[Hit]) -> None:
-    """Keep where these hits are; beside a library that cannot be written to nothing is kept."""
+    """Keep where these hits are: in the user's cache where the library cannot be written to, and never older ones."""
     spans = [(str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits]
-    with contextlib.suppress(OSError):  # the hits themselves are worth more than their numbers
-        write_whole(library / _FILE, json.dumps(spans))
+    beside, cached = library / _FILE, _in_cache(library)
+    try:
+        write_whole(beside, json.dumps(spans))
+        if os.path.exists(cached):
+            cached.unlink()
+        return
+    except OSError:  # a full disk, which still lets files be deleted, or a library that is read-only
+        with contextlib.suppress(OSError):
+            beside.unlink()
+    try:
+        write_whole(cached, json.dumps(spans))
+    except OSError:  # the hits themselves are worth more than their numbers
+        with contextlib.suppress(OSError):
+            cached.unlink()
+        print_marked(
+            "warning:", "yellow", " these hits cannot be remembered; cut them by FILE@START-END, not by number"
+        )
+
+
+def _in_cache(library: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(os.path.abspath(library))).hexdigest()[:16]
+    return platformdirs.user_cache_path("untrimmed") / "last_search" / f"{name}.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +69,8 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
         UnknownNameError: There was no such hit.
         ConfigError: They are not numbers of that form, or the file is damaged.
     """
-    spans = _read(library / _FILE)
+    cached = _in_cache(library)
+    spans = _read(cached if os.path.exists(cached) else library / _FILE)
     wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
     return [_recall(library, spans, rank, moment) for rank, moment in wanted]
 
