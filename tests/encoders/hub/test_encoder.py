@@ -319,6 +319,9 @@ def test_words_outside_the_vocabulary_are_told(encoders, name):
     assert known.reading == Reading()
     assert mixed.reading == Reading(("犬",))
     assert strange.reading == Reading(("犬犬", "犬"), is_understood=False)
+    (without,) = encoders[name].encode_texts(["the sleeps"])
+    assert np.allclose(mixed.sentence, without.sentence, atol=1e-6)  # in another batch
+    assert mixed.tokens == without.tokens
 
 
 def test_a_text_behind_the_limit_says_how_many_words_were_read(encoders):
