@@ -47,7 +47,7 @@ def build_app(wanted: str | None = None) -> typer.Typer:
         name="untrimmed",
         help="Find, by a sentence, the moment inside long untrimmed videos.",
         epilog="Start with: untrimmed index FOLDER, then: untrimmed search 'a dog jumps into a lake'.  "
-        "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed.",
+        "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed, 130 interrupted.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

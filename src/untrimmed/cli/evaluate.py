@@ -18,7 +18,8 @@ QueriesOption = Annotated[
     typer.Option(
         "--queries",
         metavar="FILE",
-        help='For a library. JSON lines: {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}.',
+        help='For a library. JSON lines, each a sentence {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}, or '
+        'a video {"file": ..., "queries": [{"query": ..., "start": 1.5, "end": 4}, ...]}.',
         show_default=False,
     ),
 ]
@@ -34,6 +35,8 @@ RunPrecisionOption = Annotated[
         show_default=False,
     ),
 ]
+
+_SHOWN_AS = {"mean IoU": "mean IoU in the true video"}  # beside the demo's, which is that of first hits
 
 
 def evaluate(
@@ -62,7 +65,7 @@ def evaluate(
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 
     A run gives R@K and SumR by moment-to-video ratio, mAP, median rank, and event-level recall (R@K, IoU=m of moments)
-    where the data have moments; a library R@K, mean IoU, moment recall.
+    where the data have moments; a library R@K, mean IoU in the true video, moment recall.
     """
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 
@@ -140,5 +143,5 @@ def _evaluate_library(
     table.add_column("figure")
     table.add_column("value", justify="right")
     for name, value in quality.figures.items():
-        table.add_row(name, f"{value:.1f}")
+        table.add_row(_SHOWN_AS.get(name, name), f"{value:.1f}")
     result_console.print(table)

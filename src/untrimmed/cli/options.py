@@ -59,6 +59,16 @@ FeaturesOption = Annotated[
         "--video-features", metavar="NAME", help="Which frame features, where there are several.", show_default=False
     ),
 ]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Of first weights and of chance in training.  \\[default: the preset's]",
+        show_default=False,
+    ),
+]
 OverridesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),

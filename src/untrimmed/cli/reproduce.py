@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import DeviceOption
+from untrimmed.cli.options import DeviceOption, SeedOption
 from untrimmed.errors import ConfigError
 from untrimmed.files import whole_file
 
@@ -32,7 +32,7 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder with the data sets.  \\[default: simulated features, small scale]",
+            help="The folder with the data sets.  \\[default: simulated features, small scale, seed 0]",
             show_default=False,
         ),
     ] = None,
@@ -45,10 +45,7 @@ def reproduce(
             help="Run the table, or all tables of the paper or of all, and write them.",
         ),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="\\[default: the presets', 0 if simulated]", show_default=False),
-    ] = None,
+    seed: SeedOption = None,
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where runs are kept; finished rows are read there.")
     ] = Path("runs/reproduction"),

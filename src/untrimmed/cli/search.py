@@ -35,7 +35,13 @@ LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many
 MomentsOption = Annotated[int, typer.Option("--moments", min=1, help="How many moments of each video at most.")]
 ScoreOption = Annotated[
     float | None,
-    typer.Option("--min-score", metavar="X", help="Leave out videos that score less.", show_default=False),
+    typer.Option(
+        "--min-score",
+        metavar="X",
+        help="Leave out videos that score less. A score, the number before each hit, is the cosine of what is asked "
+        "and the video's best seconds (a trained model has its own). What is high depends on the encoder: builtin 0.2.",
+        show_default=False,
+    ),
 ]
 WithinOption = Annotated[
     Path | None,
@@ -61,6 +67,8 @@ def search(
     save_frames: FramesOption = None,
 ) -> None:
     """Find the videos that fit a sentence, and where in them.
+
+    Moments are separate scenes of a video, first what stands out most above the rest of it; some may adjoin.
 
     Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold, or no word of the
     sentence is known to the encoder.

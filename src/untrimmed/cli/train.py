@@ -18,6 +18,7 @@ from untrimmed.cli.options import (
     OverridesArgument,
     PrecisionOption,
     RootOption,
+    SeedOption,
 )
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
@@ -43,9 +44,7 @@ def train(
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="\\[default: the preset's]", show_default=False)
-    ] = None,
+    seed: SeedOption = None,
     preset: Annotated[
         str | None,
         typer.Option(

@@ -169,8 +169,9 @@ def _conclusion(result: DemoResult, num_videos: int) -> list[str]:
     command = _program()
     return [
         "",
-        f"R@1 {result.recall_at_1:.0f}   R@5 {result.recall_at_5:.0f}   mean IoU {result.mean_iou:.0f}   "
-        f"(percent, {len(answers)} queries, {num_videos} reels; a first hit in the wrong reel counts as IoU 0)",
+        f"R@1 {result.recall_at_1:.0f}   R@5 {result.recall_at_5:.0f}   "
+        f"mean IoU of first hits {result.mean_iou:.0f}   "
+        f"(percent, {len(answers)} queries, {num_videos} reels; the wrong reel counts as IoU 0)",
         f"the right reel came first for {found} of {len(answers)} queries; a search took {search_ms:.0f} ms (median)",
         f"picture of the middle answer: {result.picture}",
         f"everything together took {result.wall_s:.0f} s",

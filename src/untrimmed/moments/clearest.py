@@ -22,8 +22,9 @@ def clearest_scenes(
 
     Clearest is what has the largest (mean relevance - background) x length in seconds to the power `length_exponent`:
     of two that are as relevant, the longer one comes first. Then follows the clearest of those that share no time with
-    it, and so on, as long as they are above the background. Hence no two overlap, and a query that fits the whole of a
-    video is answered by one moment. There is always a first; equal ones are decided by the earlier start, then the end.
+    it, and so on, as long as they are above the background. Hence no two overlap, though they may adjoin. A
+    query that fits all of a video alike is answered by one moment, the whole; one that fits some parts better may be by
+    several. There is always a first; equal ones are decided by the earlier start, then the end.
 
     Args:
         relevance: One number a frame.
