@@ -126,7 +126,7 @@ def draw(steps: tuple[Step, ...], title: str) -> str:
     for number, step in enumerate(steps):
         parts += _box(step, _top(number))
         if step.gives is not None:
-            parts += _arrow(step.gives, _top(number) + BOX_HEIGHT)
+            parts += _arrow(step.gives, _top(number) + BOX_HEIGHT, leaves=steps[number + 1].band != step.band)
         if step.beside is not None:
             parts += _beside(step.beside, _top(number))
         first = _top(number) + BOX_HEIGHT / 2 + 7 - 7 * (len(step.note) - 1)
@@ -162,14 +162,18 @@ def _box(step: Step, top: int) -> list[str]:
     ]
 
 
-def _arrow(gives: tuple[str, str], top: int) -> list[str]:
+def _arrow(gives: tuple[str, str], top: int, *, leaves: bool) -> list[str]:
+    """What flows down stands in two lines; in one where the arrow `leaves` a band: in the white strip between two."""
     x = BOX_X + 40
     name, shape = gives
+    name_at, shape_at = (x + 16, 21 if shape else 28), (x + 16, 39)
+    if leaves:
+        name_at, shape_at = (x + 16, 29), (x + 24 + 8.6 * len(name), 29)  # letters are about 8 wide
     return [
         f'<line x1="{x}" y1="{top}" x2="{x}" y2="{top + ARROW - 2}" stroke="{PALE}" stroke-width="2" '
         'marker-end="url(#head)"/>',
-        _text(x + 16, top + (21 if shape else 28), name, size=15),
-        _text(x + 16, top + 39, shape, size=13.5, fill=PALE, family=MONO),
+        _text(name_at[0], top + name_at[1], name, size=15),
+        _text(shape_at[0], top + shape_at[1], shape, size=13.5, fill=PALE, family=MONO),
     ]
 
 
