@@ -25,7 +25,7 @@ def test_without_a_terminal_it_wants_a_yes(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone")
     assert (code, out) == (2, "")
-    assert "1 videos are gone; see which with --dry-run, and add --yes" in err
+    assert "1 video gone; see which with --dry-run, and add --yes" in err
     assert listed(indexed) == 3
 
 
@@ -33,7 +33,7 @@ def test_without_a_terminal_it_wants_a_yes(indexed, videos):
 def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
     (videos / "flag.mp4").unlink()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 videos") and answer)
+    monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 video no") and answer)
     code, _, _ = indexed("rm", "--gone")
     assert code == (0 if answer else 1)
     assert listed(indexed) == left
@@ -60,7 +60,7 @@ def test_a_missing_drive_is_kept_until_it_is_named(indexed, videos, tmp_path, le
     code, out, err = indexed("rm", "--gone", "--yes")
     assert code == 3
     root = tmp_path / "drive" / ("trip" if leaves == "empty" else "")
-    assert f"kept  1 videos below {root}, where nothing is left" in err
+    assert f"kept  1 video below {root}, where nothing is left" in err
     assert f"untrimmed rm {root}" in err
     assert out.startswith("1" if leaves == "empty" else "2")
     assert indexed("rm", root)[1] == "1 forgotten\n"
@@ -84,3 +84,36 @@ def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
 
     monkeypatch.setattr("untrimmed.search.gone.os.stat", stat)
     assert indexed("rm", "--gone", "--yes")[:2] == (0, "0 forgotten\n")
+
+
+def test_a_link_that_leads_nowhere_is_a_drive_that_is_missing(indexed, videos, tmp_path):
+    (videos / "usb").symlink_to(tmp_path / "drive")
+    (tmp_path / "disk").mkdir()
+    write_clip(tmp_path / "disk" / "moon.mp4", ["white"])
+    (videos / "moon.mp4").symlink_to(tmp_path / "disk" / "moon.mp4")
+    indexed("rm", "--all")
+    indexed("index", videos, videos / "usb", videos / "moon.mp4")
+    count = listed(indexed)
+    shutil.rmtree(tmp_path / "drive")
+    shutil.rmtree(tmp_path / "disk")
+    code, out, err = indexed("rm", "--gone", "--yes")
+    assert (code, out, listed(indexed)) == (3, "0 forgotten\n", count)
+    for link in ("usb", "moon.mp4"):
+        assert f"kept  1 video below {videos / link}, where nothing is left" in err
+
+
+def test_a_folder_with_hidden_files_alone_is_a_drive_that_is_missing(indexed, videos, tmp_path):
+    write_clip(tmp_path / "drive" / "moon.mp4", ["white"])
+    indexed("index", tmp_path / "drive")
+    shutil.rmtree(tmp_path / "drive")
+    (tmp_path / "drive").mkdir()
+    (tmp_path / "drive" / ".keep").touch()
+    assert indexed("rm", "--gone", "--yes")[:2] == (3, "0 forgotten\n")
+
+
+def test_a_drive_that_comes_back_during_the_question_loses_nothing(indexed, videos, monkeypatch):
+    (videos / "flag.mp4").rename(videos / "away")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: (videos / "away").rename(videos / "flag.mp4"))
+    assert indexed("rm", "--gone")[:2] == (0, "0 forgotten\n")
+    assert listed(indexed) == 3

@@ -28,13 +28,22 @@ UNUSED = {
         ("/mnt/disk/a.mp4", "/mnt/disk"),
         ("/Volumes/Photos 2/a.mp4", "/Volumes/Photos 2"),
         ("/data/videos/a.mp4", "/data"),
+        ("/net/A/films/a.mp4", "/net/A"),
+        ("/net/B/away/a.mp4", "/net/B/away"),
+        ("/misc/disk/a.mp4", "/misc/disk"),
+        ("/run/user/7/gvfs/smb-share:server=a/a.mp4", "/run/user/7/gvfs/smb-share:server=a"),
+        ("/mnt/bare/a.mp4", "/mnt/bare"),
+        ("/mnt/lived in/a.mp4", None),
+        ("/mnt/lived in/trip/a.mp4", None),
         ("/home/me/Videos/trip/a.mp4", None),
     ],
 )
 def test_places_of_drives_are_known_even_beside_other_drives(monkeypatch, path, root):
-    """Each folder above a drive is there, is not empty, and holds another video that is there."""
-    folders = {"/", "/mnt", "/media", "/media/me", "/Volumes", "/home", "/home/me", "/home/me/Videos"}
+    """Each folder that is there is not empty, and all but one hold another video that is there."""
+    folders = {"/", "/mnt", "/mnt/lived in", "/media", "/media/me", "/Volumes", "/home", "/home/me", "/home/me/Videos"}
+    folders |= {"/net", "/net/B", "/misc", "/run/user/7/gvfs"}
     there = {f"{folder.rstrip('/')}/other.mp4" for folder in folders}
+    folders.add("/mnt/bare")
     monkeypatch.setattr(gone, "is_gone", lambda path: path not in there)
     monkeypatch.setattr(gone, "_is_empty", lambda _: False)
     monkeypatch.setattr(Path, "is_dir", lambda self: str(self) in folders)

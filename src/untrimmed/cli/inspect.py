@@ -59,7 +59,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         say(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
         say(f"model     {settings.model}")
     if facts["gone"]:
-        say(f"gone      {facts['gone']} files are no longer there; forget them: untrimmed rm --gone")
+        say(f"gone      {_videos(facts['gone'])} no longer there; to forget: untrimmed rm --gone")
 
 
 def _here(settings: Settings) -> str:
@@ -104,16 +104,16 @@ def rm(
         wanted += [record.path for record in records]
     elif gone:
         lost, missing = find_gone(records)
-        wanted += [record.path for record in lost]
         if lost and not dry_run and not yes:
             _ask(len(lost))
+        wanted += [record.path for record in lost if is_gone(record.path)]  # a drive may be back since the question
     removed = opened.remove(wanted, dry_run=dry_run)
     for record in removed:
         progress_console.print(f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}")
     for root, kept in missing.items():
         progress_console.print(
-            f"kept  {len(kept)} videos below {shown(root)}, where nothing is left: is a drive missing? To forget them: "
-            f"untrimmed rm {shlex.quote(str(root))}",
+            f"kept  {_videos(len(kept))} below {shown(root)}, where nothing is left: is a drive missing? "
+            f"To forget them: untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}forgotten")
     if missing:
@@ -123,6 +123,10 @@ def rm(
 def _ask(count: int) -> None:
     """Go on only if a person says so."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{count} videos are gone; see which with --dry-run, and add --yes to forget them")
-    if not typer.confirm(f"{count} videos are no longer there; forget them?", err=True):
+        raise ConfigError(f"{_videos(count)} gone; see which with --dry-run, and add --yes to forget them")
+    if not typer.confirm(f"{_videos(count)} no longer there; forget?", err=True):
         raise typer.Exit(1)
+
+
+def _videos(count: int) -> str:
+    return f"{count} video{'' if count == 1 else 's'}"
