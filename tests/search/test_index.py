@@ -175,6 +175,7 @@ def test_data_that_is_gone_or_damaged_is_one_line(tmp_path, damage):
         ) as met:
             read(VideoIndex(tmp_path))
         assert "\n" not in str(met.value)
+        assert ".rs:" not in str(met.value)
 
 
 def test_a_version_that_was_cleared_away_is_read_anew(index):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -280,8 +281,8 @@ def _literal(text: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """What the system or the store says, on one line."""
-    return getattr(error, "strerror", None) or one_line(error)
+    """What the system or the store says, on one line, without the line of the store's source."""
+    return getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
 
 
 def _row(video: StoredVideo) -> pa.Table:
