@@ -1,8 +1,25 @@
 """Which device a model runs on."""
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from untrimmed.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def check_device(name: str, *, mps: bool = False) -> None:
+    """Refuse a name that no device has, on whichever machine; PyTorch need not be installed.
+
+    Raises: ConfigError.
+    """
+    kind, colon, number = name.partition(":")
+    kinds = ("cpu", "cuda", *(["mps"] if mps else []))
+    if name != "auto" and (kind not in kinds or (colon and not number.isdecimal())):
+        known = f"auto, cpu{', mps' if mps else ''} or cuda (cuda:1 for the second)"
+        raise ConfigError(f"device {name!r} is not known; choose {known}")
 
 
 def choose_device(name: str, *, mps: bool = False) -> torch.device:
@@ -10,13 +27,13 @@ def choose_device(name: str, *, mps: bool = False) -> torch.device:
 
     Raises: ConfigError for another name, or for a device that is not there.
     """
+    import torch
+
+    check_device(name, mps=mps)
     if name == "auto":
         apple = mps and torch.backends.mps.is_available()
         return torch.device("cuda" if torch.cuda.is_available() else "mps" if apple else "cpu")
     kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda", *(["mps"] if mps else [])) or (colon and not number.isdecimal()):
-        known = f"auto, cpu{', mps' if mps else ''} or cuda (cuda:1 for the second)"
-        raise ConfigError(f"device {name!r} is not known; choose {known}")
     count = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 1)
     if count == 0:
         raise ConfigError(

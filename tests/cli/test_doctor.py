@@ -1,5 +1,7 @@
 """`doctor` says each thing once, fetches nothing, and names what it looked at."""
 
+import sys
+
 import pytest
 
 from untrimmed.encoders import registry
@@ -36,3 +38,25 @@ def test_of_another_encoder_and_of_the_default_one_line_each(run):
     (default,) = [line for line in lines if DEFAULT in line]
     assert default.startswith(f"note default   the weights of {DEFAULT} are not here yet")
     assert len(lines) == len({line.split()[1] for line in lines}), "no subject twice"
+
+
+def test_without_torch_the_default_is_no_promise(run, monkeypatch):
+    monkeypatch.setattr(weights, "locate", lambda *_, **__: "weights are here")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    _, out, _ = run("doctor")
+    (default,) = [line for line in out.splitlines() if DEFAULT in line]
+    assert default == (
+        f"note default   {DEFAULT} needs transformers; `index` uses 'builtin' until: pip install 'untrimmed[hub]'"
+    )
+
+
+def test_builtin_that_nobody_asked_for_may_be_missing(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    code, out, _ = run("doctor")
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if "onnx" in line]
+    assert line.startswith("note encoder   encoder 'builtin' needs onnx, not installed")
+    assert "without a network" not in out
+    code, out, _ = run("doctor", "--encoder", "builtin")
+    assert code == 2
+    assert "bad  encoder   encoder 'builtin' needs onnx" in out

@@ -9,8 +9,9 @@ import pytest
 from tests.tiny_models import save_clip, save_siglip2
 from untrimmed import precision
 from untrimmed.encoders import registry as encoders
+from untrimmed.encoders.hub import weights
 from untrimmed.encoders.registry import BUILTIN, DEFAULT, ENCODERS, load_encoder, self_test
-from untrimmed.errors import EncoderError, UnknownNameError
+from untrimmed.errors import ConfigError, EncoderError, UnknownNameError
 from untrimmed.types import TextFeatures
 
 
@@ -101,9 +102,25 @@ def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
     for part in ("'builtin'", ENCODERS[DEFAULT].hub_id, "cannot be reached", "hf download", "new --library"):
         assert part in loaded.notice
     assert len(loaded.notice) < 200
-    short = load_encoder(BUILTIN).notice
-    assert short.startswith("encoder 'builtin' in use; to find more: `hf download ")
-    assert len(short) < 130
+    assert load_encoder(BUILTIN).notice is None
+
+
+@pytest.mark.usefixtures("builtin")
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_without_the_packages_of_hub_models_their_weights_are_not_looked_for(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    for ask in ("_cached_snapshot", "_fetch"):
+        monkeypatch.setattr(weights, ask, lambda *_: pytest.fail("asked for weights that nothing can load"))
+    loaded = load_encoder()
+    assert loaded.encoder.name == BUILTIN
+    assert f"hub models need {missing}" in loaded.notice
+    assert "pip install 'untrimmed[hub]', `hf download" in loaded.notice
+
+
+@pytest.mark.usefixtures("builtin")
+def test_a_device_that_is_none_is_refused_by_builtin_too():
+    with pytest.raises(ConfigError, match="device 'gpu' is not known; choose auto"):
+        load_encoder(BUILTIN, device="gpu")
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")
@@ -169,10 +186,10 @@ def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch)
 
 
 @pytest.mark.usefixtures("builtin")
-def test_builtin_by_name_says_what_is_better():
+def test_builtin_by_name_needs_no_word_about_it():
     loaded = load_encoder("builtin")
     assert loaded.encoder.name == BUILTIN
-    assert ENCODERS[DEFAULT].hub_id in loaded.notice
+    assert loaded.notice is None
 
 
 def test_a_misspelt_name_gets_the_nearest_one():

@@ -32,7 +32,10 @@ class Finding:
 
 def doctor(
     library: LibraryOption = None,
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="Load and test this encoder.")] = "builtin",
+    encoder: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Load and test this encoder.  \\[default: builtin]", show_default=False),
+    ] = None,
 ) -> None:
     """Check this machine: packages, video decoding, encoders, the library, free disk space.
 
@@ -43,7 +46,7 @@ def doctor(
         "python": _python,
         "video": _video,
         "encoder": lambda: _encoder(encoder),
-        "default": lambda: _default(encoder),
+        "default": lambda: _default(encoder or "builtin"),
         "library": lambda: _library(library),
     }
     for subject, check in checks.items():
@@ -93,29 +96,50 @@ def _video() -> Iterator[Finding]:
     yield Finding(state, "video", f"PyAV {av.__version__}, {text}")
 
 
-def _encoder(name: str) -> Iterator[Finding]:
-    from untrimmed.encoders.registry import load_encoder
+def _encoder(name: str | None) -> Iterator[Finding]:
+    """That an encoder works; `builtin`, if nobody asked for it, may be missing where hub encoders are installed."""
+    from untrimmed.encoders.hub.weights import missing_packages
+    from untrimmed.encoders.registry import BUILTIN, load_encoder
 
-    loaded = load_encoder(name)
+    if name is None and not missing_packages() and (lacking := _lacking_of_builtin()) is not None:
+        yield Finding("note", "encoder", lacking)
+        return
+    loaded = load_encoder(name or BUILTIN)
     products = f"multiplies in {loaded.products}: {loaded.why}"
     yield Finding("ok", "encoder", f"{loaded.encoder.identity}: self-test passed; {products}")
 
 
 def _default(tested: str) -> Iterator[Finding]:
     """Whether the default encoder is here, unless it is the one that was tested; nothing is fetched."""
-    from untrimmed.encoders.hub.weights import locate
+    from untrimmed.encoders.hub.weights import locate, missing_packages
     from untrimmed.encoders.registry import DEFAULT, ENCODERS
     from untrimmed.errors import EncoderError
 
     hub_id = ENCODERS[DEFAULT].hub_id
     if hub_id is None or tested in (DEFAULT, hub_id):
         return
+    if missing := missing_packages():
+        text = f"{DEFAULT} needs {' and '.join(missing)}; `index` uses 'builtin' until: pip install 'untrimmed[hub]'"
+        yield Finding("note", "default", text)
+        return
     try:
         locate(hub_id, local_files_only=True)
         yield Finding("ok", "default", f"the weights of {DEFAULT} are here")
     except EncoderError:
-        wanted = f"the weights of {DEFAULT} are not here yet; `index` fetches them, or uses 'builtin' without a network"
-        yield Finding("note", "default", wanted)
+        otherwise = ", or uses 'builtin' without a network" if _lacking_of_builtin() is None else ""
+        yield Finding("note", "default", f"the weights of {DEFAULT} are not here yet; `index` fetches them{otherwise}")
+
+
+def _lacking_of_builtin() -> str | None:
+    """What keeps `builtin` from being loaded for want of packages."""
+    from untrimmed.encoders.builtin.encoder import require_packages
+    from untrimmed.errors import EncoderError
+
+    try:
+        require_packages()
+    except EncoderError as error:
+        return str(error)
+    return None
 
 
 def _library(folder: Path | None) -> Iterator[Finding]:

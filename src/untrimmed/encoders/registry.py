@@ -12,8 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from untrimmed.devices import check_device
 from untrimmed.encoders.encoder import Encoder
-from untrimmed.encoders.hub.weights import is_hub_id, locate
+from untrimmed.encoders.hub.weights import is_hub_id, locate, missing_packages
 from untrimmed.errors import EncoderError, UnknownNameError
 from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
@@ -65,12 +66,12 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
-_BETTER = f"to find more: `hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --library"
+_FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --library"
 
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder ready for use, one line for the user where it is not the best there is, and how it multiplies."""
+    """An encoder ready for use, one line for the user where it stands in for the default, and how it multiplies."""
 
     encoder: Encoder
     notice: str | None
@@ -88,19 +89,21 @@ def load_encoder(
 ) -> LoadedEncoder:
     """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
 
-    Where the default's files are neither cached nor to be had from the hub within seconds, `builtin` takes its place
-    and the notice says so; `fallback=False` makes that an error. An encoder asked for by name is never replaced. Every
-    `encoder.name` can be given here again. With `images=False` only its reading is tested: a search needs no pictures,
-    and an encoder may load that half later.
+    Where the default's files are neither cached nor to be had from the hub within seconds, or torch or transformers are
+    not installed, `builtin` takes its place and the notice says so; `fallback=False` makes that an error. An encoder
+    asked for by name is never replaced. Every `encoder.name` can be given here again. With `images=False` only its
+    reading is tested: a search needs no pictures, and an encoder may load that half later.
 
     Raises:
         UnknownNameError: the name is none of the three.
+        ConfigError: there is no device of that name.
         EncoderError: the encoder cannot be loaded, fails its self-test, or multiplies in another format only.
     """
+    check_device(device, mps=True)
     if name is None:
         loaded = _load_default(device=device, precision=precision, fallback=fallback)
     elif name == BUILTIN:
-        loaded = _load_builtin(precision, f"encoder 'builtin' in use; {_BETTER}")
+        loaded = _load_builtin(precision, None)
     else:
         loaded = _load_hub(_source(name), device=device, precision=precision)
     self_test(loaded.encoder, images=images)
@@ -135,7 +138,8 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
             raise
         try:
             why = str(error).partition("; ")[0].partition(" (")[0].replace(source, DEFAULT)
-            return _load_builtin(precision, f"encoder 'builtin' in use ({why}); {_BETTER}")
+            better = f"pip install 'untrimmed[hub]', {_FETCH}" if missing_packages() else _FETCH
+            return _load_builtin(precision, f"encoder 'builtin' in use ({why}); to find more: {better}")
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
     return _load_hub(folder, name=source, device=device, precision=precision)
@@ -150,7 +154,7 @@ def _load_hub(source: str | Path, *, name: str | None = None, device: str, preci
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 
 
-def _load_builtin(precision: Precision, notice: str) -> LoadedEncoder:
+def _load_builtin(precision: Precision, notice: str | None) -> LoadedEncoder:
     from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
     if precision != "auto":

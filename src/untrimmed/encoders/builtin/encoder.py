@@ -77,7 +77,7 @@ class BuiltinEncoder:
     word_dim = _TEXT_DIM
 
     def __init__(self, recipe: Recipe | None = None):
-        _require_modules()
+        require_packages()
         from untrimmed.encoders.builtin.classes import load_class_vectors
         from untrimmed.encoders.builtin.text import MiniLM
 
@@ -161,7 +161,12 @@ def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def _require_modules() -> None:
+def require_packages() -> None:
+    """Look for everything that the encoder is made of, without loading any.
+
+    Raises: EncoderError where a package is missing.
+    """
     missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
     if missing:
         raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, not installed; {weights.INSTALL}")
+    weights.TEXT_WEIGHTS.find()

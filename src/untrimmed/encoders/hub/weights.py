@@ -63,15 +63,16 @@ def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: flo
     `timeout_s` bounds the wait for the hub's first answer; a download that has begun takes as long as its bytes flow.
 
     Raises:
-        EncoderError: no such folder, a name of another form, or a repository that is neither cached nor fetchable.
+        EncoderError: no such folder, a name of another form, a repository that is neither cached nor fetchable, or
+            one that could not be loaded for want of packages.
     """
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder.resolve()
     if not is_hub_id(str(source)):
         raise EncoderError(f"{source}: no such folder, and not a hub id (OWNER/NAME); check the path")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise EncoderError(f"{source}: hub models need transformers; pip install 'untrimmed[hub]'")
+    if missing := missing_packages():
+        raise EncoderError(f"{source}: hub models need {' and '.join(missing)}; pip install 'untrimmed[hub]'")
     cached = _cached_snapshot(str(source))
     if cached is not None:
         return cached
@@ -80,6 +81,11 @@ def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: flo
             f"{source}: not in the hub's cache, and only local files are allowed; run `hf download {source}` once"
         )
     return _fetch(str(source), timeout_s)
+
+
+def missing_packages() -> list[str]:
+    """What is not installed of the packages without which no hub model runs, so that none is worth fetching."""
+    return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
 def weight_files(folder: Path) -> list[Path]:
