@@ -8,6 +8,7 @@ comes to its end, or an answer finds no reader.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import signal
@@ -137,18 +138,19 @@ class Worker:
         """One frame in full size: a `frames` message of a single frame, then `end`."""
         time_s = request["time_s"]
         with self._open(request["path"]) as video:
-            frame = self._seek_frame(video, time_s) if video.container.format.name in SEEKABLE else None
+            frame = self._seek_frame(video, request) if video.container.format.name in SEEKABLE else None
             if frame is not None:
                 self._send_frame(frame, video, time_s)
                 return
         with self._open(request["path"]) as video:
-            frame = self._find_frame(FrameSampler(video, self._on_progress), time_s)
+            frame = self._find_frame(FrameSampler(video, self._on_progress), time_s, request["last_for_s"])
             if frame is None:
                 raise MediaProblemError(f"has no frame that can be decoded{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, time_s)
 
-    def _seek_frame(self, video: OpenVideo, time_s: float) -> VideoFrame | None:
+    def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
         """The frame at a time by way of the container's index; none where the index misses it."""
+        time_s = request["time_s"]
         if time_s < MIN_SEEK_S:
             return None
         first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
@@ -159,14 +161,20 @@ class Worker:
         except av.error.FFmpegError:
             return None
         sampler = FrameSampler(video, self._on_progress, origin=first.pts)
-        frame = self._find_frame(sampler, time_s)
+        frame = self._find_frame(sampler, time_s, request["last_for_s"])
         if frame is None or frame.pts is None or sampler.timeline.raw_s(frame.pts) > time_s + EPSILON_S:
             return None
         return frame
 
-    def _find_frame(self, sampler: FrameSampler, time_s: float) -> VideoFrame | None:
+    def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
+        """The frame at a time; up to `last_for_s` behind the end the last one."""
         for sample in sampler.sample(SingleTime(time_s)):
             return sample.frame
+        if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:
+            raise MediaProblemError(
+                f"shows nothing at {time_s:g} s; it is {sampler.duration_s:.1f} s long",
+                "choose a time inside the video",
+            )
         return sampler.last_frame  # the time lies behind the end
 
     def _send_frame(self, frame: VideoFrame, video: OpenVideo, time_s: float) -> None:

@@ -209,17 +209,19 @@ def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T 
     return np.ascontiguousarray(frames)
 
 
-def frame_at(path: Path, time_s: float, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y X 3"]:
-    """The full-size frame on screen at a time; behind the end of the video, its last frame.
+def frame_at(
+    path: Path, time_s: float, *, last_for_s: float = math.inf, limits: Limits = Limits()
+) -> UInt8[np.ndarray, "Y X 3"]:
+    """The full-size frame on screen at a time; up to `last_for_s` behind the end of the video, its last frame.
 
     Raises:
-        VideoError: the file cannot be used.
+        VideoError: the file cannot be used, or the time lies further behind its end.
         ConfigError: the time is negative or no number.
     """
     if not (math.isfinite(time_s) and time_s >= 0):
         raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
     with _one_shot(limits) as process:
-        process.ask({"task": "frame_at", "path": os.path.abspath(path), "time_s": time_s})
+        process.ask({"task": "frame_at", "path": os.path.abspath(path), "time_s": time_s, "last_for_s": last_for_s})
         return upright(*process.next_message(path))[0]
 
 
