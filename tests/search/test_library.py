@@ -120,7 +120,9 @@ def test_other_sampling_encodes_anew(encoder, videos, lib):
     report = lib.index(videos, fps=4)
     assert len(report.done) == 3
     assert {record.sampling for record in lib.videos()} == {"4 fps"}
+    assert report.notice == "sampling changed from 2 fps to 4 fps: 3 videos are encoded anew"
     assert states(lib, videos) == (0, 3, 0)  # the library keeps its sampling
+    assert lib.index(videos).notice is None
 
 
 def test_another_encoder_is_refused_with_the_reason_and_changes_nothing(encoder, videos, lib):

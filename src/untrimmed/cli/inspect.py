@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,8 @@ from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
+
+_SHARED = ("encoder", "encoder_identity", "products", "model", "sampling")  # of the settings, in `status --json`
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
@@ -36,7 +39,6 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     """Say what a library holds and what it was made with."""
     folder = library_folder(library)
     records, settings = read_records(folder), read_settings(folder)
-    sampling = None if settings is None else "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
     facts: dict[str, Any] = {
         "library": str(folder),
         "videos": len(records),
@@ -44,8 +46,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "frames": sum(record.num_frames for record in records),
         "gone": sum(is_gone(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
-        **{name: getattr(settings, name, None) for name in ("encoder", "encoder_identity", "products", "model")},
-        "sampling": sampling,
+        **{name: getattr(settings, name, None) for name in _SHARED},
     }
     if json_output:
         print_json(facts)
@@ -55,11 +56,19 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
     say(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:
-        say(f"encoder   {settings.encoder_identity}, {sampling}")
+        say(f"encoder   {settings.encoder_identity}, {settings.sampling}{_otherwise(records, settings.sampling)}")
         say(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
         say(f"model     {settings.model}")
     if facts["gone"]:
         say(f"gone      {_videos(facts['gone'])} no longer there; to forget: untrimmed rm --gone")
+
+
+def _otherwise(records: list[VideoRecord], sampling: str) -> str:
+    """What was sampled otherwise than the library is now: ``; 1 video at 2 fps``."""
+    others = Counter(record.sampling for record in records if record.sampling != sampling)
+    return "".join(
+        f"; {_videos(count)} {'at' if other.endswith('fps') else 'by'} {other}" for other, count in others.items()
+    )
 
 
 def _here(settings: Settings) -> str:

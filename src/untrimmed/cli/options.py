@@ -35,7 +35,12 @@ EncoderOption = Annotated[
     ),
 ]
 FpsOption = Annotated[
-    float | None, typer.Option(metavar="N", help="Frames a second to look at.  \\[default: 2]", show_default=False)
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Frames a second to look at.  \\[default: the library's; 2 for a new one]",
+        show_default=False,
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="Where models run: auto, cpu, cuda.")]
 PrecisionOption = Annotated[

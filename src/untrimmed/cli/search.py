@@ -15,7 +15,6 @@ from untrimmed.cli.console import (
     parse_time,
     print_json,
     print_marked,
-    print_notice,
     progress_console,
     result_console,
 )
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from untrimmed.search.engine import Hit, Hits
     from untrimmed.search.library import Library
 
+_ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
 
 LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
@@ -97,7 +97,7 @@ def similar(
 
     path, at, time = what.rpartition("@")
     if at and not os.path.lexists(what):
-        image = frame_at(Path(path), parse_time(time))
+        image = frame_at(Path(path), parse_time(time), last_for_s=_ROUNDED_S)
     elif not os.path.isfile(what):
         raise FeatureError(f"{what}: no such file; give a picture, or a video and a time: clip.mp4@12.5")
     elif is_video_path(what):
@@ -114,7 +114,6 @@ def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool
     found = [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]
     document = {**query, "warnings": hits.warnings, "hits": found}
     remember(library.folder, hits)
-    print_notice(library.notice)
     for warning in hits.warnings:
         print_marked("warning:", "yellow", f" {warning}")
     if json_output:

@@ -44,7 +44,7 @@ class IndexReport:
     warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
     timings: Timings = field(default_factory=Timings)
     linked: tuple[Path, ...] = ()  # links to folders, which are not entered where they are met below another
-    notice: str | None = None  # one line: another encoder than the one wished for is in use
+    notice: str | None = None  # one line: an encoder stands in for the default, or the sampling has changed
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class Indexer:
     ):
         self._index, self._encoder, self._reader = index, encoder, reader
         self._model, self._trained = settings.model, trained
-        self._sampling = "key frames" if settings.keyframes_only else f"{settings.fps:g} fps"
+        self._sampling = settings.sampling
         # What the index holds, kept by the calling thread; the decoding thread only looks paths up, its own before
         # they change, and runs ahead: it counts by itself which contents will be there when a file's turn comes.
         self._by_path = {record.path: record for record in index.scan()}

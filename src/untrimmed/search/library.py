@@ -47,7 +47,6 @@ class Library:
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
         self._encoder: Encoder | None = None
-        self.notice: str | None = None  # one line once an encoder is loaded that is not the best there is
         self.engine = Engine(self.folder)
 
     # -- filling
@@ -101,12 +100,14 @@ class Library:
             if before is not None:
                 settings = replace(settings, model=before.model, model_folder=before.model_folder)
             trained = model_in_use(self.folder, settings.model, settings.model_folder)
+            was = {record.path: record.sampling for record in index.scan()}
             if before != settings:
                 index.write_settings(settings)
             with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
                 report = Indexer(index, loaded.encoder, reader, settings, trained).run(found.files, progress)
-        self._encoder, self.notice = loaded.encoder, loaded.notice
-        return replace(report, notice=loaded.notice, linked=found.linked)
+        self._encoder = loaded.encoder
+        changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
+        return replace(report, notice=loaded.notice or changed or None, linked=found.linked)
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run, or an imported one); None: training-free again.
@@ -283,8 +284,7 @@ class Library:
 
     def _ready_encoder(self) -> Encoder:
         if self._encoder is None:
-            loaded = self._choose_encoder(VideoIndex(self.folder).settings)
-            self._encoder, self.notice = loaded.encoder, loaded.notice
+            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
         return self._encoder
 
     def _choose_encoder(
@@ -318,6 +318,15 @@ def _joined(settings: Settings | None, products: str) -> str:
     """The number formats a library has been indexed in, with this one."""
     before = (settings.products or "unrecorded") if settings else products
     return " and ".join(sorted({*before.split(" and "), products}))
+
+
+def _say_resampled(before: Settings, now: Settings, replaced: Iterable[str | None]) -> str | None:
+    """One line where the library's sampling has changed; `replaced` is that of the records that made room."""
+    if before.sampling == now.sampling:
+        return None
+    count = sum(sampling not in (None, now.sampling) for sampling in replaced)
+    videos = "1 video is" if count == 1 else f"{count} videos are"
+    return f"sampling changed from {before.sampling} to {now.sampling}: {videos} encoded anew"
 
 
 def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:

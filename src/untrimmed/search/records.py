@@ -38,6 +38,11 @@ class Settings:
     products: str | None = None  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
     format: int = FORMAT
 
+    @property
+    def sampling(self) -> str:
+        """How densely videos are looked at, as their records say it."""
+        return "key frames" if self.keyframes_only else f"{self.fps:g} fps"
+
 
 @dataclass(frozen=True)
 class VideoRecord:
