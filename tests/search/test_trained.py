@@ -244,6 +244,8 @@ def test_a_model_that_moved_away_is_one_clear_line_and_coming_back_is_enough(lib
         with pytest.raises(CheckpointError, match=r"run: no model\.safetensors here") as caught:
             action(untrimmed.open(lib.folder))
         assert "\n" not in str(caught.value)
+        assert "untrimmed index --model FOLDER" in str(caught.value)
+        assert "untrimmed index --model none" in str(caught.value)
     steps = []
     lib.use(tmp_path / "elsewhere", progress=lambda *step: steps.append(step))
     assert steps == []

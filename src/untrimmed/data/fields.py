@@ -27,6 +27,8 @@ def open_lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, line
+    except FileNotFoundError:
+        raise FeatureError(f"{path}: no such file; check the path") from None
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise FeatureError(f"{path}: cannot be read as text ({error}); download or write the file again") from error
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
+from untrimmed.errors import CheckpointError, ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.video_names import absolute, is_below
@@ -198,7 +198,13 @@ def model_in_use(library: Path, identity: str, folder: str | None) -> TrainedMod
         return None
     from untrimmed.search.trained import TrainedModel
 
-    model = TrainedModel(folder)
+    try:
+        model = TrainedModel(folder)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{shown(library)}: in use is model {identity}, and {str(error).partition('; ')[0]}; if it has moved: "
+            "untrimmed index --model FOLDER, to search without it: untrimmed index --model none"
+        ) from error
     if model.identity != identity:
         raise IndexMismatchError(
             f"{library}: in use is model {identity}, found {model.identity} in {model.folder}; restore it, or encode "
