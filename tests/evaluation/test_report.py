@@ -41,6 +41,11 @@ def test_figures_by_hand(report):
     assert report.rows["frame only"]["R@1"] == 25.0  # only the last query's video has the lowest score
 
 
+def test_a_printed_report_is_one_short_line(report):
+    line = "ms_sl on toy: R@1 50.0, R@5 100.0, R@10 100.0, R@100 100.0, SumR 350.0, mAP 0.7083, median 1.5, queries 4"
+    assert str(report) == line
+
+
 def test_moment_ratio_groups_have_both_papers_edges_and_leave_unknown_moments_out(report):
     assert report.rows["M/V (0,0.2]"]["queries"] == 1
     assert report.rows["M/V (0.2,0.4]"]["R@1"] == 0.0

@@ -38,6 +38,11 @@ class Report:
     caption_ids: tuple[str, ...]
     note: str = ""
 
+    def __str__(self) -> str:
+        """The title and the results of the fused score, on one line."""
+        named = zip(COLUMNS, cells(self.figures), strict=True)
+        return f"{self.title}: " + ", ".join(f"{HEADINGS.get(name, name)} {cell}" for name, cell in named if cell)
+
     @property
     def figures(self) -> Mapping[str, float]:
         """The results of the fused score."""
