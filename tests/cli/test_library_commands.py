@@ -215,7 +215,7 @@ def test_interrupting_says_what_is_kept(run, videos, monkeypatch):
     monkeypatch.setattr(ToyEncoder, "encode_frames", interrupted)
     code, _, err = run("index", videos)
     assert code == 130
-    assert "what was reported done is kept" in err
+    assert "what was reported done is kept; run the same command again to go on" in err
 
 
 def test_names_cannot_steer_the_terminal_and_frames_of_long_ones_are_saved(run, videos, tmp_path):

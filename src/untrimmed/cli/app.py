@@ -15,7 +15,7 @@ from untrimmed import __version__
 from untrimmed.cli.console import USAGE
 from untrimmed.errors import EXTRAS, UntrimmedError
 
-INTERRUPTED = 130
+INTERRUPTED, UNREAD = 130, 141  # as of a program that the signal of Ctrl-C, or of a closed pipe, has ended
 
 _QUICK = {"ls", "search", "status"}  # they only read, and leave nothing that is cleared away at the end
 VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
@@ -92,9 +92,12 @@ def main() -> None:
         if error.filename is None:
             raise
         _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space left")
-    except SystemExit as stop:  # the framework has caught Ctrl-C by itself
+    except SystemExit as stop:  # the framework has caught Ctrl-C by itself, and a reader that went: with code 1
+        if isinstance(stop.__context__, BrokenPipeError):
+            sys.exit(UNREAD)
         if stop.code == INTERRUPTED:
-            typer.echo("untrimmed: interrupted; what was reported done is kept", err=True)
+            kept = "what was reported done is kept; run the same command again to go on"
+            typer.echo(f"untrimmed: interrupted; {kept}", err=True)
         raise
 
 

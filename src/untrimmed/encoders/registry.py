@@ -44,11 +44,7 @@ class EncoderCard:
     note: str
 
 
-def _table(*cards: EncoderCard) -> Mapping[str, EncoderCard]:
-    return MappingProxyType({card.name: card for card in cards})
-
-
-ENCODERS: Mapping[str, EncoderCard] = _table(
+_CARDS = (
     EncoderCard(DEFAULT, "google/siglip2-base-patch16-224", "Apache-2.0", 768, 224, 375, "the default; many languages"),
     EncoderCard("siglip2-large", "google/siglip2-large-patch16-256", "Apache-2.0", 1024, 256, 882, "many languages"),
     EncoderCard(
@@ -66,6 +62,7 @@ ENCODERS: Mapping[str, EncoderCard] = _table(
     EncoderCard("chinese-clip-b16", "OFA-Sys/chinese-clip-vit-base-patch16", "MIT", 512, 224, 188, "Chinese"),
     EncoderCard(BUILTIN, None, "Apache-2.0", 397, 224, 27, "weights come with untrimmed[offline]; English"),
 )
+ENCODERS: Mapping[str, EncoderCard] = MappingProxyType({card.name: card for card in _CARDS})
 _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --library"
 
 

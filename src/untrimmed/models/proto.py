@@ -40,17 +40,18 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.attention_guidance import attention_guidance
 from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.draws import Draws
-from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
+from untrimmed.losses.orthogonal import orthogonal
 from untrimmed.losses.reconstruction import frame_reconstruction, masked_word_nce, masked_words
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.proto_decoders import FrameDecoder, FrameReading, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing
+from untrimmed.models.prototype_clips import PrototypeSettings
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import proposals, unit_shares
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
-from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Prototypes, Residual, prototype_timeline
+from untrimmed.nn.prototypes import Prototypes, prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Similarity, max_sim
 from untrimmed.scores.score import Score, Scores, required_best
@@ -85,14 +86,7 @@ class ProtoBranch(nn.Module):
     def __init__(self, config: "Proto.Config"):
         super().__init__()
         c = config
-        self.builder = PrototypeBuilder(
-            c.num_prototypes,
-            c.dim,
-            c.num_heads,
-            iterations=c.iterations,
-            builder=c.builder,
-            residual=c.prototype_residual,
-        )
+        self.builder = c.new_builder(c.dim, c.num_heads)
         self.word_decoder = WordDecoder(c.query_dim, c.dim, c.num_heads, c.max_words, c.init_std)
         self.frame_decoder = FrameDecoder(c.dim, c.video_dim, c.max_frames, c.frame_decoder)
 
@@ -102,17 +96,14 @@ class Proto(RetrievalModel):
     """Query, clip and frame towers; each branch scores a video by the best of its prototypes."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(ModelConfig):
+    class Config(PrototypeSettings, ModelConfig):
         """`iterations` is the paper's K; the settings from `masked_share` on matter in training only."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
         ffn_ratio: int = 0
         shared_pooling: bool = False
-        num_prototypes: int = 30  # of each branch (Table 5)
         iterations: int = 6  # 1 with CLIP features (Table 8, appendix 8)
-        builder: Builder = "cross_attention"  # Table 6
-        prototype_residual: Residual = "anchored"
         keep_attention: bool = True
         margin: float = 0.1
         clip_weight: float = 0.7
@@ -122,7 +113,6 @@ class Proto(RetrievalModel):
         frame_decoder: FrameReading = "broadcast"
         guidance_margin: float = 0.2  # beta of Eq. 7
         guidance_clamp: bool = True
-        orthogonal_norm: OrthogonalNorm = "absolute"
 
         def __post_init__(self) -> None:
             super().__post_init__()

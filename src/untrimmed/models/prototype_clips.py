@@ -30,14 +30,25 @@ class PrototypeShares(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrototypeConfig(AttachmentConfig):
-    """As in the method `proto`; the default is one reading, which the paper takes with features of CLIP."""
+class PrototypeSettings:
+    """What prototypes are, here and in the method `proto`; one reading is what the paper takes with CLIP's features."""
 
-    num_prototypes: int = 30
-    iterations: int = 1
-    builder: Builder = "cross_attention"
+    num_prototypes: int = 30  # of each branch (Table 5)
+    iterations: int = 1  # the paper's K
+    builder: Builder = "cross_attention"  # Table 6
     prototype_residual: Residual = "anchored"
     orthogonal_norm: OrthogonalNorm = "absolute"
+
+    def new_builder(self, dim: int, num_heads: int) -> PrototypeBuilder:
+        """What reads the prototypes."""
+        builder, residual = self.builder, self.prototype_residual
+        count, iterations = self.num_prototypes, self.iterations
+        return PrototypeBuilder(count, dim, num_heads, iterations=iterations, builder=builder, residual=residual)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeConfig(PrototypeSettings, AttachmentConfig):
+    """Those of the prototypes alone."""
 
     def __post_init__(self) -> None:
         for name in ("num_prototypes", "iterations"):
@@ -56,15 +67,7 @@ class PrototypeClips(Attachment):
 
     def __init__(self, config: PrototypeConfig, model: RetrievalModel):
         super().__init__(config, model)
-        c = config
-        self.builder = PrototypeBuilder(
-            c.num_prototypes,
-            model.config.dim,
-            model.config.num_heads,
-            iterations=c.iterations,
-            builder=c.builder,
-            residual=c.prototype_residual,
-        )
+        self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
     def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
         """The prototypes as clips, and what share of each comes from each unit."""

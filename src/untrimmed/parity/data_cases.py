@@ -14,7 +14,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.packed import PackSettings, TeacherRule
 from untrimmed.data.resampling import at_most, normalise, segment_bounds, segment_means
 from untrimmed.errors import FeatureError
-from untrimmed.evaluation.recall import ranks, recall, retrieval_metrics
+from untrimmed.evaluation.recall import Ties, ranks, recall, retrieval_metrics
 from untrimmed.losses.matching import matched_pairs, optimal_matching
 from untrimmed.nn.window import constraint_windows
 from untrimmed.parity.case import Arrays, Case
@@ -158,18 +158,19 @@ def metrics(case: Case) -> Arrays:
         "multi_metrics": metric_values(case, plain, several),
         "multi_gt_metrics": metric_values(case, plain, several),
     }
-    for rule, name in (("index", "index_order"), ("best", "best_case"), ("worst", "worst_case")):
-        made[f"ties_rank_{name}"] = ranks(tied, truth, ties=rule)  # type: ignore[arg-type]
+    rules: dict[Ties, str] = {"index": "index_order", "best": "best_case", "worst": "worst_case"}
+    for rule, name in rules.items():
+        made[f"ties_rank_{name}"] = ranks(tied, truth, ties=rule)
         made[f"ties_metrics_{name}"] = metric_values(case, tied, truth, rule)
     return made
 
 
-def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: str = "index") -> np.ndarray:
+def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties = "index") -> np.ndarray:
     """The metrics in the order in which the case lists them."""
     at = case.config.get("recall_at", [1, 5, 10, 100])
     if "metric_order" not in case.config:
-        return np.array(list(recall(ranks(scores, truth, ties=ties), at).values()))  # type: ignore[arg-type]
-    values = retrieval_metrics(scores, truth, at=at, ties=ties)  # type: ignore[arg-type]
+        return np.array(list(recall(ranks(scores, truth, ties=ties), at).values()))
+    values = retrieval_metrics(scores, truth, at=at, ties=ties)
     return np.array([values[name] for name in case.config["metric_order"]], dtype=np.float32)
 
 

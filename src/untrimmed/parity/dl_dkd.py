@@ -1,6 +1,7 @@
 """The golden cases of DL-DKD, of its conference version and, with the prefix `pp-`, of the later one."""
 
 import dataclasses
+from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, get_args
 
@@ -13,7 +14,7 @@ from untrimmed.losses.distillation import MASKED_LOGIT, distillation_per_query, 
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
 from untrimmed.models.dl_dkd import DLDKD, DLDKDQueries, DLDKDVideos
-from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, Decay, distillation_decay, share_decay
+from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, Decay, ShareDecay, distillation_decay, share_decay
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import training_arrays
@@ -30,7 +31,13 @@ SCHEDULE_CONSTANTS = {
     "sigmoid_k": SIGMOID_SCALE,
     "selfDistil_sigmoid_k": SIGMOID_SCALE,
 }
-DECAY_NAMES = {"exp": "exponential", "linear": "linear", "sigmoid": "sigmoid", "cosine": "cosine", "None": "constant"}
+DECAY_NAMES: dict[str, ShareDecay] = {
+    "exp": "exponential",
+    "linear": "linear",
+    "sigmoid": "sigmoid",
+    "cosine": "cosine",
+    "None": "constant",
+}
 # Frame scores are cosines of single frames; no case of the other methods records them.
 SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
@@ -197,9 +204,5 @@ def _schedule(case: Case, name: str) -> np.ndarray:
         return np.array([distillation_decay(kind, epoch) for epoch in range(num_epochs)])  # type: ignore[arg-type]
     start = case.setting({"alpha": "alpha", "beta": "belta"}[what])
     floor = 0.5 if what == "beta" and start >= 0.5 else 0.0
-    return np.array(
-        [
-            share_decay(DECAY_NAMES[way], epoch, start=start, floor=floor, num_epochs=num_epochs)  # type: ignore[arg-type]
-            for epoch in range(num_epochs)
-        ]
-    )
+    course = partial(share_decay, DECAY_NAMES[way], start=start, floor=floor, num_epochs=num_epochs)
+    return np.array([course(epoch) for epoch in range(num_epochs)])

@@ -214,7 +214,7 @@ def _about(settings: Settings, num_videos: int) -> str:
     about = {
         "encoder": settings.encoder,
         "encoder_identity": settings.encoder_identity,
-        "sampling": "key frames" if settings.keyframes_only else f"{settings.fps:g} fps",
+        "sampling": settings.sampling,
         "frame_dim": settings.frame_dim,
         "word_dim": settings.word_dim,
         "num_videos": num_videos,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from untrimmed.search.records import VideoRecord
 
@@ -60,12 +60,7 @@ class Progress:
     reason: str = ""
 
 
-@runtime_checkable
-class ProgressCallback(Protocol):
-    """Called with every step, from the thread that called `index`."""
-
-    def __call__(self, progress: Progress, /) -> None:
-        """Take note of one step."""
+ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
 
 
 class Outcome:
@@ -97,10 +92,10 @@ class Outcome:
             self._moved.append(path)
         self.tell(path, "moved" if moved else "skipped")
 
-    def fail(self, path: Path, reason: str) -> None:
+    def fail(self, failure: Failure) -> None:
         """A file cannot be used."""
-        self._failed.append(Failure(path, reason))
-        self.tell(path, "failed", reason=reason)
+        self._failed.append(failure)
+        self.tell(failure.path, "failed", reason=failure.reason)
 
     def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
         """Show one step, where somebody looks."""

@@ -23,7 +23,7 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
-from untrimmed.search.index_report import IndexReport, Outcome, ProgressCallback
+from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
@@ -46,21 +46,13 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The content is in the index already, or in a file before this one."""
+class _Video:
+    """The video whose frames are coming in."""
 
-    file: _File
-
-
-@dataclass(frozen=True)
-class _Started:
     file: _File
     stream: VideoStream
-
-
-@dataclass(frozen=True)
-class _Batch:
-    batch: FrameBatch
+    vectors: list[np.ndarray] = field(default_factory=list)
+    times_s: list[np.ndarray] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,10 +60,9 @@ class _Ended:
     """All frames of the video that started last were handed over."""
 
 
-@dataclass(frozen=True)
-class _Failed:
-    path: Path
-    reason: str
+# What the decoding thread hands over: a file whose content is in the index already, or in a file before this one; a
+# video that starts; some of its frames; its end; a file that cannot be used.
+_Step = _File | _Video | FrameBatch | _Ended | Failure
 
 
 def _require_unchanged(file: _File) -> None:
@@ -79,9 +70,6 @@ def _require_unchanged(file: _File) -> None:
     stat = file.path.stat()
     if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
         raise FeatureError(f"{shown(file.path)}: changed while it was read; index it again when it is complete")
-
-
-_Step = _Known | _Started | _Batch | _Ended | _Failed
 
 
 class Indexer:
@@ -151,30 +139,29 @@ class Indexer:
         started = time.perf_counter()
         try:
             if (file := self._recognise(path)) is None:
-                yield _Failed(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
+                yield Failure(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
                 return
             if self._copies[file.digest]:
-                yield _Known(file)
+                yield file
                 return
             stream = self._reader.read(path)
-            yield _Started(file, stream)
+            yield _Video(file, stream)
             batches = iter(stream)
             while True:
                 batch = next(batches, None)
                 self._decode_s += time.perf_counter() - started
                 if batch is None:
                     break
-                yield _Batch(batch)
+                yield batch
                 started = time.perf_counter()
             _require_unchanged(file)
             self._copies[file.digest] += 1
             yield _Ended()
         except FeatureError as error:
-            yield _Failed(path, str(error))
+            yield Failure(path, str(error))
         except OSError as error:
-            yield _Failed(
-                path, f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
-            )
+            reason = f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
+            yield Failure(path, reason)
 
     def _recognise(self, path: Path) -> _File | None:
         """The file with its content's hash, unread if it lies unchanged where it lay; None: its name is no text."""
@@ -204,28 +191,27 @@ class Indexer:
     def _take(self, step: _Step) -> None:
         outcome = self._outcome
         match step:
-            case _Started(file, stream):
-                self._video = _Video(file, stream)
-                outcome.tell(file.path, "encoding", duration_s=stream.info.duration_s)
-            case _Batch(batch):
+            case _Video():
+                self._video = step
+                outcome.tell(step.file.path, "encoding", duration_s=step.stream.info.duration_s)
+            case FrameBatch():
                 started = time.perf_counter()
-                self._video.vectors.append(self._encoder.encode_frames(batch.frames).astype(np.float16))
-                self._video.times_s.append(batch.times_s)
+                self._video.vectors.append(self._encoder.encode_frames(step.frames).astype(np.float16))
+                self._video.times_s.append(step.times_s)
                 outcome.encode_s += time.perf_counter() - started
                 duration_s = self._video.stream.info.duration_s
-                outcome.tell(self._video.file.path, "encoding", done_s=float(batch.times_s[-1]), duration_s=duration_s)
+                outcome.tell(self._video.file.path, "encoding", done_s=float(step.times_s[-1]), duration_s=duration_s)
             case _Ended():
                 self._commit(self._video)
-            case _Known(file):
-                self._settle(file)
-            case _Failed(path, reason):
-                outcome.fail(path, reason)
+            case _File():
+                self._settle(step)
+            case Failure():
+                outcome.fail(step)
 
     def _commit(self, video: _Video) -> None:
         if not np.isfinite(vectors := np.concatenate(video.vectors)).all():
-            self._outcome.fail(
-                video.file.path, f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
-            )
+            reason = f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
+            self._outcome.fail(Failure(video.file.path, reason))
             return
         started = time.perf_counter()
         info, file = video.stream.info, video.file
@@ -264,7 +250,8 @@ class Indexer:
         twins = self._by_hash.get(file.digest, {}).values()
         known = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # rather one that moved here
         if known is None:  # its twin earlier in this run could not be indexed
-            self._outcome.fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
+            reason = f"{shown(file.path)}: has the same content as a file that failed before it"
+            self._outcome.fail(Failure(file.path, reason))
         elif here is None and not os.path.lexists(known.path):
             del self._by_path[known.path]
             self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
@@ -296,13 +283,3 @@ class Indexer:
     def _learn(self, record: VideoRecord) -> None:
         if record.sampling == self._sampling:
             self._by_hash.setdefault(record.content_hash, {})[record.video_id] = record
-
-
-@dataclass(frozen=True)
-class _Video:
-    """The video whose frames are coming in."""
-
-    file: _File
-    stream: VideoStream
-    vectors: list[np.ndarray] = field(default_factory=list)
-    times_s: list[np.ndarray] = field(default_factory=list)

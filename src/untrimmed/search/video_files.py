@@ -35,8 +35,7 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
     files: dict[Path, None] = {}
     links: dict[Path, None] = {}
     roots: list[str] = []
-    for path in map(Path, paths):
-        path = absolute(path)
+    for path in map(absolute, paths):
         try:
             path.lstat()
         except FileNotFoundError:

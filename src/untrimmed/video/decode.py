@@ -265,10 +265,6 @@ class Orientation:
             return cls(False, a < 0, d < 0)
         return cls(True, c < 0, b < 0)
 
-    def as_list(self) -> list[bool]:
-        """Plain values for a message."""
-        return [self.transpose, self.flip_x, self.flip_y]
-
 
 def pixel_aspect(stream: VideoStream) -> Fraction:
     """Width to height of one stored pixel; 1 where it is not given or absurd."""

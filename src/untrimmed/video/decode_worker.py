@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from dataclasses import astuple
 from typing import Any
 
 import av
@@ -272,7 +273,7 @@ def to_rgb(
     if plane.line_size != row:
         step = plane.line_size
         data = b"".join(data[start : start + row] for start in range(0, step * height, step))
-    return data, [height, width, *map(int, Orientation.of(frame).as_list())]
+    return data, [height, width, *map(int, astuple(Orientation.of(frame)))]
 
 
 def read_log() -> str:

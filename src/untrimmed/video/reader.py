@@ -16,7 +16,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +143,7 @@ class VideoReader:
         request = {
             "task": "read",
             "path": os.path.abspath(path),
-            "fps": self.sampling.fps,
-            "keyframes_only": self.sampling.keyframes_only,
+            **asdict(self.sampling),
             "short_side": self.short_side,
             "batch_size": self.batch_size,
         }

@@ -9,6 +9,7 @@ everything.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ class FrameSampler:
         self.timeline.origin = min(stamps)
         decoder.skip_frame = "NONKEY"
         due_s = -1.0
-        for packet in _with_end(packets):
+        for packet in itertools.chain(packets, [None]):
             if packet is not None:
                 start_s = self.timeline.raw_s(packet.pts) if packet.pts is not None else 0.0
                 self.duration_s = max(self.duration_s, start_s + self.video.hold_s(packet))
@@ -220,8 +221,3 @@ class FrameSampler:
             self.warnings.append(
                 f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; what is there is used"
             )
-
-
-def _with_end(packets: Iterator[Any]) -> Iterator[Any | None]:
-    yield from packets
-    yield None
