@@ -148,6 +148,6 @@ def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
     assert "nowhere" in err
     code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "no.jsonl")
     assert code == 2
-    assert "no.jsonl: cannot be read" in err
+    assert "no.jsonl: no such file" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "data").exists()
