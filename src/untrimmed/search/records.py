@@ -25,7 +25,7 @@ _LAST_VERSION = (1 << 64) - 1  # manifests are named by their distance from it, 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every row of a library shares, fixed when its first video is indexed."""
+    """What a library was made with: the encoder for good, sampling and model as new rows get them."""
 
     encoder: str  # the name that loads it again
     encoder_identity: str  # names the exact weights; vectors of two identities are never compared

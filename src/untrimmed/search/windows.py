@@ -47,7 +47,7 @@ class RankedVideo:
 class WindowCorpus:
     """Frame vectors of all videos in one float16 block, searched exactly by windows and scenes; it has no weights.
 
-    Every video lies on a regular grid of times (`_regular`), videos of one step side by side, with rows of zeros
+    Every video lies on a regular grid of times (`_regular_grid`), videos of one step side by side, with rows of zeros
     between them as wide as the ranking window reaches: then one filter runs over all curves and mixes no two videos.
     """
 
