@@ -76,6 +76,21 @@ def test_the_command_of_a_row_gives_its_settings(table):
         assert typed.weights == _settled(row).weights
 
 
+@pytest.mark.parametrize("data", ["tvr_clip", "activitynet_clip"])
+def test_prototypes_learn_with_table_8_wherever_features_are_of_clip(data):
+    tables = [entry for entry in PAPERS["proto"].entries if isinstance(entry, TrainedTable)]
+    table1 = next(table for table in tables if table.name == "table1")
+    column = next(column for column in table1.columns if column.name == data)
+    row = next(row for row in table1.rows if row.name == "ProtoPRVR, CLIP-L/14")
+    settled = Plan.of(row, column, Place(Path("runs"), root=Path("data"))).settled
+    assert (settled.weights["orthogonal"], settled.model["iterations"]) == (0.01, 1)
+
+
+def test_the_rivals_of_table_6_read_as_often_as_in_their_own_papers():
+    table = PAPERS["proto"].entry("table6")
+    assert [_settled(row).model["iterations"] for row in table.rows] == [8, 3, 1]
+
+
 def _settled(row):
     return load_preset(row.method, "tvr", row.overrides)
 

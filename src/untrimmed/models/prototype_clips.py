@@ -31,7 +31,11 @@ class PrototypeShares(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings:
-    """What prototypes are, here and in the method `proto`; one reading is what the paper takes with CLIP's features."""
+    """What prototypes are, here and in the method `proto`; one reading is what the paper takes with CLIP's features.
+
+    `iterations` is a number of ProtoPRVR's own builder: the rivals of Table 6 read 8 times in the paper of Perceiver
+    (arXiv 2103.03206, ImageNet) and 3 times in that of slot attention (arXiv 2006.15055).
+    """
 
     num_prototypes: int = 30  # of each branch (Table 5)
     iterations: int = 1  # the paper's K
