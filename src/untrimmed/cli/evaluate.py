@@ -26,6 +26,16 @@ QueriesOption = Annotated[
 OtherDataOption = Annotated[
     str | None, typer.Option("--data", metavar="NAME", help="For a run: another data set.", show_default=False)
 ]
+TruthsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--truths",
+        metavar="FILE",
+        help="For a run: dense labels, JSON lines or .gz of them, each "
+        '{"query_id": ..., "gt_video_ids": [...]}: recall with several right videos, beside the usual.',
+        show_default=False,
+    ),
+]
 RunPrecisionOption = Annotated[
     str | None,
     typer.Option(
@@ -58,6 +68,7 @@ def evaluate(
     moments: Annotated[
         bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
     ] = True,
+    truths: TruthsOption = None,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: DeviceOption = "auto",
     precision: RunPrecisionOption = None,
@@ -86,7 +97,10 @@ def evaluate(
             output=output,
             against=against,
             moments=moments,
+            truths=truths,
         )
+    elif truths is not None:
+        raise ConfigError(f"{target}: no run here; --truths is for a run, leave it out")
     elif queries is None:
         raise ConfigError(f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE")
     elif output not in ("table", "json"):

@@ -41,10 +41,12 @@ def evaluate_run(
     output: str = "table",
     against: Path | None = None,
     moments: bool = True,
+    truths: Path | None = None,
 ) -> None:
     """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference.
 
-    `moments`: with event-level recall, where the data have moments.
+    `moments`: with event-level recall, where the data have moments. `truths`: a file of dense labels, whose recall with
+    several right videos is reported too.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -58,7 +60,7 @@ def evaluate_run(
         evaluate, split=split, data=data, root=root, video_features=video_features, device=device, precision=precision
     )
     with progress_console.status("scoring"):
-        report = score(folder, moments=moments)
+        report = score(folder, moments=moments, truths=truths)
         comparisons = None
         if against is not None:
             comparisons = compare(report, score(against, moments=False))
@@ -73,8 +75,26 @@ def evaluate_run(
         result_console.print(_report_table(report))
     if report.note:
         progress_console.print(report.note)
+    if report.truths:
+        progress_console.print(f"{truths}: {_labelled(report)}")
     if comparisons is not None and output != "json":
         result_console.print(_comparison_table(folder, against, comparisons))
+
+
+def _labelled(report: Report) -> str:
+    """How many queries have labels, and what of the labels is about something else."""
+    counts = report.truths
+    left_out = {
+        "queries that are not in the split": counts["other_queries"],
+        "queries whose caption reads otherwise there": counts["other_texts"],
+        "right videos that are not in the split": counts["other_videos"],
+    }
+    text = (
+        f"{counts['queries']:,.0f} of {len(report.rank):,} queries have labels, {counts['right_videos']:.3f} right "
+        f"videos each, {counts['several']:,.0f} more than one"
+    )
+    named = ", ".join(f"{count:,.0f} {what}" for what, count in left_out.items() if count)
+    return f"{text}; left out: {named}" if named else text
 
 
 def _report_table(report: Report) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -51,6 +52,15 @@ def one_line(text: str) -> str:
     'a man sits'
     """
     return " ".join(text.split())
+
+
+def plain_text(text: str) -> str:
+    """The words of a text in small letters, one blank between any two: signs and blanks make no other text.
+
+    >>> plain_text(" A man's  dog, then ... a CAT.")
+    "a man s dog then a cat"
+    """
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:

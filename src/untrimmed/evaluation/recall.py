@@ -27,13 +27,24 @@ def ranks(
         raise ValueError("every query needs a right video that is a column of scores")
     starts = range(0, len(scores), QUERIES_AT_A_TIME)
     parts = [slice(start, start + QUERIES_AT_A_TIME) for start in starts]
-    all_ranks = [np.stack([_ranks(scores[p], column, ties) for column in truth[p].T]).min(axis=0) for p in parts]
+    all_ranks = [_best_ranks(scores[p], truth[p], ties) for p in parts]
     return np.concatenate(all_ranks) if all_ranks else np.zeros(0, dtype=np.int64)
 
 
+def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray:
+    best = np.full(len(scores), scores.shape[1] + 1, dtype=np.int64)
+    for column in truth.T:  # many queries have one right video, few have dozens: only those with a further one are read
+        own = np.flatnonzero(column >= 0)
+        if len(own):
+            best[own] = np.minimum(
+                best[own], _ranks(scores if len(own) == len(scores) else scores[own], column[own], ties)
+            )
+    return best
+
+
 def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
-    """Ranks for one right video each; without one (-1) behind all others."""
-    right = np.take_along_axis(scores, np.maximum(column, 0)[:, None], axis=1)
+    """Ranks for one right video each."""
+    right = np.take_along_axis(scores, column[:, None], axis=1)
     missing = np.isnan(scores)
     better = (scores > right) | (np.isnan(right) & ~missing)
     rank = 1 + better.sum(axis=1)
@@ -44,7 +55,7 @@ def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
             rank = rank + equal.sum(axis=1)
         else:
             rank = rank + equal.sum(axis=1) - 1
-    return np.where(column >= 0, rank, scores.shape[1] + 1).astype(np.int64)
+    return rank.astype(np.int64)
 
 
 def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[str, float]:

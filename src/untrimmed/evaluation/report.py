@@ -5,20 +5,21 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
-from untrimmed.evaluation.recall import ranks, retrieval_metrics
+from untrimmed.evaluation.recall import ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "queries")
 HEADINGS = {"median_rank": "median"}  # where they differ from the columns' names
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
 DECIMALS = {"mAP": 4}  # a fraction; everything else is percent, rank or count
 EVENT = "event "  # how rows of event-level recall begin
+ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"  # the same queries, by single and by dense labels
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Report:
     Event-level recall wants the right moment of the right video and has one row for each IoU. Moment length / video
     length (M/V) is grouped as in MS-SL and as in GMMFormer, whose edges differ. R@K and SumR are percent, mAP a
     fraction, ranks 1-based. `rank` is that of each query's video, in caption order. `note` says in one line why there
-    is no event-level recall where there is none.
+    is no event-level recall where there is none. With dense labels, the rows "one right video" and "any right video"
+    are of the queries that have some: found within K is the annotated video, or any right one; `truths` counts them.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Report:
     rank: Int[np.ndarray, " Q"]
     caption_ids: tuple[str, ...]
     note: str = ""
+    truths: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """The title and the results of the fused score, on one line."""
@@ -71,15 +74,20 @@ def make_report(
     events: Mapping[str, float] | None = None,
     num_events: int = 0,
     note: str = "",
+    right_videos: Int[np.ndarray, "Q N"] | None = None,
+    truths: Mapping[str, float] | None = None,
 ) -> Report:
     """The results of a score matrix; `moment_ratios` are NaN where no moment is known, which leaves the query out.
 
-    `events` is event-level recall by `R@K IoU=m` over `num_events` queries.
+    `events` is event-level recall by `R@K IoU=m` over `num_events` queries. `right_videos` are all right videos of each
+    query, -1 in what is left over and for queries without a label; `truths` counts them.
     """
     rank = ranks(fused, video_index)
     rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
     for name, scores in branches.items():
         rows[f"{name} only"] = retrieval_metrics(scores, video_index) | {"queries": float(len(rank))}
+    if right_videos is not None:
+        rows |= _by_labels(fused, video_index, right_videos)
     for key, value in (events or {}).items():
         at, _, threshold = key.partition(" ")
         rows.setdefault(f"{EVENT}{threshold}", {"queries": float(num_events)})[at] = value
@@ -88,7 +96,20 @@ def make_report(
         for edges in GROUPINGS:
             groups = recall_by_moment_ratio(rank[known], moment_ratios[known], edges=edges)
             rows |= {f"M/V {name}": figures for name, figures in groups.items()}
-    return Report(title, fused.shape[1], rows, rank, tuple(caption_ids), note)
+    return Report(title, fused.shape[1], rows, rank, tuple(caption_ids), note, truths or {})
+
+
+def _by_labels(
+    fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
+) -> dict[str, dict[str, float]]:
+    """Recall of the labelled queries by their annotated video, then by any right one; the latter has no mAP, which
+    means one relevant video here.
+    """
+    own = np.flatnonzero((right_videos >= 0).any(axis=1))
+    queries = {"queries": float(len(own))}
+    any_rank = ranks(fused[own], right_videos[own])
+    found = recall(any_rank) | {"median_rank": float(np.median(any_rank)), "mean_rank": float(any_rank.mean())}
+    return {ONE_RIGHT: retrieval_metrics(fused[own], video_index[own]) | queries, ANY_RIGHT: found | queries}
 
 
 def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
@@ -114,6 +135,7 @@ def as_document(report: Report) -> dict[str, Any]:
         "title": report.title,
         "videos": report.num_videos,
         "note": report.note,
+        "truths": dict(report.truths) or None,
         "rows": rows,
         "ranks": by_caption,
     }

@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
@@ -72,9 +73,14 @@ class OpenedModel:
         """Event-level recall, see `event_recall_of_split`."""
         return event_recall_of_split(self.model, self.dataset, self.batching)
 
-    def report(self, *, moments: bool = True) -> Report:
-        """The results; event-level recall only with `moments`, and where the data has moments."""
-        scores, dataset = self.score(), self.dataset
+    def report(self, *, moments: bool = True, truths: Path | None = None) -> Report:
+        """The results; event-level recall only with `moments`, and where the data has moments.
+
+        `truths` is a file of dense labels (`data/truths.py`): recall with several right videos stands beside the rest.
+        """
+        dataset = self.dataset
+        labels = None if truths is None else read_truths(truths, dataset.annotations)
+        scores = self.score()
         note = why_no_events(dataset) if moments else "event-level recall was left out"
         return make_report(
             f"{self.model.name} on {dataset.name}, {dataset.split}",
@@ -86,6 +92,8 @@ class OpenedModel:
             events=None if note else self.event_recall(),
             num_events=sum(len(spans) > 0 for spans in dataset.moments),
             note=note,
+            right_videos=None if labels is None else labels.video_index,
+            truths=None if labels is None else labels.counts,
         )
 
 
@@ -99,11 +107,12 @@ def evaluate(
     device: str = "auto",
     precision: Precision = "float32",
     moments: bool = True,
+    truths: Path | str | None = None,
 ) -> Report:
     """The results of a run's best model, or of any saved model, on a split; the rest is as in `open_model`.
 
     Where the data has moments, event-level recall is reported for any method, else the report's note says why not;
-    `moments=False` leaves it out, which saves most of the time.
+    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`.
     """
     opened = open_model(
         run.folder if isinstance(run, Run) else Path(run),
@@ -114,7 +123,7 @@ def evaluate(
         device=device,
         precision=precision,
     )
-    return opened.report(moments=moments)
+    return opened.report(moments=moments, truths=None if truths is None else Path(truths))
 
 
 def open_model(

@@ -1,0 +1,126 @@
+"""`evaluate RUN --truths FILE`: recall with several right videos, beside the usual, on the queries that have labels."""
+
+import csv
+import gzip
+import io
+import json
+
+import numpy as np
+import pytest
+
+from untrimmed.data.layout import read_split
+from untrimmed.running.opened import open_model
+from untrimmed.training.train import train
+
+LABELLED = 12  # of the 18 captions of the split, the first ones
+
+
+@pytest.fixture(scope="module")
+def run_folder(data_root, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("truths") / "run"
+    sizes = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20}
+    train("ms_sl", data="tvr", root=data_root, out=folder, **sizes, **{"train.epochs": 1})
+    return folder
+
+
+@pytest.fixture
+def captions(data_root):
+    return read_split("tvr", data_root, "test")
+
+
+def write(path, rows, opener=open):
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def label(caption, *others):
+    return {"query_id": caption.caption_id, "caption": caption.text, "gt_video_ids": [caption.video, *others]}
+
+
+def evaluated(typed, folder, labels, *words):
+    code, out, err = typed("evaluate", folder, "--no-moments", "--truths", labels, *words)
+    assert code == 0, err
+    return out, err
+
+
+def test_both_figures_are_of_the_queries_with_labels(typed, run_folder, captions, tmp_path):
+    last = captions[-1].video
+    labels = write(tmp_path / "gt.jsonl", [label(caption, last) for caption in captions[:LABELLED]])
+    document = json.loads(evaluated(typed, run_folder, labels, "--format", "json")[0])
+    opened = open_model(run_folder)
+    scores, own = opened.score().fused[:LABELLED], opened.dataset.video_index[:LABELLED]
+    other = opened.dataset.video_index[-1]
+    for name, truths in (("one right video", [own]), ("any right video", [own, np.full(LABELLED, other)])):
+        best = np.min([1 + (scores > scores[np.arange(LABELLED), truth][:, None]).sum(axis=1) for truth in truths], 0)
+        row = document["rows"][name]
+        assert row["queries"] == LABELLED
+        assert row["R@1"] == pytest.approx(100 * (best <= 1).mean())
+        assert row["median_rank"] == np.median(best)
+    assert document["rows"]["any right video"]["R@1"] > document["rows"]["one right video"]["R@1"]
+    assert document["rows"]["fused"]["queries"] == len(captions)
+    right = [1 + (caption.video != last) for caption in captions[:LABELLED]]
+    assert document["truths"] == {
+        "queries": LABELLED, "right_videos": np.mean(right), "several": sum(count > 1 for count in right),
+        "other_queries": 0, "other_texts": 0, "other_videos": 0,
+    }  # fmt: skip
+
+
+def test_labels_as_published_are_read_compressed_and_what_is_not_in_the_split_is_said(
+    typed, run_folder, captions, tmp_path
+):
+    rows = [label(caption, "nowhere") for caption in captions[:3]]
+    rows += [{**rows[0], "query_id": "elsewhere#enc#0"}, {**label(captions[3]), "caption": "Another numbering."}]
+    rows += [{"query_id": captions[4].caption_id, "gt_video_ids": [captions[4].video]}]  # no caption, nothing to differ
+    rows[1]["caption"] = f" {rows[1]['caption'].upper()} !"  # the same words
+    labels = write(tmp_path / "gt.jsonl.gz", rows, gzip.open)
+    out, err = evaluated(typed, run_folder, labels)
+    (said,) = [line for line in err.splitlines() if "gt.jsonl.gz" in line]
+    assert f"4 of {len(captions)} queries have labels, 1.000 right videos each, 0 more than one; left out: " in said
+    assert said.endswith(
+        "1 queries that are not in the split, 1 queries whose caption reads otherwise there, "
+        "1 right videos that are not in the split"
+    )
+    assert "one right video" in out
+    assert "any right video" in out
+    assert max(map(len, out.splitlines())) <= 80
+    rows = list(csv.DictReader(io.StringIO(evaluated(typed, run_folder, labels, "--format", "csv")[0])))
+    one, several = (next(row for row in rows if row["row"] == name) for name in ("one right video", "any right video"))
+    assert one["SumR"] == several["SumR"]  # no label names a second video of the split
+    assert several["mAP"] == ""
+
+
+def test_without_labels_nothing_is_said_of_them(typed, run_folder):
+    code, out, err = typed("evaluate", run_folder, "--no-moments", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["truths"] is None
+    assert "right video" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: [{**row, "query_id": f"x{row['query_id']}"} for row in rows], "labels no query of this split"),
+        (lambda rows: [], "labels no query of this split, it is empty"),
+        (lambda rows: [*rows, rows[0]], "line 3: query"),
+        (lambda rows: [{"query": "a"}], "line 1: no field 'query_id'"),
+        (lambda rows: [{**rows[0], "gt_video_ids": "lake"}], "line 1: gt_video_ids is 'lake', wanted a list"),
+        (lambda rows: [{**rows[0], "gt_video_ids": []}], "line 1: gt_video_ids is [], wanted the ids of videos"),
+        (lambda rows: [{**rows[0], "gt_video_ids": [3]}], "line 1: gt_video_ids is [3]"),
+        (lambda rows: [{**rows[0], "query_id": 3}], "line 1: query_id is 3, wanted text"),
+        (None, "gt.jsonl: no such file"),
+    ],
+)
+def test_what_are_no_labels_of_the_split_is_refused_in_one_line(
+    refusal, run_folder, captions, tmp_path, change, message
+):
+    path = tmp_path / "gt.jsonl"
+    if change is not None:
+        write(path, change([label(caption) for caption in captions[:2]]))
+    error = refusal("evaluate", run_folder, "--no-moments", "--truths", path)
+    assert message in error
+    assert ";" in error
+
+
+def test_labels_are_for_runs(refusal, tmp_path):
+    assert "--truths is for a run, leave it out" in refusal("evaluate", tmp_path, "--truths", tmp_path / "gt.jsonl")
