@@ -35,6 +35,15 @@ def test_videos_with_one_query_are_skipped_and_nothing_costs_nothing():
     assert query.grad.abs().sum() == 0
 
 
+def test_only_the_paper_matches_the_query_of_a_video_with_one():
+    query = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 4.0]])
+    clips = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]])
+    index = torch.tensor([0, 0, 1])
+    # video 0: distances 0, 0; video 1: the better of cosines 0.6 and 0.8
+    assert optimal_matching(query, clips, index).item() == pytest.approx(0, abs=1e-6)
+    assert optimal_matching(query, clips, index, reduction="paper").item() == pytest.approx(0.2 / 2, abs=1e-6)
+
+
 def test_padding_is_never_matched():
     clips = torch.tensor([[[0.0, 1.0], [0.1, 1.0], [1.0, 0.0]]])
     mask = torch.tensor([[True, True, False]])

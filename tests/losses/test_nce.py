@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from untrimmed.losses.nce import nce, nce_of_queries, nce_of_videos, nce_square
+from untrimmed.losses.nce import nce, nce_of_queries, nce_of_shares, nce_of_videos, nce_square
 
 
 def test_queries_pick_their_video():
@@ -38,3 +38,19 @@ def test_large_scores_do_not_overflow():
 def test_the_square_form_counts_the_positive_twice():
     # log(2 e^0 + e^0 + e^0) - 0 for each of two rows
     assert nce_square(torch.zeros(2, 2)).item() == pytest.approx(math.log(4))
+
+
+def test_the_printed_form_is_shares_of_similarity_pair_by_pair_without_siblings():
+    cosine = torch.tensor([[0.6, 0.2], [0.3, 0.1], [0.4, 0.8]])
+    shares = [(0.6 / 0.8, 0.6 / 1.0), (0.3 / 0.4, 0.3 / 0.7), (0.8 / 1.2, 0.8 / 1.1)]  # among videos, among queries
+    expected = -sum(math.log(videos) + math.log(queries) for videos, queries in shares) / 3
+    assert nce_of_shares(cosine, torch.tensor([0, 0, 1])).item() == pytest.approx(expected)
+
+
+def test_negative_similarities_have_no_share_and_break_nothing():
+    cosine = torch.tensor([[0.5, -0.9], [-0.2, -0.1]], requires_grad=True)
+    loss = nce_of_shares(cosine, torch.tensor([0, 1]))
+    loss.backward()
+    assert loss.item() == pytest.approx(2 * math.log(2) / 2, abs=1e-4)  # the second pair: 1e-6 among two of them
+    assert cosine.grad.isfinite().all()
+    assert cosine.grad[1].tolist() == [0, 0]

@@ -59,6 +59,8 @@ def test_every_option_changes_the_scores_and_still_trains(method, option, batch)
     [
         ("gmmformer", {"triplet": "paper"}, "clip_triplet"),
         ("gmmformer_v2", {"triplet": "paper"}, "frame_triplet"),
+        ("gmmformer", {"nce": "paper"}, "clip_nce"),
+        ("gmmformer_v2", {"nce": "paper"}, "frame_nce"),
         ("gmmformer", {"losses": {"query_diversity_v1": {"reduction": "paper"}}}, "query_diversity_v1"),
         ("gmmformer_v2", {"losses": {"query_diversity": {"reduction": "paper"}}}, "query_diversity"),
         ("gmmformer_v2", {"losses": {"optimal_matching": {"reduction": "paper"}}}, "optimal_matching"),

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.losses.draws import Draws
-from untrimmed.losses.nce import nce, nce_square
+from untrimmed.losses.nce import Contrast, nce, nce_of_shares, nce_square
 from untrimmed.losses.triplet import (
     num_foreign_queries,
     triplet_of_pairs,
@@ -29,10 +29,12 @@ def branch_terms(
     margin: float,
     draws: Draws,
     triplet: TripletForm = "released",
+    contrast: Contrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
     """The terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19); negatives are drawn anew per branch.
 
-    The video side of the triplet is `triplet_of_videos` as released, `triplet_of_pairs` in the papers.
+    The video side of the triplet is `triplet_of_videos` as released, `triplet_of_pairs` in the papers; InfoNCE is `nce`
+    of the dot products as released, `nce_of_shares` of the cosines in the papers.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":
@@ -42,7 +44,8 @@ def branch_terms(
         hinges = triplet_of_pairs(cosine, video_index, ranks, margin=margin)
     query_ranks = draws.candidate_ranks(branch, len(cosine), cosine.shape[1])
     hinges = hinges + triplet_of_queries(cosine, video_index, query_ranks, margin=margin)
-    return {f"{branch}_nce": nce(dot, video_index), f"{branch}_triplet": hinges}
+    info = nce(dot, video_index) if contrast == "released" else nce_of_shares(cosine, video_index)
+    return {f"{branch}_nce": info, f"{branch}_triplet": hinges}
 
 
 def square_branch_terms(

@@ -15,8 +15,10 @@ def matched_pairs(
     clips: Float[Tensor, "V L D"],
     video_index: Int[Tensor, " Q"],
     mask: Bool[Tensor, "V L"] | None = None,
+    *,
+    fewest: int = 2,
 ) -> Int[Tensor, "N 3"]:
-    """Rows (video, query, clip): for each video with two queries or more, the one-to-one assignment of queries to
+    """Rows (video, query, clip): for each video with `fewest` queries or more, the one-to-one assignment of queries to
     clips with the largest total cosine (GMMFormer v2, Eq. 6). Surplus queries or clips stay unmatched.
 
     The assignment is a small exact problem per video, solved by scipy on the CPU outside the gradient: one transfer
@@ -29,7 +31,7 @@ def matched_pairs(
     order = np.argsort(index, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
     pairs = [np.zeros((0, 3), dtype=np.int64)]
-    for group in (g for g in groups if len(g) > 1):
+    for group in (g for g in groups if len(g) >= fewest):
         video = index[group[0]]
         allowed = np.arange(cosine.shape[1]) if real is None else np.flatnonzero(real[video])
         rows, columns = linear_sum_assignment(cosine[np.ix_(group, allowed)], maximize=True)
@@ -47,10 +49,16 @@ def optimal_matching(
 ) -> Float[Tensor, ""]:
     """Mean distance 1 - cosine of the matched pairs (GMMFormer v2, Eq. 7), in [0, 2]; 0 when there is no pair.
 
-    `released` averages over all pairs of the batch, `paper` within each video first. As released, videos with one
-    query are skipped. Padding (mask False) is never matched.
+    `released` averages over all pairs of the batch and skips videos with one query; `paper` averages within each video,
+    be it of one query, and then over the videos, which Eq. 7 leaves open. Padding (mask False) is never matched.
+
+    >>> query, clips = torch.eye(3), torch.eye(3)[None, :2].expand(2, -1, -1)
+    >>> index = torch.tensor([0, 0, 1])
+    >>> optimal_matching(query, clips, index), optimal_matching(query, clips, index, reduction="paper")
+    (tensor(0.), tensor(0.5000))
     """
-    video, row, clip = matched_pairs(query, clips, video_index, mask).unbind(1)
+    fewest = 2 if reduction == "released" else 1
+    video, row, clip = matched_pairs(query, clips, video_index, mask, fewest=fewest).unbind(1)
     if len(row) == 0:
         return 0 * (query.sum() + clips.sum())
     distance = 1 - F.cosine_similarity(query[row], clips[video, clip], dim=-1, eps=1e-12)

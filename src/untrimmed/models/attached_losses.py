@@ -19,7 +19,7 @@ class QueryDiversityV1(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Symbols as in the equation."""
+        """Symbols as in the equation; `reduction`: one logarithm for each query; `paper`: one for each pair."""
 
         margin: float = 0.15
         scale: float = 32.0
@@ -41,7 +41,7 @@ class QueryDiversity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Symbols as in the equations."""
+        """Symbols as in the equations; `reduction`: the sum over a batch by its queries; `paper`: by video (Eq. 5)."""
 
         margin: float = 0.2
         scale: float = 32.0
@@ -64,7 +64,8 @@ class OptimalMatching(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """How the matched pairs of a batch become one number."""
+        """`reduction`: the mean over all pairs of a batch, videos with one query left out; `paper`: within each video,
+        be it of one query, then over videos (Eq. 7)."""
 
         reduction: Literal["released", "paper"] = "released"
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
+from untrimmed.losses.nce import Contrast
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
@@ -81,6 +82,7 @@ class TwoBranchConfig(ClipFrameConfig):
     window: Formula = "released"
     norm: NormOrder = "post"
     triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
+    nce: Contrast = "released"  # softmax of dot products; paper: shares of cosines, pair by pair (Eq. 12; Eq. 21)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,7 +141,9 @@ class TwoBranchModel(ClipFrameModel):
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of one branch."""
         c, index = self.config, step.batch.video_index
-        return branch_terms(branch, cosine, dot, index, margin=c.margin, draws=step.draws, triplet=c.triplet)
+        return branch_terms(
+            branch, cosine, dot, index, margin=c.margin, draws=step.draws, triplet=c.triplet, contrast=c.nce
+        )
 
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
