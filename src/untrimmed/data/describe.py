@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from untrimmed.data.ambiguity import ambiguous
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.layout import read_split
 
@@ -18,9 +19,11 @@ RATIO_EDGES = tuple(i / 10 for i in range(11))
 class Description:
     """What a split consists of; means are None where nothing is known.
 
-    Words are counted between blanks. Moments are those of the annotation: all windows in QVHighlights, one an annotator
-    in DiDeMo. `moment_ratios` counts captions by length of the main moment over length of the video, in ten bins of
-    equal width from 0 to 1; ratios above 1, as in unedited JSG files, count in the last.
+    Words are counted between blanks. `equal_elsewhere` and `nearly_equal_elsewhere` are how many captions have such
+    a one in another video (`data/ambiguity.py`; the second counts the first too). Moments are those of the
+    annotation: all windows in QVHighlights, one an annotator in DiDeMo. `moment_ratios` counts captions by length of
+    the main moment over length of the video, in ten bins of equal width from 0 to 1; ratios above 1, as in unedited JSG
+    files, count in the last.
     """
 
     split: str
@@ -29,6 +32,8 @@ class Description:
     captions_per_video: float
     words_per_query: float
     longest_query: int
+    equal_elsewhere: int
+    nearly_equal_elsewhere: int
     moments_per_video: float
     captions_with_moment: int
     video_length_s: float | None
@@ -54,6 +59,7 @@ def describe(annotations: list[Annotation], split: str) -> Description:
     durations = {a.video: a.duration_s for a in annotations if a.duration_s is not None}
     lengths = [moment[1] - moment[0] for a in annotations if (moment := a.main_moment) is not None]
     ratios = [ratio for a in annotations if (ratio := a.moment_ratio) is not None]
+    equal, nearly_equal = ambiguous(annotations)
     bins = np.clip(np.searchsorted(RATIO_EDGES, ratios, side="left") - 1, 0, len(RATIO_EDGES) - 2)
     return Description(
         split=split,
@@ -62,6 +68,8 @@ def describe(annotations: list[Annotation], split: str) -> Description:
         captions_per_video=len(annotations) / videos,
         words_per_query=float(np.mean(words)),
         longest_query=max(words),
+        equal_elsewhere=equal,
+        nearly_equal_elsewhere=nearly_equal,
         moments_per_video=sum(len(annotation.moments) for annotation in annotations) / videos,
         captions_with_moment=len(lengths),
         video_length_s=_mean(list(durations.values())),
