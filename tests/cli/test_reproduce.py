@@ -59,7 +59,7 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     assert f"untrimmed reproduce ral table5 --out {out}" in text
     assert "| table7 | Runtime of one query by corpus size | untrimmed reproduce ral table7 |" in text
     assert "| CLIP4Clip (ViT-B/32) | paper | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 |" in text
-    assert "untrimmed train clip4clip+ral --data msrvtt --root DIR --preset tvr" in text
+    assert "untrimmed train clip4clip+ral --data msrvtt --preset tvr model.query_dim=512 model.video_dim=512" in text
 
 
 def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):

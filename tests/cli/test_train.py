@@ -122,6 +122,23 @@ def test_moments_can_be_left_out(trained, capsys, monkeypatch):
     assert not any(name.startswith("event") for name in rows)
 
 
+def test_a_run_is_evaluated_with_changed_settings(trained, typed):
+    root, _ = trained
+    words = ["evaluate", root / "run", "--no-moments", "--format", "json"]
+    own, changed = (
+        json.loads(typed(*words, *more)[1]) for more in ([], ["model.clip_weight=1", "model.frame_weight=0"])
+    )
+    assert changed["title"] == f"{own['title']}, model.clip_weight=1, model.frame_weight=0"
+    assert changed["rows"]["fused"] == own["rows"]["clip only"] != own["rows"]["fused"]
+
+
+def test_settings_of_training_do_not_change_in_evaluation(trained, refusal):
+    assert "cannot change after training" in refusal("evaluate", trained[0] / "run", "train.epochs=3")
+    assert "no run here; KEY=VALUE is for a run, leave it out" in refusal(
+        "evaluate", trained[0] / "tvr", "--queries", "labels.jsonl", "model.dim=3"
+    )
+
+
 def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, capsys):
     root, _ = trained
     simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")

@@ -60,7 +60,9 @@ def test_other_settings_have_a_folder_of_their_own(change, table, place):
 
 def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
     row = dataclasses.replace(table.rows[0], method="jsg")
-    glance = dataclasses.replace(row, name="glance", evaluated_with={"glance_weight": 1.0, "gaze_weight": 0.0})
+    glance = dataclasses.replace(
+        row, name="glance", evaluated_with={"model.glance_weight": 1.0, "model.gaze_weight": 0.0}
+    )
     both = dataclasses.replace(table, rows=(row, glance))
     measured = run_table(both, place)
     assert len(list(place.runs.glob("jsg-*/run"))) == 1

@@ -1,16 +1,13 @@
-import shlex
 from pathlib import Path
 
 import pytest
 
-from untrimmed.config import parse_overrides
 from untrimmed.errors import UnknownNameError
-from untrimmed.plots.catalogue import PICTURES
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.papers import PAPERS, paper_named
 from untrimmed.reproduction.render import command_of, listing
-from untrimmed.reproduction.runner import Place, Plan, row_commands
-from untrimmed.reproduction.tables import EfficiencyTable, Shown, TrainedTable, entry_name
+from untrimmed.reproduction.runner import Place, Plan
+from untrimmed.reproduction.tables import EfficiencyTable, TrainedTable, entry_name
 
 # Tables and figures as the papers number them.
 COUNTS = {"gmmformer": (8, 7), "gmmformer_v2": (8, 9), "ral": (7, 13), "proto": (8, 10), "jsg": (6, 5)}
@@ -65,17 +62,6 @@ def test_every_row_settles_on_real_and_on_simulated_data(table):
                 assert Plan.of(row, column, place).settled.method == row.method
 
 
-@pytest.mark.parametrize("table", TRAINED)
-def test_the_command_of_a_row_gives_its_settings(table):
-    for row, command in row_commands(table):
-        words = shlex.split(command)
-        typed = load_preset(words[2], "tvr", parse_overrides(word for word in words if "=" in word))
-        assert typed.method == row.method
-        settings = [preset.sizes() for preset in (typed, _settled(row))]
-        assert settings[0] == settings[1]
-        assert typed.weights == _settled(row).weights
-
-
 @pytest.mark.parametrize("data", ["tvr_clip", "activitynet_clip"])
 def test_prototypes_learn_with_table_8_wherever_features_are_of_clip(data):
     tables = [entry for entry in PAPERS["proto"].entries if isinstance(entry, TrainedTable)]
@@ -105,13 +91,6 @@ def test_rows_of_a_table_are_different_runs():
             # Intra-video terms have no weight in JSG's video variant; CLIP rows differ in their features alone.
             allowed = {("table6", "charades"): 2, ("table1", "tvr"): 2}.get((table.name, column.name), 0)
             assert equal <= allowed, (table.title, column.name)
-
-
-def test_pictures_that_figures_name_exist():
-    commands = [c for paper in PAPERS.values() for e in paper.entries if isinstance(e, Shown) for c in e.commands]
-    named = {command.split()[2] for command in commands if command.startswith("untrimmed plot ")}
-    assert named
-    assert named <= set(PICTURES)
 
 
 def test_efficiency_figures_fit_the_corpus_sizes():

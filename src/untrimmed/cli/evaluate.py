@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption, SplitOption, parse_path
+from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
@@ -34,6 +36,13 @@ TruthsOption = Annotated[
         help="For a run: dense labels, JSON lines or .gz of them, each "
         '{"query_id": ..., "gt_video_ids": [...]}: recall with several right videos, beside the usual.',
         show_default=False,
+    ),
+]
+ChangedArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="For a run: settings of the trained model to change, e.g. model.glance_weight=1 model.gaze_weight=0.",
     ),
 ]
 RunPrecisionOption = Annotated[
@@ -72,6 +81,7 @@ def evaluate(
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: DeviceOption = "auto",
     precision: RunPrecisionOption = None,
+    overrides: ChangedArgument = None,
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 
@@ -98,24 +108,32 @@ def evaluate(
             against=against,
             moments=moments,
             truths=truths,
+            changed=parse_overrides(overrides or []),
         )
-    elif truths is not None:
-        raise ConfigError(f"{target}: no run here; --truths is for a run, leave it out")
-    elif queries is None:
-        raise ConfigError(f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE")
-    elif output not in ("table", "json"):
-        raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
     else:
+        _refuse_options_of_runs(target, {"--truths": truths, "KEY=VALUE": overrides})
+        if queries is None:
+            raise ConfigError(
+                f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE"
+            )
         chosen = read_precision(precision or "auto")
-        _evaluate_library(target, queries, chosen, output == "json", details, skip_unknown)
+        _evaluate_library(target, queries, chosen, output, details, skip_unknown)
+
+
+def _refuse_options_of_runs(target: Path, options: Mapping[str, object]) -> None:
+    for name, given in options.items():
+        if given:
+            raise ConfigError(f"{target}: no run here; {name} is for a run, leave it out")
 
 
 def _evaluate_library(
-    library: Path, queries: Path, precision: Precision, json_output: bool, details: bool, skip_unknown: bool
+    library: Path, queries: Path, precision: Precision, output: str, details: bool, skip_unknown: bool
 ) -> None:
     import untrimmed
     from untrimmed.search.labelled import evaluate_library, read_queries
 
+    if output not in ("table", "json"):
+        raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
     labelled = read_queries(queries)
     opened = untrimmed.open(library, precision=precision)
     with progress_console.status("searching"):
@@ -127,7 +145,7 @@ def _evaluate_library(
         )
     if num_doubtful := sum(bool(outcome.warnings) for outcome in quality.outcomes):
         progress_console.print(f"warning: of {num_doubtful} sentences not all words count; --format json says which")
-    if json_output:
+    if output == "json":
         outcomes = [
             {
                 "query": outcome.query.text,

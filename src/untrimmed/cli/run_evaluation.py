@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
@@ -42,11 +43,12 @@ def evaluate_run(
     against: Path | None = None,
     moments: bool = True,
     truths: Path | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference.
 
     `moments`: with event-level recall, where the data have moments. `truths`: a file of dense labels, whose recall with
-    several right videos is reported too.
+    several right videos is reported too. `changed`: other settings of the first model.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -60,7 +62,7 @@ def evaluate_run(
         evaluate, split=split, data=data, root=root, video_features=video_features, device=device, precision=precision
     )
     with progress_console.status("scoring"):
-        report = score(folder, moments=moments, truths=truths)
+        report = score(folder, moments=moments, truths=truths, changed=changed)
         comparisons = None
         if against is not None:
             comparisons = compare(report, score(against, moments=False))

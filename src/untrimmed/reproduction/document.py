@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.render import Grid, command_of, listing, markdown
 from untrimmed.reproduction.results import efficiency_grid, settings_grid, trained_grids
-from untrimmed.reproduction.runner import Place, Step, row_commands, run_table
+from untrimmed.reproduction.runner import Place, Step, run_table
 from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable
 from untrimmed.version import __version__
 
@@ -48,7 +49,8 @@ def document(
             yield "\n".join(grids)
             if isinstance(entry, TrainedTable):
                 yield "\nEach row by itself:\n\n```\n"
-                yield from (f"{command}   # {row.name}\n" for row, command in row_commands(entry))
+                for each in commands_of(entry):
+                    yield f"# {each.row.name}, {each.column.name}\n{each.train}\n{each.evaluate}\n"
                 yield "```\n"
 
 

@@ -35,9 +35,9 @@ def _videos(name: str, column: Column) -> TrainedTable:
     return TrainedTable(name=name, title=title, columns=(column,), rows=BOTH_METHODS, left_out=left_out)
 
 
-GLANCE = {"rank_moments_by": "glance", "glance_weight": 1.0, "gaze_weight": 0.0}
-GAZE = {"rank_moments_by": "gaze", "glance_weight": 0.0, "gaze_weight": 1.0}
-SUM = {"rank_moments_by": "sum"}
+GLANCE = {"model.rank_moments_by": "glance", "model.glance_weight": 1.0, "model.gaze_weight": 0.0}
+GAZE = {"model.rank_moments_by": "gaze", "model.glance_weight": 0.0, "model.gaze_weight": 1.0}
+SUM = {"model.rank_moments_by": "sum"}
 NO_INTRA = {f"weights.intra_{side}": 0.0 for side in ("left", "right", "whole")}
 NO_GAZE = {"weights.gaze_nce": 0.0, "weights.gaze_triplet": 0.0}
 VIDEOS = Column(name="charades", metrics=("R@10", "R@100"))

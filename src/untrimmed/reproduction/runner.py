@@ -17,12 +17,12 @@ from typing import Any
 from untrimmed.config import to_plain
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import write_whole
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
-from untrimmed.running.opened import open_model
+from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run
 from untrimmed.training.loop import Progress
 from untrimmed.training.train import OWN_DATA_PRESET, train
@@ -108,7 +108,7 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
     Raises: ConfigError when the root has none of the table's data sets; whatever training raises.
     """
     columns, missing = _columns(table, place)
-    pairs = [(row, column) for column in columns for row in table.rows if _is_run(row, column)]
+    pairs = [(row, column) for row, column in pairs_of(table) if column in columns]
     figures = {}
     for number, (row, column) in enumerate(pairs, start=1):
         name = f"{row.name}, {column.name}" if len(columns) > 1 else row.name
@@ -120,9 +120,12 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
     return Measured(columns, figures, missing)
 
 
-def _is_run(row: Row, column: Column) -> bool:
-    """A row has figures in the column, or the paper prints it without any."""
-    return not row.without and (not row.paper or column.name in row.paper)
+def pairs_of(table: TrainedTable) -> Iterator[tuple[Row, Column]]:
+    """What can be run, data set after data set: rows with figures on it, and rows that the paper prints without any."""
+    for column in table.columns:
+        for row in table.rows:
+            if not row.without and (not row.paper or column.name in row.paper):
+                yield row, column
 
 
 def _columns(table: TrainedTable, place: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
@@ -178,14 +181,6 @@ class Plan:
         name = "simulated" if self.place.simulated else self.column.data_name
         return self.place.runs / f"{self.row.method}-{name}-{_digest(identity)}"
 
-    @property
-    def command(self) -> str:
-        """What trains this row by itself."""
-        words = [f"untrimmed train {self.row.method} --data {self.column.data_name} --root DIR"]
-        if self.preset not in (None, self.column.data_name):
-            words.append(f"--preset {self.preset}")
-        return " ".join([*words, *(f"{key}={_yaml(value)}" for key, value in self.row.overrides.items())])
-
     def figures(self, tell: Callable[..., None]) -> Figures:
         """The row's figures in percent, kept ones if there are any."""
         kept = self.folder / f"figures-{_digest([dict(self.row.evaluated_with), self.column.events])}.json"
@@ -222,10 +217,12 @@ class Plan:
         )
 
     def _evaluate(self, run: Run) -> dict[str, float]:
-        opened = open_model(run.folder, device=self.place.device, changed=self.row.evaluated_with)
-        if self.column.events:
-            return opened.event_recall()
-        report = opened.report(moments=False)
+        events = self.column.events
+        report = evaluate(run, device=self.place.device, moments=events, changed=self.row.evaluated_with)
+        if events:
+            if report.note:
+                raise FeatureError(report.note)
+            return report.events
         groups = {f"SumR {name}": row["SumR"] for name, row in report.rows.items() if name.startswith("M/V")}
         return {**report.figures, **groups}
 
@@ -243,20 +240,6 @@ def simulated_data(place: Place, tell: Callable[..., None] = lambda doing: None)
     return root, name
 
 
-def row_commands(table: TrainedTable) -> Iterator[tuple[Row, str]]:
-    """What trains each row by itself on the table's first data set that has it."""
-    for row in table.rows:
-        column = next((column for column in table.columns if _is_run(row, column)), None)
-        if column is not None:
-            yield row, Plan.of(row, column, Place(Path(), root=Path())).command
-
-
 def _digest(values: Any) -> str:
     """A short name for plain values, the same for the same values."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _yaml(value: Any) -> str:
-    """A setting as it is typed on a command line."""
-    text = json.dumps(value).replace('"inf"', ".inf").replace(" ", "")
-    return f"'{text}'" if any(character in text for character in "[{") else text

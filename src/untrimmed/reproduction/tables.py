@@ -43,7 +43,8 @@ class Row:
 
     `paper` has, for each column that prints any, as many figures as the column has metrics; `papers.py` fills it from
     `presets/published.yaml`, as it does in the other tables. `evaluated_with` are settings of the model that change
-    after training (ranking strategies). `without` says why a row cannot be run; it is listed all the same.
+    after training (ranking strategies), by dotted keys as in `overrides`. `without` says why a row cannot be run; it is
+    listed all the same.
     """
 
     name: str

@@ -13,12 +13,15 @@ import torch
 from jaxtyping import Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
+from untrimmed.config import override
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.naming import ModelName
+from untrimmed.models.registry import configure, plain_settings
 from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import has_preset, load_preset
@@ -108,11 +111,13 @@ def evaluate(
     precision: Precision = "float32",
     moments: bool = True,
     truths: Path | str | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> Report:
     """The results of a run's best model, or of any saved model, on a split; the rest is as in `open_model`.
 
     Where the data has moments, event-level recall is reported for any method, else the report's note says why not;
-    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`.
+    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`. The title names
+    the `changed` settings.
     """
     opened = open_model(
         run.folder if isinstance(run, Run) else Path(run),
@@ -122,8 +127,12 @@ def evaluate(
         video_features=video_features,
         device=device,
         precision=precision,
+        changed=changed,
     )
-    return opened.report(moments=moments, truths=None if truths is None else Path(truths))
+    report = opened.report(moments=moments, truths=None if truths is None else Path(truths))
+    if not changed:
+        return report
+    return replace(report, title=f"{report.title}, {', '.join(f'{key}={value}' for key, value in changed.items())}")
 
 
 def open_model(
@@ -141,11 +150,12 @@ def open_model(
 
     A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
     needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
-    the batch. `changed` are settings of the model that it gets instead of its own, such as the weights of its branches.
+    the batch. `changed` are settings that the trained model gets instead of its own, by dotted keys as in training:
+    `{"model.glance_weight": 1.0}`.
 
     Raises:
         CheckpointError: when the folder holds no model, or a damaged one.
-        ConfigError: when the data set is not known.
+        ConfigError: when the data set is not known, or a setting cannot change after training.
         FeatureError: for missing, damaged or unfitting features.
     """
     chosen = choose_device(device)
@@ -156,9 +166,7 @@ def open_model(
         raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
     if changed:
-        tensors = model.state_dict()
-        model = type(model)(replace(model.config, **changed))
-        model.load_state_dict(tensors)
+        model = _with_settings(model, changed)
     own, features, train = None, FeatureSettings(), TrainSettings()
     if is_run(folder):
         config = read_config(folder)
@@ -171,6 +179,28 @@ def open_model(
     require_widths(model.config, dataset, str(folder))
     keep_freed_memory()
     return OpenedModel(model=model.to(encoding.device).eval(), dataset=dataset, train=train, encode=encoding)
+
+
+def _with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
+    """The model with other settings and the weights that it has learned."""
+    for key in changed:
+        if not key.startswith("model."):
+            raise ConfigError(f"setting {key!r} cannot change after training; write model.KEY=VALUE, or train anew")
+    settings = override(plain_settings(model.config), {key.removeprefix("model."): changed[key] for key in changed})
+    other = type(model)(configure(ModelName.of(model.name), settings))
+    own, wanted = ({name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, other))
+    if own != wanted:
+        unfit = min(name for name in own | wanted if own.get(name) != wanted.get(name))
+        raise ConfigError(
+            f"{', '.join(changed)}: the learned weights do not fit ({unfit} has shape {_shape(own.get(unfit))}, wanted "
+            f"{_shape(wanted.get(unfit))}); train a model with this setting"
+        )
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def _shape(shape: torch.Size | None) -> str:
+    return "none" if shape is None else str(tuple(shape))
 
 
 def _data(

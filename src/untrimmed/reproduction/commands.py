@@ -1,0 +1,68 @@
+"""The commands that train and evaluate one row of a table by itself, as they are typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from untrimmed.reproduction.runner import Place, Plan, pairs_of
+from untrimmed.reproduction.tables import Column, Row, TrainedTable
+
+TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate RUN {}"
+
+
+@dataclass(frozen=True)
+class RowCommands:
+    """What is typed for a row on a data set: after `untrimmed train`, and after `untrimmed evaluate RUN`."""
+
+    row: Row
+    column: Column
+    trained: str
+    evaluated: str
+
+    @property
+    def train(self) -> str:
+        """The whole command that trains."""
+        return TRAIN.format(self.trained)
+
+    @property
+    def evaluate(self) -> str:
+        """The whole command that evaluates what was trained."""
+        return EVALUATE.format(self.evaluated).rstrip()
+
+
+def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
+    """The commands of every row on every data set of a table, with all settings that the table uses."""
+    for row, column in pairs_of(table):
+        plan = Plan.of(row, column, Place(Path(), root=Path()))
+        trained = [row.method, "--data", column.data_name]
+        if plan.preset not in (None, column.data_name):
+            trained += ["--preset", str(plan.preset)]
+        evaluated = [] if column.events else ["--no-moments"]
+        yield RowCommands(
+            row,
+            column,
+            shlex.join([*trained, *_assignments(plan.overrides)]),
+            shlex.join([*evaluated, *_assignments(row.evaluated_with)]),
+        )
+
+
+def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Settings as `KEY=VALUE`."""
+    for key, value in settings.items():
+        text = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6, sort_keys=False)
+        yield f"{key}={text.splitlines()[0]}"  # of a scalar, YAML adds a line with the end of the document
+
+
+def _plain(value: Any) -> Any:
+    """A value that YAML writes as people do: infinity as a number, not as the text that presets may have."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return float("inf") if value == "inf" else value

@@ -1,0 +1,141 @@
+"""Printed commands, typed into the real command line: they must train and evaluate what the table does."""
+
+import inspect
+import shlex
+
+import pytest
+import typer
+
+from untrimmed.cli.app import build_app
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.plots.catalogue import PICTURES
+from untrimmed.reproduction import runner
+from untrimmed.reproduction.commands import commands_of
+from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.runner import Place, Plan, pairs_of
+from untrimmed.reproduction.tables import Shown, TrainedTable
+from untrimmed.running import opened
+from untrimmed.running.run import DataSettings, Run
+from untrimmed.training import train as training
+
+COMMANDS = typer.main.get_command(build_app()).commands
+TABLES = [
+    pytest.param(entry, id=f"{paper.name}-{entry.name}")
+    for paper in PAPERS.values()
+    for entry in paper.entries
+    if isinstance(entry, TrainedTable)
+]
+WIDTHS = {  # of the features of words and of frames, as they are published
+    "tvr": (768, 3072),
+    "activitynet": (1024, 1024),
+    "charades": (1024, 1024),
+    "didemo": (1024, 4352),
+    "qvhighlights": (512, 2816),
+    "msrvtt": (512, 512),
+    "tvr_clip": (768, 768),
+    "activitynet_clip": (768, 768),
+}
+
+
+class Features(RetrievalDataset):
+    """A split of which nothing is known but the name and the widths of its features."""
+
+    def __init__(self, name):
+        self.__dict__ |= {"name": name, "split": "train"}
+
+    @property
+    def query_dim(self):
+        return WIDTHS[self.name][0]
+
+    @property
+    def video_dim(self):
+        return WIDTHS[self.name][1]
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """Carries what a call was going to do."""
+
+    def __init__(self, *what):
+        super().__init__()
+        self.what = what
+
+
+@pytest.fixture
+def type_in():
+    """Runs a command line as a shell would, errors not caught."""
+
+    def run(line):
+        program, name, *rest = shlex.split(line)
+        assert program == "untrimmed"
+        COMMANDS[name].main(rest, prog_name=name, standalone_mode=False)
+
+    return run
+
+
+@pytest.fixture
+def caught(monkeypatch):
+    """Gives what a call would train or evaluate: training stops once all its settings are settled and fit the data."""
+
+    def stop_training(folder, config):
+        raise Stopped(config)
+
+    def stop_evaluating(run, **options):
+        bound = inspect.signature(real_evaluate).bind(None, **options)
+        bound.apply_defaults()
+        raise Stopped(bound.arguments | {"changed": bound.arguments["changed"] or {}})
+
+    real_evaluate = opened.evaluate
+    monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
+    monkeypatch.setattr(training, "load_split", lambda data, *_, **__: Features(data.name))
+    monkeypatch.setattr(training, "_require_own", stop_training)
+    monkeypatch.setattr(opened, "evaluate", stop_evaluating)
+    monkeypatch.setattr(runner, "evaluate", stop_evaluating)
+    monkeypatch.setattr("untrimmed.cli.run_evaluation.is_model_folder", lambda folder: True)
+
+    def catch(call, *arguments):
+        with pytest.raises(Stopped) as stopped:
+            call(*arguments)
+        return stopped.value.what[0]
+
+    return catch
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caught, type_in, tmp_path):
+    place = Place(tmp_path, root=tmp_path)
+    printed = list(commands_of(table))
+    assert [(each.row, each.column) for each in printed] == list(pairs_of(table))
+    for each in printed:
+        plan = Plan.of(each.row, each.column, place)
+        settled = caught(plan._train, lambda *_, **__: None)
+        assert (settled.train, settled.features) == (plan.settled.train, plan.settled.features)
+        assert caught(type_in, each.train) == settled
+        assert caught(type_in, each.evaluate) == caught(plan._evaluate, Run(tmp_path, settled, []))
+        assert caught(type_in, each.evaluate)["moments"] == each.column.events
+
+
+def test_ranking_strategies_are_evaluated_by_different_commands():
+    table = next(entry for entry in PAPERS["jsg"].entries if entry.name == "table5")
+    similarities = [each for each in commands_of(table) if each.row.name in ("full", "GLC-sim", "GZ-sim", "Sum-sim")]
+    assert len({(each.train, each.evaluate) for each in similarities}) == len(similarities) == 8
+
+
+SHOWN = [
+    command
+    for paper in PAPERS.values()
+    for entry in paper.entries
+    if isinstance(entry, Shown)
+    for command in entry.commands
+]
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(SHOWN))
+def test_commands_of_figures_are_understood(command, caught, type_in):
+    program, name, *rest = shlex.split(command)
+    assert program == "untrimmed"
+    given = COMMANDS[name].make_context(name, rest).params  # a wrong option or value ends here
+    if name == "train":
+        assert caught(type_in, command).method == given["method"]
+    elif name == "plot":
+        picture = PICTURES[given["name"]]
+        assert picture.fewest_runs <= len(given["runs"]) <= picture.most_runs
