@@ -31,7 +31,7 @@ ALLOWED = {
     "encoders": {"types", "errors", "files", "devices", "precision"},
     "data": {"types", "errors", "files"},
     "presets": {"config", "errors", "models"},
-    "running": RUNNING,
+    "running": RUNNING | {"scores"},
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores"},
     "search": VALUES | {"models", "moments", "video", "encoders", "data", "evaluation"},

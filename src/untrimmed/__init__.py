@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from untrimmed.version import __version__
 
 if TYPE_CHECKING:
+    from untrimmed.data.annotations import Annotation
+    from untrimmed.data.dataset import dataset_of_arrays, load_dataset
+    from untrimmed.data.simulation.simulate import simulate
     from untrimmed.models.registry import create_model, list_models
-    from untrimmed.running.opened import evaluate
+    from untrimmed.running.opened import evaluate, load
     from untrimmed.search.engine import Hit
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
+    "Annotation": "untrimmed.data.annotations:Annotation",
     "Failure": "untrimmed.search.index_report:Failure",
     "Hit": "untrimmed.search.engine:Hit",
     "IndexReport": "untrimmed.search.index_report:IndexReport",
@@ -28,13 +32,18 @@ _PUBLIC = {
     "Progress": "untrimmed.search.index_report:Progress",
     "VideoRecord": "untrimmed.search.records:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
+    "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
     "evaluate": "untrimmed.running.opened:evaluate",
     "list_models": "untrimmed.models.registry:list_models",
+    "load": "untrimmed.running.opened:load",
+    "load_dataset": "untrimmed.data.dataset:load_dataset",
     "open": "untrimmed.search.library:open_library",
+    "simulate": "untrimmed.data.simulation.simulate:simulate",
     "train": "untrimmed.training.train:train",
 }
 
 __all__ = [
+    "Annotation",
     "Failure",
     "Hit",
     "IndexReport",
@@ -44,9 +53,13 @@ __all__ = [
     "VideoRecord",
     "__version__",
     "create_model",
+    "dataset_of_arrays",
     "evaluate",
     "list_models",
+    "load",
+    "load_dataset",
     "open",
+    "simulate",
     "train",
 ]
 

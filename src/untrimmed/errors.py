@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 EXTRAS = {  # package that only some installations have -> what to install
     "av": "untrimmed[video]",
@@ -74,6 +75,18 @@ class IndexMismatchError(UntrimmedError, ValueError):
 
 class IndexBusyError(UntrimmedError, RuntimeError):
     """Another process is writing to the index."""
+
+
+def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
+    """Raise a ConfigError unless a value that was given in Python is of one of some kinds (a type, or `A | B`).
+
+    >>> require_type(3, str, "method", "a name")
+    Traceback (most recent call last):
+    ...
+    untrimmed.errors.ConfigError: method is 3 (int), wanted a name
+    """
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{what} is {' '.join(repr(value).split())[:80]} ({type(value).__name__}), wanted {wanted}")
 
 
 def one_line(error: BaseException) -> str:

@@ -22,13 +22,13 @@ from untrimmed.training.train import train
 
 def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_path):
     seen = []
-    run = train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", progress=seen.append, **small)
+    run = train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", callback=seen.append, **small)
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["model"]["dim"] == 8
     assert config["model"]["temperature"] == 0.09
     assert config["losses"]["query_diversity"]["margin"] == 0.15
     assert config["data"] == {
-        "name": "tvr", "root": str(data_root), "video_features": None, "encoder_identity": None,
+        "name": "tvr", "root": str(data_root), "video_features": None, "encoder_identity": None, "digest": None,
     }  # fmt: skip
     assert [entry["epoch"] for entry in run.history] == [0, 1]
     assert run.history == open_run(tmp_path / "run").history

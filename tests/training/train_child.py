@@ -30,7 +30,7 @@ def train_here(method: str, options: dict[str, Any], kill_at: str | None = None)
         replace(source, target)
 
     os.replace = replace_or_die
-    train(method, progress=progress, **options)
+    train(method, callback=progress, **options)
 
 
 def train_as_one_of(rank: int, world: int, port: int, method: str, options: dict[str, Any]) -> None:

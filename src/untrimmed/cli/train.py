@@ -76,7 +76,7 @@ def train(
             seed=seed,
             preset=preset,
             video_features=video_features,
-            progress=display,
+            callback=display,
             packing=display.packing,
             **values,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed, pack
 from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
-from untrimmed.errors import FeatureError
+from untrimmed.errors import FeatureError, require_type
 
 
 class TrainingRows(NamedTuple):
@@ -143,6 +144,8 @@ def load_dataset(
         ConfigError: for a setting out of range, or several frame features and none chosen.
         FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
     """
+    require_type(name, str, "name", "the name of a data set")
+    require_type(root, str | os.PathLike, "root", f"the folder that holds the data set {name!r}")
     root = Path(root)
     layout = Layout.at(root, name)
     annotations = read_split(name, root, split)

@@ -53,15 +53,16 @@ def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
 
 
 def prepare_video(
-    frames: Float[np.ndarray, "T D"], *, num_clips: int, max_frames: int
+    frames: Float[np.ndarray, "T D"], *, num_clips: int, max_frames: int, fixed_frames: bool = False
 ) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:
     """Clip rows and frame rows of one video as the models read them: resampled, then normalised, float32.
 
-    Arithmetic is in float64 as released; clip bounds are in float32.
+    Arithmetic is in float64 as released; clip bounds are in float32. `fixed_frames` gives exactly `max_frames` rows.
     """
     exact = frames.astype(np.float64)
     clips = normalise(segment_means(exact, num_clips, np.float32))
-    return clips.astype(np.float32), normalise(at_most(exact, max_frames)).astype(np.float32)
+    sampled = segment_means(exact, max_frames, np.float32) if fixed_frames else at_most(exact, max_frames)
+    return clips.astype(np.float32), normalise(sampled).astype(np.float32)
 
 
 def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "N E"]:

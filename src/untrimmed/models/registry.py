@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import untrimmed.models
 from untrimmed.config import build, override, to_plain
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, require_type
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
@@ -168,6 +168,7 @@ def create_model(name: str, **overrides: Any) -> RetrievalModel:
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
     for an unknown or wrong setting.
     """
+    require_type(name, str | ModelName, "name", "METHOD or METHOD+ATTACHMENT+...")
     whole = ModelName.of(name)
     cls = model_class(whole)
     dotted = {key: value for key, value in overrides.items() if "." in key}

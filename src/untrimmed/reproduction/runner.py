@@ -212,7 +212,7 @@ class Plan:
             out=self.folder / "run",
             device=self.place.device,
             preset=self.preset,
-            progress=step,
+            callback=step,
             **self.overrides,
         )
 

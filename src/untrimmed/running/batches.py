@@ -1,16 +1,20 @@
 """Batches of a data set as tensors, in an order that the seed and the epoch decide."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.data.dataset import RetrievalDataset, TrainingRows
+from untrimmed.data.packed import PaddedRows, RaggedRows
+from untrimmed.data.resampling import prepare_video, prepare_words
+from untrimmed.errors import FeatureError
+from untrimmed.models.settings import ModelConfig
 
 T = TypeVar("T")
 
@@ -71,6 +75,53 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
         teacher=None if taught is None else torch.from_numpy(taught.rows),
         teacher_mask=None if taught is None else torch.from_numpy(taught.mask),
     )
+
+
+def query_batch_of(words: Sequence[Float[np.ndarray, "_ _"]], sizes: ModelConfig) -> QueryBatch:
+    """Sentences given by raw word vectors, prepared as those of a data set are.
+
+    Raises: FeatureError for none, or a table of another width or with numbers that are not finite.
+    """
+    tables = [_finite(table, place, "words", sizes.query_dim) for place, table in enumerate(words)]
+    rows, mask = _padded([prepare_words(table, max_words=sizes.max_words) for table in tables], "words")
+    return QueryBatch(words=torch.from_numpy(rows), mask=torch.from_numpy(mask))
+
+
+def video_batch_of(
+    frames: Sequence[Float[np.ndarray, "_ _"]], sizes: ModelConfig, *, fixed_frames: bool = False
+) -> VideoBatch:
+    """Videos given by raw frame vectors, prepared as those of a data set are; `fixed_frames` as in `FeatureSettings`.
+
+    Raises: FeatureError as `query_batch_of`.
+    """
+    tables = [_finite(table, place, "frames", sizes.video_dim) for place, table in enumerate(frames)]
+    prepared = [
+        prepare_video(table, num_clips=sizes.num_clips, max_frames=sizes.max_frames, fixed_frames=fixed_frames)
+        for table in tables
+    ]
+    rows, mask = _padded([own for _, own in prepared], "frames")
+    return VideoBatch(
+        clips=torch.from_numpy(np.stack([clips for clips, _ in prepared])),
+        frames=torch.from_numpy(rows),
+        frame_mask=torch.from_numpy(mask),
+    )
+
+
+def _finite(table: Float[np.ndarray, "_ _"], place: int, what: str, width: int) -> Float[np.ndarray, "_ _"]:
+    values = np.asarray(table)
+    if values.ndim != 2 or values.shape[1] != width or not len(values) or values.dtype.kind not in "fiu":
+        found = f"shape {values.shape} and numbers {values.dtype}"
+        raise FeatureError(f"{what}[{place}] has {found}, wanted one row or more of {width} numbers; give such a table")
+    if not np.isfinite(values).all():
+        raise FeatureError(f"{what}[{place}] holds numbers that are not finite; extract it again")
+    return values.astype(np.float32)
+
+
+def _padded(tables: list[np.ndarray], what: str) -> PaddedRows:
+    if not tables:
+        raise FeatureError(f"{what}: no table; give one or more")
+    offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
+    return RaggedRows(np.concatenate(tables), offsets).padded(np.arange(len(tables)))
 
 
 def _tensor(array: np.ndarray) -> Tensor:

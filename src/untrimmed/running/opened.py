@@ -1,23 +1,24 @@
-"""Open a run, or an imported model, with a split of a data set: what is evaluated, drawn and reproduced."""
+"""Load a run's model, or an imported one, and open it with a split of a data set: what is evaluated and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
 from untrimmed.config import override
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
-from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.errors import CheckpointError, ConfigError, require_type
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
@@ -26,13 +27,14 @@ from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
-from untrimmed.running.batches import query_batch, video_batch
+from untrimmed.running.batches import query_batch, query_batch_of, video_batch, video_batch_of
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
-from untrimmed.running.split import load_split, require_widths
-from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, score_split
+from untrimmed.running.split import load_split, require_sizes, require_widths
+from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, evaluating, score_split
+from untrimmed.scores.score import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +102,124 @@ class OpenedModel:
         )
 
 
+class DataNames(TypedDict):
+    """Which data set, where it lies, and which of its frame features, as far as they are named."""
+
+    data: str | None
+    root: Path | str | None
+    video_features: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model on its device, ready to encode and to score; `data` is what its run learned on, where that is known."""
+
+    model: RetrievalModel
+    encode: Encode
+    train: TrainSettings = field(default_factory=TrainSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+    data: DataSettings | None = None
+    place: str = "the model"  # where it lies, for messages
+
+    def encode_queries(self, words: Sequence[Float[np.ndarray, "_ _"]]) -> EncodedQueries:
+        """The encodings of sentences, each given by its word vectors [words, query_dim] as their encoder gave them.
+
+        Raises: FeatureError for a table of another width, or with numbers that are not finite.
+        """
+        batch = query_batch_of(words, self.model.config)
+        with evaluating(self.model):
+            return self.encode(self.model.encode_queries, batch)
+
+    def encode_videos(self, frames: Sequence[Float[np.ndarray, "_ _"]]) -> EncodedVideos:
+        """The encodings of videos, each given by its frame vectors [frames, video_dim] in order of time.
+
+        Raises: FeatureError for a table of another width, or with numbers that are not finite.
+        """
+        batch = video_batch_of(frames, self.model.config, fixed_frames=self.features.fixed_frames)
+        with evaluating(self.model):
+            return self.encode(self.model.encode_videos, batch)
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """Every query against every video: `fused` ranks the videos, higher is better; branches by name."""
+        with evaluating(self.model):
+            return self.model.score(queries, videos)
+
+    def load_dataset(
+        self,
+        split: str = "test",
+        *,
+        data: str | None = None,
+        root: Path | str | None = None,
+        video_features: str | None = None,
+    ) -> RetrievalDataset:
+        """A split of the run's data set, which may have moved to `root`, or of another, as the model reads features.
+
+        Raises:
+            ConfigError: when the data set is not known.
+            FeatureError: for missing, damaged or unfitting features.
+        """
+        settings = _data(self.place, self.data, data, root, video_features)
+        return load_split(settings, self.model.config, self.features, split)
+
+    def on(self, dataset: RetrievalDataset) -> OpenedModel:
+        """The model with a split, which may be in memory.
+
+        Raises: FeatureError for features that it was not made for.
+        """
+        require_type(dataset, RetrievalDataset, "dataset", "a data set (load_dataset, dataset_of_arrays)")
+        require_widths(self.model.config, dataset, self.place)
+        require_sizes(self.model.config, self.features, dataset, self.place)
+        return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
+
+    def evaluate(
+        self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | None = None
+    ) -> Report:
+        """The results on a split, as `OpenedModel.report`; without one, on the test split of the run's data set."""
+        return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=truths)
+
+
+def load(
+    folder: Run | Path | str,
+    *,
+    device: str = "auto",
+    precision: Precision = "float32",
+    changed: Mapping[str, Any] | None = None,
+) -> LoadedModel:
+    """The best model of a run, or an imported one, in evaluation mode.
+
+    `changed` are settings that the trained model gets instead of its own, by dotted keys as in training:
+    `{"model.glance_weight": 1.0}`.
+
+    Raises:
+        CheckpointError: when the folder holds no model, or a damaged one.
+        ConfigError: when a setting cannot change after training.
+    """
+    require_type(folder, Run | str | os.PathLike, "run", "the folder of a run or of an imported model")
+    folder = folder.folder if isinstance(folder, Run) else Path(folder)
+    encoding = _encoding(device, precision)
+    if not is_model(folder):
+        unfinished = is_run(folder) and not (folder / METRICS).is_file()
+        state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
+        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
+    model = load_model(folder)
+    if changed:
+        model = _with_settings(model, changed)
+    keep_freed_memory()
+    loaded = LoadedModel(model=model.to(encoding.device).eval(), encode=encoding, place=str(folder))
+    if not is_run(folder):
+        return loaded
+    config = read_config(folder)
+    return replace(loaded, train=config.train, features=config.features, data=config.data)
+
+
+def _encoding(device: str, precision: Precision) -> Encoding:
+    chosen = choose_device(device)
+    return Encoding(chosen, choose_format(precision, str(chosen)).name)
+
+
 def evaluate(
-    run: Run | Path | str,
+    model: Run | Path | str | LoadedModel | RetrievalModel,
+    dataset: RetrievalDataset | None = None,
     *,
     split: str = "test",
     data: str | None = None,
@@ -113,30 +231,41 @@ def evaluate(
     truths: Path | str | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The results of a run's best model, or of any saved model, on a split; the rest is as in `open_model`.
+    """The results of a run's best model, of any saved model or of one in memory, on a split.
 
-    Where the data has moments, event-level recall is reported for any method, else the report's note says why not;
-    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`. The title names
-    the `changed` settings.
+    The split is `dataset`, or named as in `open_model`; `device` and `precision` are for what is not loaded yet. Where
+    the data has moments, event-level recall is reported for any method, else the report's note says why not;
+    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`, `changed` as in
+    `load`; the title names the changed settings.
+
+    Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else as
+        `open_model`.
     """
-    opened = open_model(
-        run.folder if isinstance(run, Run) else Path(run),
-        split=split,
-        data=data,
-        root=root,
-        video_features=video_features,
-        device=device,
-        precision=precision,
-        changed=changed,
-    )
-    report = opened.report(moments=moments, truths=None if truths is None else Path(truths))
+    wanted = "a run, the folder of one, or a model"
+    require_type(model, Run | str | os.PathLike | LoadedModel | RetrievalModel, "model", wanted)
+    if isinstance(model, RetrievalModel):
+        if dataset is None:
+            raise ConfigError(f"{model.name}: a model in memory knows no data set; give one: evaluate(model, dataset)")
+        encoding = _encoding(device, precision)
+        model = LoadedModel(model=model.to(encoding.device), encode=encoding, place=model.name)
+    labels = None if truths is None else Path(truths)
+    named: DataNames = {"data": data, "root": root, "video_features": video_features}
+    if dataset is not None and any(value is not None for value in named.values()):
+        raise ConfigError("evaluate: a data set is given, and data, root or video_features name one; leave one out")
+    if dataset is None and not isinstance(model, LoadedModel):
+        opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
+    else:
+        loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
+        loaded = replace(loaded, model=_with_settings(loaded.model, changed)) if changed else loaded
+        opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
+    report = opened.report(moments=moments, truths=labels)
     if not changed:
         return report
     return replace(report, title=f"{report.title}, {', '.join(f'{key}={value}' for key, value in changed.items())}")
 
 
 def open_model(
-    folder: Path,
+    folder: Run | Path | str,
     *,
     split: str = "test",
     data: str | None = None,
@@ -150,35 +279,18 @@ def open_model(
 
     A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
     needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
-    the batch. `changed` are settings that the trained model gets instead of its own, by dotted keys as in training:
-    `{"model.glance_weight": 1.0}`.
+    the batch. `changed` is as in `load`.
 
     Raises:
         CheckpointError: when the folder holds no model, or a damaged one.
         ConfigError: when the data set is not known, or a setting cannot change after training.
         FeatureError: for missing, damaged or unfitting features.
     """
-    chosen = choose_device(device)
-    encoding = Encoding(chosen, choose_format(precision, str(chosen)).name)
-    if not is_model(folder):
-        unfinished = is_run(folder) and not (folder / METRICS).is_file()
-        state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
-        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
-    model = load_model(folder)
-    if changed:
-        model = _with_settings(model, changed)
-    own, features, train = None, FeatureSettings(), TrainSettings()
-    if is_run(folder):
-        config = read_config(folder)
-        own, features, train = config.data, config.features, config.train
-    elif data is not None and has_preset(model.name, data):
-        preset = load_preset(model.name, data)
-        features, train = preset.features, preset.train
-    settings = _data(folder, own, data, root, video_features)
-    dataset = load_split(settings, model.config, features, split)
-    require_widths(model.config, dataset, str(folder))
-    keep_freed_memory()
-    return OpenedModel(model=model.to(encoding.device).eval(), dataset=dataset, train=train, encode=encoding)
+    loaded = load(folder, device=device, precision=precision, changed=changed)
+    if loaded.data is None and data is not None and has_preset(loaded.model.name, data):
+        preset = load_preset(loaded.model.name, data)
+        loaded = replace(loaded, train=preset.train, features=preset.features)
+    return loaded.on(loaded.load_dataset(split, data=data, root=root, video_features=video_features))
 
 
 def _with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
@@ -196,7 +308,7 @@ def _with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> Retriev
             f"{_shape(wanted.get(unfit))}); train a model with this setting"
         )
     other.load_state_dict(model.state_dict())
-    return other
+    return other.to(next(model.parameters()).device)
 
 
 def _shape(shape: torch.Size | None) -> str:
@@ -204,12 +316,14 @@ def _shape(shape: torch.Size | None) -> str:
 
 
 def _data(
-    folder: Path, own: DataSettings | None, data: str | None, root: Path | str | None, video_features: str | None
+    place: str, own: DataSettings | None, data: str | None, root: Path | str | None, video_features: str | None
 ) -> DataSettings:
     name = data or (own.name if own else None)
-    place = str(root) if root is not None else (own.root if own else None)
-    if name is None or place is None:
-        raise ConfigError(f"{folder}: does not say which data set to use; give --data NAME and --root DIR")
+    folder = str(root) if root is not None else (own.root if own else None)
+    if name is None or folder is None:
+        raise ConfigError(
+            f"{place}: does not say which data set to use; give --data NAME and --root DIR, or evaluate(model, dataset)"
+        )
     if video_features is None and own is not None and data in (None, own.name):
         video_features = own.video_features
-    return DataSettings(name=name, root=place, video_features=video_features)
+    return DataSettings(name=name, root=folder, video_features=video_features)

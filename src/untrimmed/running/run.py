@@ -34,13 +34,22 @@ CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
 class DataSettings:
     """Which data set a run learns on: the one at ROOT/NAME, and which frame features where there are several.
 
-    `encoder_identity` names the encoder of features that `untrimmed features` wrote; of others nothing is known.
+    `encoder_identity` names the encoder of features that `untrimmed features` wrote; of others nothing is known. A data
+    set in memory has no root; its `digest` tells it from others.
     """
 
     name: str
-    root: str
+    root: str | None
     video_features: str | None = None
     encoder_identity: str | None = None
+    digest: str | None = None
+
+    @property
+    def how_to_check(self) -> str:
+        """What a message advises where features may be to blame."""
+        if self.root is None:
+            return f"check the arrays that {self.name} was made of"
+        return f"check the features with: untrimmed data check {self.name} --root {self.root}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,10 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,12 +32,17 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
+Stage = Literal["training", "validating", "validated", "finished"]
 DRAWS, DROPOUT = 0, 1  # streams of random numbers; process p has dropout stream 1 + p
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a step; epochs and steps are counted from 1, `left_s` is up to the last epoch."""
+    """Where a run stands; epochs and steps are counted from 1, `left_s` is up to the last epoch.
+
+    `stage` says what has happened: "training" a step, "validating" the epoch's last one, "validated" its validation,
+    "finished" all. `results` are those of the last validation by name, in percent; `model` is the one in training.
+    """
 
     epoch: int
     num_epochs: int
@@ -49,8 +54,19 @@ class Progress:
     best_sum_r: float | None
     best_epoch: int | None
     left_s: float
-    stage: str = "training"  # or "validating", "validated", "finished"
+    model: RetrievalModel = field(repr=False)
+    learning_rate: float = math.nan
+    results: Mapping[str, float] = field(default_factory=dict)
+    stage: Stage = "training"
     selects_by: str = "SumR"
+
+
+@runtime_checkable
+class Callback(Protocol):
+    """What training tells where it stands; an answer of "stop" ends it with the epoch, which is still validated."""
+
+    def __call__(self, progress: Progress, /) -> Literal["stop"] | None:
+        """Called at every stage (see `Progress`), in every process; all of several must answer alike."""
 
 
 @dataclass
@@ -64,7 +80,7 @@ class TrainingLoop:
     val_set: RetrievalDataset
     fabric: "Fabric"
     encode: Encode
-    report: Callable[[Progress], None] = lambda progress: None
+    callback: Callback = lambda progress: None
     state: TrainingState = field(default_factory=TrainingState)
 
     def __post_init__(self) -> None:
@@ -77,6 +93,7 @@ class TrainingLoop:
         self._step_s: deque[float] = deque(maxlen=100)
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
+        self._stopped = False
 
     def run(self) -> TrainingState:
         """Train to the end, from the last saved state if there is one."""
@@ -108,8 +125,8 @@ class TrainingLoop:
         for name, value in terms.items():
             if not math.isfinite(value):
                 raise ConfigError(
-                    f"{name} is {value} before the first step; correct the model's sizes and the weights, or check the "
-                    f"features with: untrimmed data check {self.config.data.name} --root {self.config.data.root}"
+                    f"{name} is {value} before the first step; correct the model's sizes and the weights, or "
+                    f"{self.config.data.how_to_check}"
                 )
 
     def _read(self, items: np.ndarray) -> TrainingBatch:
@@ -133,6 +150,8 @@ class TrainingLoop:
             state.seconds += now - started
             started = now
             self._report("training")
+            if self._stopped:
+                break
             if now - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
                 self._save()
 
@@ -164,8 +183,7 @@ class TrainingLoop:
             if not math.isfinite(value):
                 raise ConfigError(
                     f"{self.folder}: {name} is {value} in epoch {state.epoch}, step {state.step}; lower "
-                    f"train.learning_rate (now {self.config.train.learning_rate:g}) or check the features with: "
-                    f"untrimmed data check {self.config.data.name} --root {self.config.data.root}"
+                    f"train.learning_rate (now {self.config.train.learning_rate:g}) or {self.config.data.how_to_check}"
                 )
             state.sums[name] = state.sums.get(name, 0.0) + value
 
@@ -187,7 +205,7 @@ class TrainingLoop:
         state.failures = 0 if is_best else state.failures + 1
         self._report("validated")
         state.epoch, state.step, state.seconds, state.sums = state.epoch + 1, 0, 0.0, {}
-        state.finished = state.epoch >= train.epochs or state.failures > train.patience
+        state.finished = state.epoch >= train.epochs or state.failures > train.patience or self._stopped
         if self.fabric.is_global_zero:
             if is_best:
                 save_model(self.model, self.folder)
@@ -210,12 +228,12 @@ class TrainingLoop:
             save_state(self.folder / LAST, self.state, self.model, self.optimizer)
         self._saved_at = time.monotonic()
 
-    def _report(self, stage: str) -> None:
+    def _report(self, stage: Stage) -> None:
         state = self.state
         step = max(1, state.step)
         last = state.history[-1] if state.history else None
         means = {name: value / step for name, value in state.sums.items()}
-        self.report(
+        answer = self.callback(
             Progress(
                 epoch=min(state.epoch + 1, self.config.train.epochs),
                 num_epochs=self.config.train.epochs,
@@ -227,10 +245,14 @@ class TrainingLoop:
                 best_sum_r=state.best_sum_r,
                 best_epoch=None if state.best_epoch is None else state.best_epoch + 1,
                 left_s=self._left_s(),
+                model=self.model,
+                learning_rate=self.optimizer.param_groups[0]["lr"],
+                results=last["val"] if last else {},
                 stage=stage,
                 selects_by=self.config.train.select_by,
             )
         )
+        self._stopped = self._stopped or answer == "stop"
 
     def _left_s(self) -> float:
         if not self._step_s or self.state.finished:

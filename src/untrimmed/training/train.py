@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.models.base import ModelConfig
+from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import model_class, plain_settings
 from untrimmed.precision import Format, Precision, choose_format
@@ -32,8 +33,9 @@ from untrimmed.running.run import (
     read_config,
     require_same,
 )
-from untrimmed.running.split import load_split, require_widths
-from untrimmed.training.loop import Progress, TrainingLoop
+from untrimmed.running.split import load_split, require_sizes, require_widths
+from untrimmed.training.arguments import digest_of, require_arguments, settings_of, sized_for
+from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
 
 OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
@@ -41,30 +43,35 @@ OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets;
 logger = logging.getLogger(__name__)
 
 
+Sets = tuple[RetrievalDataset, RetrievalDataset]
+
+
 def train(
-    method: str,
+    method: str | RetrievalModel,
     *,
-    data: str,
-    root: Path | str,
+    data: str | Sets,
+    root: Path | str | None = None,
     out: Path | str | None = None,
     device: str = "auto",
     precision: Precision = "float32",
     seed: int | None = None,
     preset: str | None = None,
     video_features: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    callback: Callback | None = None,
     packing: Callable[[int, int], None] | None = None,
     **overrides: Any,
 ) -> Run:
-    """Train `method` on the data set at ROOT/DATA and give the finished run.
+    """Train a method, by its name or as a model made already, and give the finished run.
 
-    Settings are those of the preset for method and data set, changed by dotted keys:
+    `data` is the name of a data set at ROOT/DATA, or two in memory, to learn from and to choose the best epoch by. A
+    model goes on from the weights that it has and is trained in place: it ends as its last epoch left it, the best one
+    is `run.load_model()`. Settings are those of the preset for method and data set, changed by dotted keys:
     `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`. `preset` names another data set's preset
     or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
-    runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `progress` is called
-    after each step, `packing` with videos done and in all while features are prepared. `precision` is the format of the
-    products: float32, bfloat16 (losses, weights and their updates stay float32), or auto, which is settled when the run
-    begins and then belongs to its settings.
+    runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `callback` hears of
+    each step and validation and may end the training; `packing` is called with videos done and in all while features
+    are prepared. `precision` is the format of the products: float32, bfloat16 (losses, weights and their updates stay
+    float32), or auto, which is settled when the run begins and then belongs to its settings.
 
     Raises:
         UnknownNameError: for an unknown method, preset or frame feature.
@@ -72,34 +79,54 @@ def train(
             not a number.
         FeatureError: for missing, damaged or unfitting features.
     """
-    if seed is not None:
-        overrides = {"train.seed": seed} | overrides
-    folder = Path(out) if out is not None else Path("runs") / f"{method}-{data}"
+    data_name = require_arguments(method, data, root, video_features, callback, overrides)
+    made = method if isinstance(method, RetrievalModel) else None
+    name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
+    folder = Path(out) if out is not None else Path("runs") / f"{name}-{data_name}"
     number_format = _number_format(precision, device, folder)
-    name = ModelName.of(method)
-    chosen = _preset(name, data, preset, overrides)
-    settings = _data(data, Path(root), video_features)
-    sizes = chosen.sizes()
-    train_set, val_set = (
-        load_split(settings, sizes, chosen.features, split, progress=packing) for split in ("train", "val")
-    )
-    if preset is None and chosen.dataset != data:
-        widths: dict[str, Any] = {"query_dim": train_set.query_dim, "video_dim": train_set.video_dim}
-        sizes = replace(sizes, **{name: value for name, value in widths.items() if f"model.{name}" not in overrides})
-    for dataset in (train_set, val_set):
-        require_widths(sizes, dataset, f"{method}/{chosen.dataset}")
+    own = settings_of(made) if made is not None else {}
+    seeded = {"train.seed": seed} if seed is not None else {}
+    chosen = _preset(name, data_name, preset, own | seeded | overrides)
+    settings, sets = _sets(data, root, chosen, video_features, packing)
+    follows = made is None and (settings.root is None or (preset is None and chosen.dataset != data))
+    sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
+    for dataset in sets:
+        require_widths(sizes, dataset, f"{name}/{chosen.dataset}")
+        require_sizes(sizes, chosen.features, dataset, str(name))
     config = _run_config(chosen, sizes, settings, number_format)
     _require_own(folder, config)
     fabric, encoding = launch(device, number_format)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    model = model_class(name)(sizes)
-    loop = TrainingLoop(config, folder, model.to(fabric.device), train_set, val_set, fabric, encoding)
-    if progress is not None:
-        loop.report = progress
+    model = model_class(name)(sizes) if made is None else made
+    loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
+    loop.callback = callback or loop.callback
     loop.run()
     fabric.barrier()
     return open_run(folder)
+
+
+def _sets(
+    data: str | Sets,
+    root: Path | str | None,
+    preset: Preset,
+    video_features: str | None,
+    packing: Callable[[int, int], None] | None,
+) -> tuple[DataSettings, Sets]:
+    """The data set and its two splits, as they are given or read from files."""
+    if not isinstance(data, str):
+        if preset.features.teacher is not None and data[0].features.teacher is None:
+            raise FeatureError(
+                f"{data[0].name}: {preset.method} learns from a teacher, and arrays have none; load the data set "
+                f"from files, with load_dataset(..., teacher={preset.features.teacher!r})"
+            )
+        return DataSettings(name=data[0].name, root=None, digest=digest_of(data)), data
+    assert root is not None
+    settings, sizes = _data(data, Path(root), video_features), preset.sizes()
+    train_set, val_set = (
+        load_split(settings, sizes, preset.features, split, progress=packing) for split in ("train", "val")
+    )
+    return settings, (train_set, val_set)
 
 
 def _number_format(precision: Precision, device: str, folder: Path) -> Format:

@@ -1,0 +1,194 @@
+"""Models and data sets that are objects: trained, evaluated, stopped by a callback, and refused in one line."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import untrimmed
+from untrimmed import Annotation, dataset_of_arrays
+from untrimmed.data.packed import PackSettings
+from untrimmed.errors import ConfigError, FeatureError
+
+QUICK = {"train.epochs": 2, "train.batch_size": 4, "model.dim": 8}
+SIZES = {"num_clips": 8, "max_frames": 16, "max_words": 6}
+
+
+def make(split, num_videos=6, seed=0, *, query_dim=12, video_dim=10, **sizes):
+    """A split of two captions a video, its features random."""
+    draw = np.random.default_rng([seed, num_videos]).normal
+    videos = [f"{split}{number}" for number in range(num_videos)]
+    captions = [
+        Annotation(video, f"{video}#{n}", f"sentence {n}", ((n, n + 3.0),), 20.0) for video in videos for n in (0, 1)
+    ]
+    return dataset_of_arrays(
+        {video: draw(size=(20 + place, video_dim)) for place, video in enumerate(videos)},
+        {caption.caption_id: draw(size=(4, query_dim)) for caption in captions},
+        captions,
+        PackSettings(**(SIZES | sizes)),
+        name="own",
+        split=split,
+    )
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return make("train"), make("val", 5), make("test", 4)
+
+
+@pytest.fixture(scope="module")
+def run(sets, tmp_path_factory):
+    return untrimmed.train("ms_sl", data=sets[:2], out=tmp_path_factory.mktemp("runs") / "run", **QUICK)
+
+
+def test_a_method_trains_on_arrays_with_their_sizes_and_is_evaluated_on_others(run, sets):
+    model = run.config.model
+    assert {key: model[key] for key in SIZES} == SIZES
+    assert (model["query_dim"], model["video_dim"], run.config.data.name, run.config.data.root) == (12, 10, "own", None)
+    ways = (run, run.folder, run.load_model(), untrimmed.load(run))
+    reports = [str(untrimmed.evaluate(way, sets[2])) for way in ways]
+    assert reports == [str(untrimmed.load(run).evaluate(sets[2]))] * 4
+    assert reports[0].startswith("ms_sl on own, test: R@1 ")
+
+
+def test_a_run_on_arrays_goes_on_with_these_and_with_no_others(run, sets):
+    again = untrimmed.train("ms_sl", data=sets[:2], out=run.folder, **QUICK)
+    assert again.history == run.history
+    with pytest.raises(ConfigError, match=r"holds a run with data\.digest"):
+        untrimmed.train("ms_sl", data=(make("train", seed=1), sets[1]), out=run.folder, **QUICK)
+
+
+def test_a_run_on_arrays_says_that_it_needs_data_to_be_evaluated(run):
+    with pytest.raises(ConfigError, match=r"does not say which data set to use; .* evaluate\(model, dataset\)"):
+        untrimmed.evaluate(run)
+
+
+def test_a_model_is_trained_in_place_from_the_weights_it_has(sets, tmp_path):
+    model = untrimmed.create_model("gmmformer+diversity", query_dim=12, video_dim=10, dim=8, **SIZES)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    quick = {"train.epochs": 1, "train.batch_size": 4, "train.learning_rate": 1e-9}
+    run = untrimmed.train(model, data=sets[:2], out=tmp_path / "run", **quick)
+    after = run.load_model().state_dict()
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+    assert all(torch.equal(after[name], model.state_dict()[name]) for name in after)
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert run.config.method == "gmmformer+query_diversity"
+
+
+def test_a_model_that_is_made_takes_no_more_settings(sets, tmp_path):
+    model = untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES)
+    with pytest.raises(ConfigError, match=r"model\.dim: the model is made already"):
+        untrimmed.train(model, data=sets[:2], out=tmp_path / "run", **{"model.dim": 16})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_clips": 4}, "made with num_clips=4, ms_sl reads 8; make it with num_clips=8"),
+        ({"max_frames": 32}, "made with max_frames=32, ms_sl reads at most 16"),
+        ({"fixed_frames": True}, "made with fixed_frames=True, ms_sl reads False"),
+    ],
+)
+def test_arrays_made_for_another_model_are_refused(change, message, sets, tmp_path):
+    model = untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES)
+    with pytest.raises(ConfigError, match=message):
+        untrimmed.train(model, data=(make("train", **change), sets[1]), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=message):
+        untrimmed.evaluate(model, make("test", **change))
+
+
+def test_arrays_of_another_width_are_refused(run):
+    with pytest.raises(FeatureError, match=r"frame features have width 11, .* expects 10"):
+        untrimmed.evaluate(run, make("test", video_dim=11))
+
+
+def test_a_loaded_model_encodes_and_scores_arrays_as_the_evaluation_does(run, sets):
+    test, draw = sets[2], np.random.default_rng([0, 4]).normal
+    frames = [draw(size=(20 + place, 10)) for place in range(4)]
+    words = [draw(size=(4, 12)) for _ in range(8)]
+    model = untrimmed.load(run)
+    queries, videos = model.encode_queries(words), model.encode_videos(frames)
+    wanted = model.on(test).score().fused
+    np.testing.assert_allclose(model.score(queries, videos).fused.numpy(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (
+            [np.ones((3, 9))],
+            r"frames\[0\] has shape \(3, 9\) and numbers float64, wanted one row or more of 10 numbers",
+        ),
+        ([np.ones((3, 10)), np.full((2, 10), np.nan)], r"frames\[1\] holds numbers that are not finite"),
+        ([], "frames: no table"),
+    ],
+)
+def test_wrong_frames_are_refused_by_their_place(tables, message, run):
+    with pytest.raises(FeatureError, match=message):
+        untrimmed.load(run).encode_videos(tables)
+
+
+def test_a_callback_sees_results_and_ends_the_training(sets, tmp_path):
+    seen = []
+
+    def until_second_step(progress):
+        seen.append(progress)
+        return "stop" if (progress.epoch, progress.step, progress.stage) == (2, 1, "training") else None
+
+    settings = QUICK | {"train.epochs": 9}
+    run = untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=until_second_step, **settings)
+    stages = [(progress.epoch, progress.step, progress.stage) for progress in seen]
+    assert stages[-3:] == [(2, 1, "validating"), (2, 1, "validated"), (3, 0, "finished")]
+    assert [progress.results for progress in seen if progress.stage == "validated"] == [e["val"] for e in run.history]
+    assert seen[1].learning_rate > 0
+    assert seen[0].model.name == "ms_sl"
+    assert len(untrimmed.train("ms_sl", data=sets[:2], out=run.folder, **settings).history) == 2  # it is finished
+
+
+WRONG = """
+from untrimmed import create_model, evaluate, load, load_dataset, train
+from untrimmed.errors import UntrimmedError
+
+model = create_model("ms_sl", query_dim=12, video_dim=10, dim=8)
+for call in (
+    lambda: train(42, data="tvr", root="data"),
+    lambda: train("ms_sl", data="tvr"),
+    lambda: train("ms_sl", data=["tvr"]),
+    lambda: train("ms_sl", data=("tvr", "tvr")),
+    lambda: train("ms_sl", data="tvr", root="data", callback=3),
+    lambda: evaluate(3),
+    lambda: evaluate(model),
+    lambda: evaluate(model, "tvr"),
+    lambda: load(None),
+    lambda: load_dataset(3, "data", "test"),
+    lambda: load_dataset("tvr", None, "test"),
+    lambda: create_model(3),
+):
+    try:
+        call()
+    except UntrimmedError as error:
+        print(error)
+"""
+
+
+def test_wrong_types_are_told_in_one_line():
+    """In a process of its own: here the checker of shapes would speak first."""
+    made = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    wanted = [
+        "method is 42 (int), wanted a name such as 'ms_sl', or a model that create_model made",
+        "root is None (NoneType), wanted the folder that holds the data set 'tvr'",
+        "data is ['tvr'] (list), wanted the name of a data set, or two data sets (train, val)",
+        "data is 'tvr' (str), wanted the name of a data set, or two data sets (train, val)",
+        "callback is 3 (int), wanted a function of the progress",
+        "model is 3 (int), wanted a run, the folder of one, or a model",
+        "ms_sl: a model in memory knows no data set; give one: evaluate(model, dataset)",
+        "dataset is 'tvr' (str), wanted a data set (load_dataset, dataset_of_arrays)",
+        "run is None (NoneType), wanted the folder of a run or of an imported model",
+        "name is 3 (int), wanted the name of a data set",
+        "root is None (NoneType), wanted the folder that holds the data set 'tvr'",
+        "name is 3 (int), wanted METHOD or METHOD+ATTACHMENT+...",
+    ]
+    assert made.stdout.splitlines() == wanted
