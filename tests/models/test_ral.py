@@ -74,6 +74,9 @@ def test_without_csa_the_method_keeps_its_own_scores_and_without_msra_the_losses
         {"num_proxies": 2},
         {"word_tower": "shared"},
         {"pooling_rows": "real"},
+        {"distribution_form": "paper"},
+        {"distribution_form": "paper", "aggregation": "global"},
+        {"distribution_form": "paper", "aggregation": "local"},
         {"support_captions": 3},
         {"proxy_form": "paper"},
         {"alignment_form": "paper"},
@@ -109,7 +112,35 @@ def test_word_weights_sum_to_one_over_real_words():
     assert weights[1].tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize("ral", [{}, {"support": "single"}, {"pooling_rows": "real"}, {"aggregation": "global"}])
+@pytest.mark.parametrize("confidences", ["paper", "even"])
+def test_other_confidences_change_the_scores_and_the_frame_branch_alone(confidences):
+    batch, models = make_batch(), [build(), build(confidences=confidences)]
+    for model in models:
+        model.attachments["ral"].csa.confidence.weight.data *= 30  # far from even
+    encoded = [(model.encode_queries(batch.queries), model.encode_videos(batch.videos)) for model in models]
+    scores = [model.score(*both)["frame"].value for model, both in zip(models, encoded, strict=True)]
+    assert not torch.allclose(*scores, atol=1e-3)
+    weights = encoded[1][0].attached["ral"].word_weights
+    assert (weights[~batch.queries.mask] == 0).all()
+    released, other = map(terms_of, models)
+    changed = {name for name in released if not torch.allclose(released[name], other[name], atol=1e-6)}
+    assert changed == {"frame_nce", "frame_triplet"}
+
+
+def test_distributions_are_made_of_the_methods_words_where_retrieval_reads_no_others():
+    model, batch = build(csa=False), make_batch()
+    assert model.attachments["ral"].word_tower is None
+    words = model.encode_queries(batch.queries).attached["ral"].words
+    assert torch.equal(words[batch.queries.mask], model.encode_words(batch.queries)[batch.queries.mask])
+    terms = terms_of(model)
+    sum(terms[name] for name in MSRA_ONLY).backward()
+    assert model.query_tower.tower.input.linear.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "ral",
+    [{}, {"support": "single"}, {"distribution_form": "paper"}, {"pooling_rows": "real"}, {"aggregation": "global"}],
+)
 def test_the_uncertainty_of_a_query_is_its_own(ral):
     model, batch = build(**ral), make_batch()
     together = model.encode_queries(batch.queries).attached["ral"].uncertainty

@@ -92,3 +92,25 @@ def test_dot_products_read_confidences_from_raw_words():
     model = scorer()
     assert torch.allclose(model.weights(3 * words, word_mask), model.weights(words, word_mask), atol=1e-6)
     assert not torch.allclose(model.weights(3 * words, word_mask, "dot"), model.weights(words, word_mask, "dot"))
+
+
+def test_printed_confidences_are_what_the_perceptron_says():
+    model = WordMaxSim(2, "paper")
+    with torch.no_grad():
+        model.hidden.weight.copy_(torch.eye(2))
+        model.hidden.bias.zero_()
+        model.confidence.weight.copy_(torch.tensor([[2.0, -3.0]]))
+        model.confidence.bias.fill_(0.5)
+    words, mask = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [9.0, 9.0]]]), torch.tensor([[True, True, False]])
+    for similarity in ("cosine", "dot"):
+        assert model.weights(words, mask, similarity).tolist() == [[2.5, -5.5, 0.0]]  # 2 * 1 + 0.5 and -3 * 2 + 0.5
+    frames = torch.tensor([[[3.0, 0.0], [3.0, 4.0], [0.0, -1.0]]])
+    score = model(words, mask, frames, torch.ones(1, 3, dtype=torch.bool))
+    assert score.value.item() == pytest.approx(2.5 * 1 - 5.5 * 0.8)
+
+
+def test_even_confidences_are_the_mean_over_real_words():
+    words, mask, _, _ = world()
+    weights = WordMaxSim(6, "even").weights(words, mask)
+    expected = [[1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0.5, 0.5, 0], [0.5, 0.5, 0]]
+    assert torch.allclose(weights, torch.tensor(expected))

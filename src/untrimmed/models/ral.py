@@ -27,29 +27,35 @@ from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.ral_distribution import (
     Aggregation,
-    DistributionHead,
     Gaussian,
     Rows,
-    pooled_texts,
+    SeparateHead,
+    SharedHead,
+    pooled_rows,
     pooled_videos,
 )
 from untrimmed.models.registry import register
 from untrimmed.nn.tower import SiblingTower
 from untrimmed.scores.max_sim import Padding, Similarity, zero_floor
 from untrimmed.scores.score import Score, Scores
-from untrimmed.scores.word_max_sim import WordMaxSim
+from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
 
 @dataclass(frozen=True, kw_only=True)
 class RALConfig(AttachmentConfig):
-    """Tables 2 to 4 vary the first six settings, and the weights of the two losses."""
+    """Tables 2 to 4 vary the first five settings, and the weights of the two losses.
 
-    csa: bool = True  # off: the method keeps its own frame score (Table 2)
+    Without CSA nothing in retrieval reads words of their own, so distributions are made of the method's.
+    """
+
+    csa: bool = True  # off: the method keeps its own frame score and words (Table 2)
     msra: bool = True
     support: Literal["set", "single"] = "set"  # single: a distribution for each query (Table 4)
     aggregation: Aggregation = "both"
     num_proxies: int = 6  # 0: the means themselves (Table 3, w/o sampling)
-    word_tower: Literal["own", "shared"] = "own"  # shared: encoders unchanged, as the paper says
+    distribution_form: Form = "released"  # a head each for mean and spread; paper: one aggregator (Eq. 3, 6, 7)
+    confidences: Confidences = "released"  # softmax; paper: not normalised (Eq. 12); even: the mean (Fig. 8c)
+    word_tower: Literal["own", "shared"] = "own"  # of CSA; shared: encoders unchanged, as the paper says
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
     pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
     support_captions: int = 26  # room for captions in the padded buffer; a constant of the release
@@ -86,8 +92,8 @@ class RALConfig(AttachmentConfig):
 class RALQueries(Record):
     """Contextual words, of which those that the mask excludes mean nothing.
 
-    `word_weights` say how much each counts (they sum to 1), None without CSA; `uncertainty` is larger the less a query
-    says, None without MSRA and in training.
+    `word_weights` say how much each counts (as released they sum to 1), None without CSA; `uncertainty` is larger the
+    less a query says, None without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -119,10 +125,12 @@ class RAL(Attachment):
     def __init__(self, config: RALConfig, model: RetrievalModel):
         super().__init__(config, model)
         dim, tower = model.config.dim, model.text_tower
-        self.word_tower = SiblingTower(tower) if config.word_tower == "own" and tower is not None else None
-        self.csa = WordMaxSim(dim) if config.csa else None
-        self.text_head = DistributionHead(dim, config.aggregation) if config.msra else None
-        self.video_head = DistributionHead(dim, config.aggregation) if config.msra else None
+        has_own_words = config.csa and config.word_tower == "own"
+        self.word_tower = SiblingTower(tower) if has_own_words and tower is not None else None
+        self.csa = WordMaxSim(dim, config.confidences) if config.csa else None
+        head = SeparateHead if config.distribution_form == "released" else SharedHead
+        self.text_head = head(dim, config.aggregation) if config.msra else None
+        self.video_head = head(dim, config.aggregation) if config.msra else None
 
     def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
         """Words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
@@ -157,7 +165,7 @@ class RAL(Attachment):
         length = model.config.max_words * self._captions
         zeros = length - mask.sum(dim=1) if self.config.pooling_rows == "padded" else torch.zeros_like(mask.sum(dim=1))
         rows = Rows(words, torch.arange(len(words), device=words.device), mask, zeros.to(words.dtype))
-        return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_texts(rows, mask))).sigma
+        return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_rows(rows, mask))).sigma
 
     @property
     def _captions(self) -> int:
@@ -209,9 +217,10 @@ class RAL(Attachment):
         assert self.text_head is not None
         assert self.video_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)
-        text = self.text_head(texts, pooled_texts(texts, self.own(step.queries).word_mask))
+        text = self.text_head(texts, pooled_rows(texts, self.own(step.queries).word_mask))
         frames, mask = frames_of(step.videos)
-        video = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
+        rows, is_released = self.video_rows(model, frames, mask), self.config.distribution_form == "released"
+        video = self.video_head(rows, pooled_videos(frames, mask) if is_released else pooled_rows(rows, mask))
         text_samples = self._samples("text_proxies", text, step.draws)
         return Distributions(text, video, text_samples, self._samples("video_proxies", video, step.draws), owner)
 

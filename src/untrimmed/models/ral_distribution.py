@@ -1,5 +1,6 @@
 """Gaussians of texts and videos (RAL, section 3.2): rows of words or frames -> mean and spread."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,34 +67,46 @@ class Rows:
 
 
 class GatedPooling(nn.Module):
-    """One vector a group of rows, by attention over rows (the local part of Eq. 6); as released W1 halves the width."""
+    """One vector a group of rows, by attention over rows (the local part of Eq. 6); `hidden` is the width behind W1."""
 
-    def __init__(self, dim: int):
+    def __init__(self, dim: int, hidden: int):
         super().__init__()
-        self.hidden = nn.Linear(dim, dim // 2, bias=False)
-        self.score = nn.Linear(dim // 2, 1, bias=False)
+        self.hidden = nn.Linear(dim, hidden, bias=False)
+        self.score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, rows: Rows) -> Float[Tensor, "G D"]:
         """The weighted mean of each group."""
         return rows.pooled(self.score(self.hidden(rows.rows).tanh())[..., 0])
 
 
-class DistributionHead(nn.Module):
-    """Mean and spread of groups of rows from their attention pooling (local) and plain pooling (global).
+class DistributionHead(nn.Module, ABC):
+    """Mean and spread of groups of rows, from their attention pooling (local) and their plain mean (global)."""
 
-    As released: two separate heads, where Eq. 3, 6 and 7 have one aggregator and two linear maps; means have length 1.
+    @abstractmethod
+    def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
+        """One distribution a group; `pooled` is its plain mean."""
+
+    @abstractmethod
+    def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
+        """The logarithm of the standard deviation alone."""
+
+
+class SeparateHead(DistributionHead):
+    """As released: a pooling for the mean and one for the spread; means have length 1, and W1 halves the width.
+
+    The plain mean goes into the mean as it is, unless it is all there is (`global`, which was not released): then it
+    passes a linear map, as Eq. 6 has it.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
         super().__init__()
-        is_local, is_global = aggregation != "global", aggregation != "local"
-        self.is_global = is_global
-        self.mean_pooling = GatedPooling(dim) if is_local else None
-        self.mean_map = nn.Linear(dim, dim) if is_local else None
+        is_local, self.is_global = aggregation != "global", aggregation != "local"
+        self.mean_pooling = GatedPooling(dim, dim // 2) if is_local else None
+        self.mean_map = nn.Linear(dim, dim)
         self.mean_norm = LayerNorm(dim, decay_gain=True)
-        self.scale_pooling = GatedPooling(dim) if is_local else None
+        self.scale_pooling = GatedPooling(dim, dim // 2) if is_local else None
         self.scale_map = nn.Linear(dim, dim) if is_local else None
-        self.scale_global = nn.Linear(dim, dim) if is_global else None
+        self.scale_global = nn.Linear(dim, dim) if self.is_global else None
 
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
         """One distribution a group."""
@@ -101,13 +114,15 @@ class DistributionHead(nn.Module):
 
     def mean(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
         """Unit vectors."""
-        parts = [pooled] if self.is_global else []
-        if self.mean_pooling is not None and self.mean_map is not None:
-            parts.append(self.mean_map(self.mean_pooling(rows)).sigmoid())
-        return F.normalize(self.mean_norm(sum(parts[1:], start=parts[0])), dim=-1)
+        if self.mean_pooling is None:
+            made = self.mean_map(pooled)
+        else:
+            made = self.mean_map(self.mean_pooling(rows)).sigmoid()
+            made = pooled + made if self.is_global else made
+        return F.normalize(self.mean_norm(made), dim=-1)
 
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """The logarithm of the standard deviation."""
+        """The sum of a map of each pooling."""
         parts = []
         if self.scale_pooling is not None and self.scale_map is not None:
             parts.append(self.scale_map(self.scale_pooling(rows)))
@@ -116,8 +131,40 @@ class DistributionHead(nn.Module):
         return sum(parts[1:], start=parts[0])
 
 
-def pooled_texts(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """The mean of the real words of each group."""
+class SharedHead(DistributionHead):
+    """As printed (Eq. 3, 6 and 7): one aggregator, and a linear map of it for the mean and one for the spread.
+
+    The mean may have any length. The spread is printed as sigma itself, which a linear map can make negative; here the
+    map gives its logarithm, as in the release.
+    """
+
+    def __init__(self, dim: int, aggregation: Aggregation):
+        super().__init__()
+        self.pooling = GatedPooling(dim, dim) if aggregation != "global" else None
+        self.global_map = nn.Linear(dim, dim) if aggregation != "local" else None
+        self.norm = LayerNorm(dim, decay_gain=True)
+        self.mean_map = nn.Linear(dim, dim)
+        self.scale_map = nn.Linear(dim, dim)
+
+    def aggregated(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
+        """Both poolings in one vector (Eq. 7)."""
+        parts = [] if self.global_map is None else [self.global_map(pooled)]
+        if self.pooling is not None:
+            parts.append(self.pooling(rows))
+        return self.norm(sum(parts[1:], start=parts[0]))
+
+    def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
+        """One distribution a group."""
+        both = self.aggregated(rows, pooled)
+        return Gaussian(self.mean_map(both), self.scale_map(both))
+
+    def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
+        """A linear map of the aggregate."""
+        return self.scale_map(self.aggregated(rows, pooled))
+
+
+def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
+    """The mean of the real rows of each group: words as released, frames in Eq. 6 alone."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)
@@ -126,7 +173,7 @@ def pooled_texts(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
 def pooled_videos(frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V D"]:
     """Unit frames averaged over the real ones and brought to length 1 again.
 
-    As released; Eq. 6 treats both sides alike.
+    As released; Eq. 6 treats both sides alike (`pooled_rows`).
     """
     unit = F.normalize(frames, dim=-1) * mask[..., None]
     return F.normalize(unit.sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None], dim=-1)

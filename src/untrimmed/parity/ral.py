@@ -13,7 +13,7 @@ from untrimmed.losses.distribution import proxies_of_texts, proxies_of_videos
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attachment import Step
 from untrimmed.models.ral import RAL, RALQueries
-from untrimmed.models.ral_distribution import pooled_texts, pooled_videos
+from untrimmed.models.ral_distribution import pooled_rows, pooled_videos
 from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
@@ -110,7 +110,7 @@ class RALParity(GMMFormerV2Parity):
         return super().loss_arrays(case, model, scores, terms, draws) | {
             "support_tokens": tokens,
             "support_mask": mask,
-            "support_pooled": pooled_texts(texts, ral.own(queries).word_mask),
+            "support_pooled": pooled_rows(texts, ral.own(queries).word_mask),
             "visual_pooled": pooled_videos(*frames_of(videos)),
             "text_mean": both.text.mean,
             "text_logsigma": both.text.log_scale,

@@ -28,7 +28,7 @@ TABLE2 = TrainedTable(
     columns=(entries.TVR,),
     rows=(
         Row("neither", "gmmformer_v2"),
-        _on_tvr("MSRA", csa=False),
+        _on_tvr("MSRA", csa=False),  # distributions of the words that retrieval reads
         Row("CSA", BASE, {"weights.proxy_matching": 0.0, "weights.distribution_alignment": 0.0}),
         Row("both", BASE),
     ),
@@ -55,6 +55,10 @@ TABLE4 = TrainedTable(
         _on_tvr("local aggregation", aggregation="local"),
         _on_tvr("global aggregation", aggregation="global"),
         Row("support set, both", BASE),
+    ),
+    notes=(
+        "Heads are those of the release, for which Eq. 6 and 7 with one aggregator stand: "
+        "model.ral.distribution_form=paper.",
     ),
 )
 MSRVTT = Column(

@@ -1,7 +1,7 @@
 """A video by its best frame for each word, the words weighed by learned confidences (RAL, section 3.3)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from untrimmed.scores.max_sim import Similarity, cosines, products
 from untrimmed.scores.score import Score
 
+Confidences = Literal["released", "paper", "even"]
 MASKED_LOGIT = -1e10
 SIMILARITIES_AT_A_TIME = 2**25  # words times frames held at once: 128 MB
 
@@ -18,21 +19,28 @@ SIMILARITIES_AT_A_TIME = 2**25  # words times frames held at once: 128 MB
 class WordMaxSim(nn.Module):
     """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
 
-    As released, confidences are a softmax over the words, read from normalised words for cosines and from raw words
-    for dot products.
+    `released`: confidences are a softmax over the words, read from normalised words for cosines and from raw words for
+    dot products. `paper` (Eq. 12): what the perceptron says, read from raw words; nothing keeps it positive or makes it
+    sum to 1. `even`: the mean over words, whatever was learned (Fig. 8c).
     """
 
-    def __init__(self, dim: int):
+    def __init__(self, dim: int, confidences: Confidences = "released"):
         super().__init__()
+        self.confidences = confidences
         self.hidden = nn.Linear(dim, dim)
         self.confidence = nn.Linear(dim, 1)
 
     def weights(
         self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"], similarity: Similarity = "cosine"
     ) -> Float[Tensor, "Q W"]:
-        """How much each word counts; sums to 1 over real words, 0 at padding."""
-        words = F.normalize(words, dim=-1) if similarity == "cosine" else words
+        """How much each word counts; sums to 1 over real words except for `paper`, 0 at padding."""
+        if self.confidences == "even":
+            return mask / mask.sum(dim=1, keepdim=True).clamp_min(1).to(words.dtype)
+        if self.confidences == "released" and similarity == "cosine":
+            words = F.normalize(words, dim=-1)
         logits = self.confidence(self.hidden(words).relu())[..., 0]
+        if self.confidences == "paper":
+            return logits.masked_fill(~mask, 0)
         return logits.masked_fill(~mask, MASKED_LOGIT).softmax(dim=-1)
 
     def forward(
