@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from untrimmed.nn.aggregation import TemporalConsolidation, aggregation, reads_token
+from untrimmed.nn.aggregation import DynamicAggregation, TemporalConsolidation, aggregation, reads_token
+from untrimmed.nn.attention import TokenAttention
 from untrimmed.nn.blocks import GaussianBlock, ParallelLayers, TransformerLayer
 from untrimmed.nn.init import initialise
 
@@ -87,6 +88,16 @@ def test_the_papers_weights_are_attention_and_one_map_by_hand():
     read = torch.stack([join.reader(token, output, MASK) for output in outputs])
     shares = (read @ join.weights.weight.T + join.weights.bias)[..., :5].div(0.5).softmax(dim=0)
     expected = (shares[..., None] * outputs).sum(dim=0)
+    assert torch.allclose(join(outputs, X, MASK, token), expected, atol=1e-6)
+
+
+def test_the_papers_weight_of_a_video_is_attention_and_one_map_by_hand():
+    torch.manual_seed(0)
+    join = DynamicAggregation(3, 8, 2, 0.0, 0.5, generator="paper").eval()
+    token, outputs = torch.randn(8), torch.randn(3, 2, 5, 8)
+    shares = join.weights(join.reader(token, X, MASK)).div(0.5).softmax(dim=-1)
+    expected = sum(shares[:, k, None, None] * outputs[k] for k in range(3))
+    assert type(join.reader) is TokenAttention
     assert torch.allclose(join(outputs, X, MASK, token), expected, atol=1e-6)
 
 

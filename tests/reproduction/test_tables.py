@@ -6,6 +6,7 @@ from untrimmed.errors import UnknownNameError
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.papers import PAPERS, paper_named
 from untrimmed.reproduction.render import command_of, listing
+from untrimmed.reproduction.results import settings_grid
 from untrimmed.reproduction.runner import Place, Plan
 from untrimmed.reproduction.tables import EfficiencyTable, TrainedTable, entry_name
 
@@ -60,6 +61,14 @@ def test_every_row_settles_on_real_and_on_simulated_data(table):
         for row in rows:
             for place in (Place(Path("runs"), root=Path("data")), Place(Path("runs"))):
                 assert Plan.of(row, column, place).settled.method == row.method
+
+
+@pytest.mark.parametrize(("paper", "table"), [("gmmformer", "table8"), ("gmmformer_v2", "table7")])
+def test_hyper_parameters_that_differ_from_print_are_marked(paper, table):
+    entry = PAPERS[paper].entry(table)
+    rows = dict(zip(entry.paper, settings_grid(entry).lines[1::2], strict=True))
+    marked = dict(zip(entry.datasets, rows["model.max_words"][2:], strict=True))
+    assert marked == {"tvr": "30", "activitynet": "30 (!)", "charades": "30"}
 
 
 @pytest.mark.parametrize("data", ["tvr_clip", "activitynet_clip"])

@@ -37,7 +37,7 @@ class GMMFormerV2(TwoBranchModel):
         dropout: float = 0.2
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 5.0, 10.0, 3.0, 0.1, 8.0)
         aggregation: Aggregation = "consolidation"  # Table 4
-        weight_generator: Generator = "released"  # paper: Eq. 1, and a token for each branch
+        weight_generator: Generator = "released"  # paper: Eq. 1 and 18, and a token for each branch
         temperature: float = 0.09
         second_branch: SecondBranch = "frame"  # Table 3
         padding_scores: Padding = "zero"

@@ -29,13 +29,13 @@ def aggregation(
     temperature: float,
     generator: Generator = "released",
 ) -> nn.Module:
-    """The aggregation of that kind for sequences of at most `length`; `generator` is that of consolidation."""
+    """The aggregation of that kind for sequences of at most `length`; `generator` says how weights are read."""
     if kind == "mean":
         return MeanAggregation()
     if kind == "weighted":
         return WeightedAggregation(num_layers, temperature)
     if kind == "dynamic":
-        return DynamicAggregation(num_layers, dim, num_heads, dropout, temperature)
+        return DynamicAggregation(num_layers, dim, num_heads, dropout, temperature, generator)
     return TemporalConsolidation(length, dim, num_heads, dropout, temperature, generator)
 
 
@@ -64,6 +64,9 @@ class TokenLayer(nn.Module):
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
 
 
+READERS: dict[Generator, type[TokenLayer] | type[TokenAttention]] = {"released": TokenLayer, "paper": TokenAttention}
+
+
 class MeanAggregation(nn.Module):
     """The plain mean of the layers (GMMFormer Eq. 10)."""
 
@@ -86,12 +89,23 @@ class WeightedAggregation(nn.Module):
 
 
 class DynamicAggregation(nn.Module):
-    """One weight a layer and video, read from the block's input by a learned token (GMMFormer v2 Eq. 18)."""
+    """One weight a layer and video, read from the block's input by a learned token (GMMFormer v2 Eq. 18).
 
-    def __init__(self, count: int, dim: int, num_heads: int, dropout: float, temperature: float):
+    The reader is that of `TemporalConsolidation`: a whole transformer layer, or cross-attention as printed.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        dim: int,
+        num_heads: int,
+        dropout: float,
+        temperature: float,
+        generator: Generator = "released",
+    ):
         super().__init__()
         self.temperature = temperature
-        self.reader = TokenLayer(dim, num_heads, dropout)
+        self.reader = READERS[generator](dim, num_heads, dropout)
         self.weights = nn.Linear(dim, count)
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
@@ -118,8 +132,7 @@ class TemporalConsolidation(nn.Module):
     ):
         super().__init__()
         self.temperature = temperature
-        reader = TokenLayer if generator == "released" else TokenAttention
-        self.reader = reader(dim, num_heads, dropout)
+        self.reader = READERS[generator](dim, num_heads, dropout)
         self.hidden = nn.Linear(dim, dim) if generator == "released" else None
         self.weights = nn.Linear(dim, length)
         self.dropout = Dropout(dropout)

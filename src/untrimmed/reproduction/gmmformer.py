@@ -83,6 +83,9 @@ PAPER = Paper(
             title="Hyper-parameters",
             method="gmmformer",
             datasets=("tvr", "activitynet", "charades"),
+            notes=(
+                "Words and the start of hard negatives stand in the text (section 3.4, appendix), not in the table.",
+            ),
         ),
         *entries.drawings(figure1="Retrieval pipelines", figure2="Framework", figure3="GMMFormer block"),
         FIGURE4,
