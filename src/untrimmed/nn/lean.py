@@ -12,13 +12,15 @@ either was), one byte an element for other dropouts, queries, keys and values. A
 import math
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
+BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
@@ -36,15 +38,17 @@ def rate(dropout: nn.Module) -> float:
     return float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
 
 
-def keep_mask(shape: tuple[int, ...], probability: float, device: torch.device) -> UInt8[Tensor, "..."]:
-    """1 with 1 - probability (to within 1 / 65536), else 0; several times faster than `bernoulli_`."""
-    count = 1
-    for size in shape:
-        count *= size
-    bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
-    threshold = round(probability * 65536) - 32768
-    # Bytes, not bools: multiplying floats by bools takes twice as long.
-    return (bits.view(torch.int16)[:count] >= threshold).view(torch.uint8).view(shape)
+def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
+    """1 with 1 - probability (to within 1 / 65536), else 0; to multiply numbers of that format.
+
+    Bytes for wide formats (bools take twice as long), bfloat16 for itself. The bits come from NumPy's generator, twice
+    as fast as torch's, which gives it its seed: they follow `torch.manual_seed` and no number of threads.
+    """
+    count = math.prod(shape)
+    generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+    bits = torch.from_numpy(generator.random_raw(-(-count // 4)).view(np.int16))[:count].view(shape)
+    kept = bits.ge_(round(probability * 65536) - 32768)  # in place: a result in bools takes four times as long
+    return kept.mul_(BFLOAT16_ONE).view(dtype) if dtype == torch.bfloat16 else kept.to(torch.uint8)
 
 
 def _pieces(num_rows: int, width: int) -> list[slice]:
@@ -55,7 +59,7 @@ def _pieces(num_rows: int, width: int) -> list[slice]:
 class _Dropout(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        mask = keep_mask(tuple(x.shape), probability, x.device)
+        mask = keep_mask(tuple(x.shape), probability, x.dtype)
         ctx.save_for_backward(mask)
         ctx.scale = 1 / (1 - probability)
         return (x * mask).mul_(ctx.scale)
@@ -77,7 +81,12 @@ class Dropout(nn.Dropout):
 
 
 class _InputProjection(Function):
-    """ReLU(W dropout(LN(x)) + b) of some rows of features that need no gradient."""
+    """ReLU(W dropout(LN(x)) + b) of some rows of features that need no gradient.
+
+    With normalised rows n and the mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. All gradients
+    follow from two products, of the incoming gradient with m * n and with m. In a narrow format these two are kept and
+    meet W * gain and W * shift in the forward pass; in a wide one, where products are dear, m * n is made again.
+    """
 
     @staticmethod
     def forward(
@@ -89,39 +98,58 @@ class _InputProjection(Function):
         weight: Tensor,
         bias: Tensor,
         p: float,
+        trains: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        count = len(x) if rows is None else len(rows)
-        keep = keep_mask((count, x.shape[1]), p, x.device) if p else None
-        narrow_weight, narrow_bias = weight.to(dtype), bias.to(dtype)
+        count, width, scale = len(x) if rows is None else len(rows), x.shape[1], 1 / (1 - p)
+        narrow = dtype != x.dtype
+        keep = keep_mask((count, width), p, dtype) if p else None
         out = x.new_empty(count, len(weight), dtype=dtype)
-        for piece in _pieces(count, x.shape[1]):
-            normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], gain, shift, 1e-5)[0]
+        kept = x.new_empty(count if narrow and trains else 0, width, dtype=dtype)
+        if narrow:
+            bias = bias if p else bias + weight @ shift
+            shifted, weight_in = (weight * shift).to(dtype), weight * gain
+            affine = torch.ones_like(gain), torch.zeros_like(shift)
+        else:
+            weight_in, affine = weight, (gain, shift)
+        weight_in, bias = weight_in.to(dtype), bias.to(dtype)
+        for piece in _pieces(count, width):
+            normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], *affine, 1e-5)[0].to(dtype)
             if keep is not None:
                 normal.mul_(keep[piece])
-            torch.addmm(narrow_bias, normal.to(dtype), narrow_weight.T, alpha=1 / (1 - p), out=out[piece])
-        ctx.save_for_backward(x, rows, gain, shift, weight, keep, out.relu_())
-        ctx.p = p
+            torch.addmm(bias, normal, weight_in.T, alpha=scale, out=out[piece])
+            if narrow and keep is not None:
+                out[piece].addmm_(keep[piece], shifted.T, alpha=scale)
+            if len(kept):
+                kept[piece] = normal
+        ctx.save_for_backward(x, rows, gain, shift, weight, keep, kept, out.relu_())
+        ctx.scale = scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, rows, gain, shift, weight, keep, out = ctx.saved_tensors
-        d_gain, d_shift, d_weight = torch.zeros_like(gain), torch.zeros_like(shift), torch.zeros_like(weight)
+        x, rows, gain, shift, weight, keep, kept, out = ctx.saved_tensors
         gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
-        narrow_weight = weight.to(out.dtype)
-        for piece in _pieces(len(out), x.shape[1]):
-            normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], None, None, 1e-5)[0]
-            d_normal = (gradient[piece] @ narrow_weight).to(x.dtype).mul_(1 / (1 - ctx.p))
-            affine = torch.addcmul(shift, normal, gain)
-            if keep is not None:
-                d_normal.mul_(keep[piece])
-                affine.mul_(keep[piece])
-            _add_product(d_weight, gradient[piece].T, affine, 1 / (1 - ctx.p))
-            d_shift += d_normal.sum(dim=0)
-            d_gain += d_normal.mul_(normal).sum(dim=0)
-        return None, None, d_gain, d_shift, d_weight, gradient.sum(dim=0, dtype=x.dtype), None, None
+        d_bias = gradient.sum(dim=0, dtype=x.dtype)
+        if len(kept):
+            of_rows = (gradient.T @ kept).to(x.dtype)
+            of_mask = d_bias[:, None] if keep is None else (gradient.T @ keep).to(x.dtype)
+        else:
+            of_rows = torch.zeros_like(weight)
+            of_mask = d_bias[:, None] if keep is None else torch.zeros_like(weight)
+            for piece in _pieces(len(out), x.shape[1]):
+                normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], torch.ones_like(gain), None, 1e-5)[
+                    0
+                ]
+                if keep is not None:
+                    mask = keep[piece].to(x.dtype)
+                    of_mask.addmm_(gradient[piece].T, mask)
+                    normal.mul_(mask)
+                of_rows.addmm_(gradient[piece].T, normal)
+        d_weight = (of_rows * gain).addcmul_(of_mask, shift).mul_(ctx.scale)
+        d_gain, d_shift = (ctx.scale * (weight * part).sum(dim=0) for part in (of_rows, of_mask))
+        return None, None, d_gain, d_shift, d_weight, d_bias, None, None, None
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, scale: float = 1.0) -> None:
@@ -133,7 +161,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, scale: float = 1.0) -> Non
 
 
 def _rows(x: Tensor, rows: Tensor | None, piece: slice) -> Tensor:
-    return x[piece] if rows is None else x[rows[piece]]
+    return x[piece] if rows is None else x.index_select(0, rows[piece])
 
 
 def input_projection(
@@ -144,10 +172,10 @@ def input_projection(
     probability: float,
 ) -> Float[Tensor, "R D"]:
     """ReLU(linear(dropout(norm(x)))) of the given rows; the features themselves get no gradient."""
-    dtype = product_dtype(x)
+    trains, dtype = torch.is_grad_enabled(), product_dtype(x)
     with torch.autocast("cpu", enabled=False):
         parameters = (norm.weight, norm.bias, linear.weight, linear.bias)
-        return _InputProjection.apply(x, rows, *parameters, probability, dtype).to(x.dtype)
+        return _InputProjection.apply(x, rows, *parameters, probability, trains, dtype).to(x.dtype)
 
 
 class _FeedForward(Function):
@@ -176,7 +204,7 @@ class _FeedForward(Function):
                 part = kept[k, piece] if trains else kept[k, : piece.stop - piece.start]
                 torch.addmm(shift1[k], x[k, piece].to(dtype), one[k].T, out=part).relu_()
                 if p:
-                    part.mul_(keep_mask(tuple(part.shape), p, x.device))
+                    part.mul_(keep_mask(tuple(part.shape), p, dtype))
                 torch.addmm(shift2[k], part, two[k].T, alpha=1 / (1 - p), out=out[k, piece])
         ctx.save_for_backward(x, weight1, weight2, kept)
         ctx.p = p
@@ -223,10 +251,10 @@ class _AddNorm(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
-        keep = keep_mask(tuple(y.shape), p, y.device) if p else None
-        summed = x + y if keep is None else (y * keep).to(x.dtype).mul_(1 / (1 - p)).add_(x)
+        keep = keep_mask(tuple(y.shape), p, y.dtype) if p else None
+        summed = torch.add(x, (y if keep is None else y * keep).to(x.dtype), alpha=1 / (1 - p))
         parts = [torch.native_layer_norm(summed[k], y.shape[-1:], gain[k], bias[k], 1e-5) for k in range(len(y))]
-        out, mean, deviation = (torch.stack(same) for same in zip(*parts, strict=True))
+        out, mean, deviation = (_stacked(same) for same in zip(*parts, strict=True))
         ctx.save_for_backward(summed, mean, deviation, gain, bias, keep)
         ctx.p, ctx.shared, ctx.dtype = p, x.ndim < y.ndim, y.dtype
         return out
@@ -240,9 +268,16 @@ class _AddNorm(Function):
             backward(gradient[k], summed[k], summed.shape[-1:], mean[k], deviation[k], gain[k], bias[k], [True] * 3)
             for k in range(len(summed))
         ]
-        d_summed, d_gain, d_bias = (torch.stack(same) for same in zip(*parts, strict=True))
-        d_y = d_summed if keep is None else (d_summed * keep).mul_(1 / (1 - ctx.p))
-        return (d_summed.sum(dim=0) if ctx.shared else d_summed), d_y.to(ctx.dtype), d_gain, d_bias, None
+        d_summed, d_gain, d_bias = (_stacked(same) for same in zip(*parts, strict=True))
+        d_y = d_summed.to(ctx.dtype)
+        if keep is not None:
+            d_y = (d_y * keep).mul_(1 / (1 - ctx.p))
+        return (d_summed.sum(dim=0) if ctx.shared else d_summed), d_y, d_gain, d_bias, None
+
+
+def _stacked(parts: tuple[Tensor, ...]) -> Tensor:
+    """`torch.stack` without a copy of a single one."""
+    return parts[0][None] if len(parts) == 1 else torch.stack(parts)
 
 
 def add_norm(
@@ -264,16 +299,16 @@ class _SelfAttention(Function):
     def forward(ctx: Any, joint: Tensor, windows: Tensor | None, groups: tuple[Tensor, ...], p: float) -> Tensor:
         num_rows, _, count, num_heads, head_dim = joint.shape
         out = joint.new_empty(count, num_rows, num_heads * head_dim)
+        scales = _logit_scales(windows, head_dim)
         keeps = []
         for rows in _attended_together(groups, count * num_heads):
             query, key, value = _heads(joint, rows)
-            weights = _attention_weights(query, key, windows)
+            weights = _attention_weights(query, key, scales).to(value.dtype)
             if p:
-                keeps.append(keep_mask(tuple(weights.shape), p, joint.device))
-                weights.mul_(keeps[-1]).mul_(1 / (1 - p))
-            out[:, _index(rows)] = (
-                (weights.to(value.dtype) @ value).permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
-            )
+                keeps.append(keep_mask(tuple(weights.shape), p, weights.dtype))
+                weights.mul_(keeps[-1])
+            read = _products(weights, value, 1 / (1 - p)).view(*query.shape)
+            out[:, _index(rows)] = read.permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
         ctx.save_for_backward(joint, windows, *keeps)
         ctx.groups, ctx.p = groups, p
         return out
@@ -283,26 +318,31 @@ class _SelfAttention(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         joint, windows, *keeps = ctx.saved_tensors
         count, num_heads, head_dim = joint.shape[2:]
+        scales, scale = _logit_scales(windows, head_dim), 1 / (1 - ctx.p)
         d_joint = torch.empty_like(joint)
         for place, rows in enumerate(_attended_together(ctx.groups, count * num_heads)):
             query, key, value = _heads(joint, rows)
-            weights = _attention_weights(query, key, windows)
+            weights = _attention_weights(query, key, scales)
             shape = (count, *rows.shape, num_heads, head_dim)
             incoming = gradient[:, _index(rows)].reshape(shape).permute(1, 0, 3, 2, 4).contiguous()
-            d_weights, kept = (incoming @ value.transpose(-1, -2)).to(weights.dtype), weights
+            d_weights, kept = _products(incoming, value.transpose(-1, -2), scale), weights.to(value.dtype)
             if ctx.p:
-                keep = keeps[place]
-                d_weights.mul_(keep).mul_(1 / (1 - ctx.p))
-                kept = (weights * keep).mul_(1 / (1 - ctx.p))
-            d_value = kept.to(value.dtype).transpose(-1, -2) @ incoming
-            d_logits = d_weights.sub_((d_weights * weights).sum(dim=-1, keepdim=True)).mul_(weights)
-            if windows is not None:
-                d_logits.mul_(_fitting(windows, rows))
-            d_logits = d_logits.div_(math.sqrt(head_dim)).to(key.dtype)
+                d_weights.mul_(keeps[place])
+                kept = kept * keeps[place]
+            d_value = _products(kept.transpose(-1, -2), incoming, scale)
+            d_logits = torch._softmax_backward_data(d_weights.to(weights.dtype), weights, -1, weights.dtype)
+            d_logits = d_logits.mul_(_fitting(scales, rows)).to(key.dtype)
             parts = (d_logits @ key, d_logits.transpose(-1, -2) @ query, d_value)
             for i, part in enumerate(parts):
                 d_joint[_index(rows), i] = part.permute(0, 3, 1, 2, 4).reshape(-1, count, num_heads, head_dim)
         return d_joint, None, None, None
+
+
+def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """scale * a @ b for many small matrices, the scale at no cost."""
+    left, right = a.flatten(0, -3), b.flatten(0, -3)
+    out = left.new_empty(len(left), left.shape[1], right.shape[2])
+    return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out).view(*a.shape[:-1], b.shape[-1])
 
 
 def _attended_together(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
@@ -315,7 +355,7 @@ def _attended_together(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor
 def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values [N, K, H, T, D / H] of some sequences."""
     sequences = joint[_index(rows)].unflatten(0, tuple(rows.shape))
-    query, key, value = (sequences[:, :, i].permute(0, 2, 3, 1, 4).contiguous() for i in range(3))
+    query, key, value = sequences.permute(2, 0, 3, 4, 1, 5).contiguous()
     return query, key, value
 
 
@@ -325,16 +365,19 @@ def _index(rows: Tensor) -> Tensor | slice:
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
 
 
-def _fitting(windows: Tensor, rows: Tensor) -> Tensor:
-    return windows[:, None, : rows.shape[1], : rows.shape[1]]
+def _logit_scales(windows: Tensor | None, head_dim: int) -> Tensor | float:
+    """What logits are multiplied with: the windows over the root of the width."""
+    return head_dim**-0.5 if windows is None else (windows / math.sqrt(head_dim))[:, None]
 
 
-def _attention_weights(query: Tensor, key: Tensor, windows: Tensor | None) -> Tensor:
+def _fitting(scales: Tensor | float, rows: Tensor) -> Tensor | float:
+    return scales if isinstance(scales, float) else scales[..., : rows.shape[1], : rows.shape[1]]
+
+
+def _attention_weights(query: Tensor, key: Tensor, scales: Tensor | float) -> Tensor:
     logits = (query @ key.transpose(-1, -2)).to(torch.promote_types(query.dtype, torch.float32))
-    logits.div_(math.sqrt(query.shape[-1]))
-    if windows is not None:
-        logits.mul_(windows[:, None, : query.shape[-2], : query.shape[-2]])
-    return logits.softmax(dim=-1)
+    length = query.shape[-2]
+    return logits.mul_(scales if isinstance(scales, float) else scales[..., :length, :length]).softmax(dim=-1)
 
 
 def self_attention(
