@@ -14,7 +14,7 @@ from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.presets import load_preset
-from untrimmed.running.opened import OpenedModel
+from untrimmed.running.opened import OpenedModel, open_model
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
 from untrimmed.training.train import train
@@ -281,3 +281,16 @@ def test_every_video_is_seen_once_an_epoch(data_root):
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(dataset.video_ids)))
         assert [len(batch) for batch in batches[:-1]] == [5] * (len(batches) - 1)
     assert np.concatenate(epochs[0]).tolist() != np.concatenate(epochs[1]).tolist()
+
+
+def test_uncertainties_of_queries_and_videos_are_followed_over_the_epochs(data_root, small, tmp_path):
+    run = train("gmmformer_v2+ral", data="tvr", root=data_root, out=tmp_path / "ral", **small)
+    last = open_model(tmp_path / "ral", split="val", device="cpu")
+    by_itself = last.all_queries.attached["ral"].uncertainty.double()
+    assert run.best["val"]["query_uncertainty"] == pytest.approx(float(by_itself.mean()), rel=1e-6)
+    first, second = (entry["val"] for entry in run.history)
+    assert 0 < second["video_uncertainty"] != first["video_uncertainty"] > 0
+    without = train(
+        "gmmformer_v2+ral", data="tvr", root=data_root, out=tmp_path / "csa", **small, **{"model.ral.msra": False}
+    )
+    assert not any("uncertainty" in name for entry in without.history for name in entry["val"])

@@ -6,11 +6,12 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first).
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `score`, `losses`, `timeline`. It is switched on by its name
-only; its settings are the section of that name among the model's: `my_part.size=4`, in a preset
-`model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it can use the model's encoders
-(again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a `Record` of its own that the
-method's encodings keep: `encoded.attach(self.name, record)`, then `MyRecord.of(encoded.attached[self.name])`.
+below that it needs: `encode_queries`, `encode_videos`, `score`, `losses`, `timeline`, `watched_queries` and
+`watched_videos`. It is switched on by its name only; its settings are the section of that name among the model's:
+`my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it
+can use the model's encoders (again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a
+`Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
+`MyRecord.of(encoded.attached[self.name])`.
 
 Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
 they are given where the model is trained (`weights.my_loss=0.1`).
@@ -98,6 +99,14 @@ class Attachment(nn.Module):
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""
+        return {}
+
+    def watched_queries(self, model: RetrievalModel, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
+        """A number for each query under each name that training is to follow over its epochs."""
+        return {}
+
+    def watched_videos(self, model: RetrievalModel, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
+        """The same of videos, under other names."""
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:

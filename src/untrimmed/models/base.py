@@ -10,7 +10,8 @@ them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fi
 What a method may offer beyond: spans of frames or clips through `Score.best`; `own_timeline` and `similarity`, from
 which moments and curves of relevance are made; branches of its score that a part may take over (`places`: it leaves out
 what `config.provided` names then, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`);
-weights that start from something else than random numbers (`draw_weights`); the names that its authors gave the
+weights that start from something else than random numbers (`draw_weights`); numbers to follow over the epochs
+(`watched_queries`, `watched_videos`); the names that its authors gave the
 parameters (`own_released_names`).
 """
 
@@ -161,6 +162,16 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             added = attachment.score(self, queries, videos)
             scores = scores if added is None else scores.joined(added)
         return scores
+
+    def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
+        """A number for each query under each name that training is to follow: metrics.jsonl has the mean of every epoch
+        over the validation split. By default those of what is attached; a method adds its own.
+        """
+        return {name: own for part in self.carried for name, own in part.watched_queries(self, queries).items()}
+
+    def watched_videos(self, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
+        """The same of videos, under other names."""
+        return {name: own for part in self.carried for name, own in part.watched_videos(self, videos).items()}
 
     def forward(
         self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0, encode: Encode = encode_here

@@ -167,6 +167,19 @@ class RAL(Attachment):
         rows = Rows(words, torch.arange(len(words), device=words.device), mask, zeros.to(words.dtype))
         return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_rows(rows, mask))).sigma
 
+    def watched_queries(self, model: RetrievalModel, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
+        """The uncertainty of queries (Fig. 10)."""
+        uncertainty = self.own(queries).uncertainty
+        return {} if uncertainty is None else {"query_uncertainty": uncertainty}
+
+    def watched_videos(self, model: RetrievalModel, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
+        """The standard deviation of each video, geometric mean over the width (Fig. 10)."""
+        if self.video_head is None:
+            return {}
+        frames, mask = frames_of(videos)
+        predicted = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
+        return {"video_uncertainty": predicted.sigma}
+
     @property
     def _captions(self) -> int:
         return self.config.support_captions if self.config.support == "set" else 1

@@ -74,6 +74,17 @@ class OpenedModel:
         """All scores of the split, or of another form of it."""
         return score_split(self.model, self.dataset if dataset is None else dataset, self.batching)
 
+    def watched(self) -> dict[str, float]:
+        """Means over the split of the numbers that the model wants followed over its epochs, by name; none for most."""
+        first = np.arange(1)
+        with evaluating(self.model):
+            of_queries = self.model.watched_queries(self.queries(first))
+            of_videos = self.model.watched_videos(self.videos(first))
+            found = self.model.watched_queries(self.all_queries) if of_queries else {}
+            batches = [self.model.watched_videos(videos) for _, videos in self.all_videos()] if of_videos else []
+        found |= {name: torch.cat([own[name] for own in batches]) for name in of_videos}
+        return {name: float(values.double().mean()) for name, values in found.items()}
+
     def event_recall(self) -> dict[str, float]:
         """Event-level recall, see `event_recall_of_split`."""
         return event_recall_of_split(self.model, self.dataset, self.batching)

@@ -220,7 +220,7 @@ class TrainingLoop:
         if train.select_by == "event SumR":
             recalls = opened.event_recall()
             figures |= recalls | {"event SumR": event_sum(recalls)}
-        return figures
+        return figures | opened.watched()
 
     def _save(self) -> None:
         """Keep where the run stands. All else in the folder is written before, and again if a kill comes between."""
