@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -20,7 +20,8 @@ QueriesOption = Annotated[
     typer.Option(
         "--queries",
         metavar="FILE",
-        help='For a library. JSON lines, each a sentence {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}, or '
+        help="For a run with --top: a file with the id or the text of a caption on each line, or ids with commas. "
+        'For a library: JSON lines, each a sentence {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}, or '
         'a video {"file": ..., "queries": [{"query": ..., "start": 1.5, "end": 4}, ...]}.',
         show_default=False,
     ),
@@ -74,6 +75,15 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
     ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="K",
+            help="For a run: instead list the first K videos of each query, which one is right, and the best moments.",
+            show_default=False,
+        ),
+    ] = None,
     moments: Annotated[
         bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
     ] = True,
@@ -89,29 +99,32 @@ def evaluate(
     where the data have moments; a library R@K, mean IoU in the true video, moment recall.
     """
     from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+    from untrimmed.cli.run_top import evaluate_top
     from untrimmed.search.records import settings_file
 
     if not settings_file(target).exists() and is_model_folder(target):  # what asks for runs needs torch
-        if queries is not None or details or skip_unknown:
+        if details or skip_unknown or (queries is not None and top is None):
             raise ConfigError(
-                f"{target}: a run; --queries, --skip-unknown and --details are for a library, leave them out"
+                f"{target}: a run; --skip-unknown and --details are for a library, --queries for one or with --top K"
             )
-        evaluate_run(
-            target,
-            split=split,
-            data=data,
-            root=root,
-            video_features=video_features,
-            device=device,
-            precision=read_precision(precision or "float32"),
-            output=output,
-            against=against,
-            moments=moments,
-            truths=truths,
-            changed=parse_overrides(overrides or []),
-        )
+        if top is not None and (against is not None or truths is not None or not moments):
+            raise ConfigError("--top lists videos with moments; leave --against, --truths and --no-moments out")
+        settings: dict[str, Any] = {
+            "split": split,
+            "data": data,
+            "root": root,
+            "video_features": video_features,
+            "device": device,
+            "precision": read_precision(precision or "float32"),
+            "output": output,
+            "changed": parse_overrides(overrides or []),
+        }
+        if top is not None:
+            evaluate_top(target, top, queries, **settings)
+        else:
+            evaluate_run(target, against=against, moments=moments, truths=truths, **settings)
     else:
-        _refuse_options_of_runs(target, {"--truths": truths, "KEY=VALUE": overrides})
+        _refuse_options_of_runs(target, {"--truths": truths, "--top": top, "KEY=VALUE": overrides})
         if queries is None:
             raise ConfigError(
                 f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE"

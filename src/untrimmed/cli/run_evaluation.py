@@ -30,6 +30,12 @@ def is_model_folder(folder: Path) -> bool:
     return is_run(folder) or is_model(folder)
 
 
+def require_format(output: str) -> None:
+    """Raise a ConfigError for another format than those of a run."""
+    if output not in FORMATS:
+        raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
+
+
 def evaluate_run(
     folder: Path,
     *,
@@ -54,8 +60,7 @@ def evaluate_run(
     from untrimmed.evaluation.significance import compare
     from untrimmed.running.opened import evaluate
 
-    if output not in FORMATS:
-        raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
+    require_format(output)
     if against is not None and not is_model_folder(against):
         raise ConfigError(f"{against}: no run or model there; give the folder of one with --against")
     score = partial(

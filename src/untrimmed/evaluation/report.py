@@ -169,15 +169,20 @@ def to_latex(report: Report) -> str:
         r"\toprule",
         rf"{header} \\",
         r"\midrule",
-        *(rf"{' & '.join([_escape(name), *cells(figures)])} \\" for name, figures in report.rows.items()),
+        *(rf"{' & '.join([escape_latex(name), *cells(figures)])} \\" for name, figures in report.rows.items()),
         r"\bottomrule",
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _escape(text: str) -> str:
-    for character in "&%#_":
+def escape_latex(text: str) -> str:
+    r"""Text in which no character means anything to LaTeX but the backslash.
+
+    >>> print(escape_latex("a_b & 5 $"))
+    a\_b \& 5 \$
+    """
+    for character in "&%#_${}":
         text = text.replace(character, rf"\{character}")
     return text
 

@@ -1,0 +1,99 @@
+"""`untrimmed evaluate RUN --top K` as it is typed: the first videos of queries."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS
+from untrimmed.running.opened import evaluate, open_model
+from untrimmed.training.train import train
+
+SMALL = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20}
+SHORT = {"train.batch_size": 8, "train.epochs": 1, "train.seed": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(data_root, tmp_path_factory):
+    """The folder of a run of GMMFormer."""
+    return train(
+        "gmmformer", data="tvr", root=data_root, out=tmp_path_factory.mktemp("top") / "run", **SMALL, **SHORT
+    ).folder
+
+
+@pytest.fixture(scope="module")
+def opened(folder):
+    return open_model(folder, device="cpu")
+
+
+def test_all_captions_with_the_first_videos_by_score(folder, opened, typed):
+    code, out, _ = typed("evaluate", folder, "--top", 3, "--format", "json", "--device", "cpu")
+    assert code == 0
+    document = json.loads(out)
+    scores, dataset = opened.score().fused, opened.dataset
+    assert [query["id"] for query in document["queries"]] == list(dataset.caption_ids)
+    assert [query["rank_of_right"] for query in document["queries"]] == evaluate(folder, device="cpu").rank.tolist()
+    for row, query in enumerate(document["queries"]):
+        best = np.argsort(-scores[row], kind="stable")[:3]
+        assert [video["video"] for video in query["found"]] == [dataset.video_ids[v] for v in best]
+        assert [video["score"] for video in query["found"]] == pytest.approx(scores[row, best], abs=1e-5)
+        assert [video["right"] for video in query["found"]] == [v == dataset.video_index[row] for v in best]
+        assert [video["right"] for video in query["found"]].count(True) == (query["rank_of_right"] <= 3)
+        assert query["right_moments"] == [{"start_s": s, "end_s": e} for s, e in dataset.moments[row]]
+
+
+def test_the_best_moment_is_the_best_window_of_that_video(folder, opened, typed):
+    _, out, _ = typed("evaluate", folder, "--top", 2, "--format", "json", "--device", "cpu")
+    found = json.loads(out)["queries"][5]["found"][1]
+    video = opened.dataset.video_ids.index(found["video"])
+    everything = opened.videos(np.arange(len(opened.dataset.video_ids)))  # one batch, as in evaluating
+    _, fits = opened.model.window_similarities(opened.queries(np.array([5])), everything)
+    best = int(fits(slice(0, None))[0, video].argmax())
+    wanted = JSG_WINDOWS.spans[best] * opened.dataset.durations_s[video]
+    assert [found["start_s"], found["end_s"]] == pytest.approx(wanted.tolist(), abs=1e-3)
+
+
+def test_some_captions_by_id_and_by_text_as_table_csv_and_latex(folder, opened, typed, tmp_path):
+    dataset = opened.dataset
+    first, second = dataset.caption_ids[4], dataset.texts[2]
+    queries = tmp_path / "queries.txt"
+    queries.write_text(f"{first}\n\n  {second.upper()}\n")
+    command = ["evaluate", folder, "--top", 2, "--queries", queries, "--device", "cpu"]
+    code, table, _ = typed(*command)
+    assert code == 0
+    assert first in table
+    assert second in table
+    assert dataset.texts[5] not in table
+    rows = list(csv.DictReader(io.StringIO(typed(*command, "--format", "csv")[1])))
+    assert [(row["id"], row["place"]) for row in rows][:2] == [(first, "1"), (first, "2")]
+    assert float(rows[0]["score"]) >= float(rows[1]["score"])
+    assert {row["query"] for row in rows} == {dataset.texts[4], second}
+    latex = typed(*command, "--format", "latex")[1]
+    assert latex.count(r"\midrule") == len(rows) / 2
+    ids = ",".join(dataset.caption_ids[:2])
+    document = json.loads(typed("evaluate", folder, "--top", 1, "--queries", ids, "--format", "json")[1])
+    assert [query["id"] for query in document["queries"]] == list(dataset.caption_ids[:2])
+    assert [len(query["found"]) for query in document["queries"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--top", "1", "--queries", "nobody"], "no caption has the id or the text 'nobody'; its ids look like"),
+        (["--top", "1", "--queries", "empty.txt"], "empty.txt: names no caption; write an id or a text on each line"),
+        (["--top", "1", "--against", "RUN"], "leave --against, --truths and --no-moments out"),
+        (["--top", "1", "--format", "xml"], "--format 'xml' is not known"),
+        (["--top", "0"], "found 0 as the number of videos to show, wanted at least 1"),
+        (["--queries", "empty.txt"], "--queries for one or with --top K"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(words, message, folder, refusal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n")
+    assert message in refusal("evaluate", folder, *(word.replace("RUN", str(folder)) for word in words))
+
+
+def test_a_library_has_no_top(refusal, tmp_path):
+    assert "--top is for a run" in refusal("evaluate", tmp_path, "--top", 3)
