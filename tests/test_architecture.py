@@ -33,7 +33,7 @@ ALLOWED = {
     "presets": {"config", "errors", "models"},
     "running": RUNNING | {"scores"},
     "training": TRAINING,
-    "plots": RUNNING | {"running", "nn", "scores"},
+    "plots": RUNNING | {"running", "nn", "scores", "video"},
     "search": VALUES | {"models", "moments", "video", "encoders", "data", "evaluation"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},

@@ -9,6 +9,7 @@ from tests.run_world import SMALL
 from untrimmed.cli.plot import plot
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.plots.catalogue import PICTURES
+from untrimmed.running.opened import open_model
 from untrimmed.training.train import train
 
 app = typer.Typer()
@@ -40,6 +41,14 @@ def test_a_picture_is_written_and_its_file_named(run, tmp_path):
     assert out.read_text().rstrip().endswith("</svg>")
 
 
+def test_the_first_videos_of_several_captions_are_one_picture(run, tmp_path):
+    ids = open_model(run, device="cpu").dataset.caption_ids
+    words = ["top", str(run), "--query", ids[0], "--query", ids[-1], "--device", "cpu"]
+    result = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "top.svg")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "top.svg").read_text().count("rank of the right video") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -51,6 +60,12 @@ def test_a_picture_is_written_and_its_file_named(run, tmp_path):
         (["prototypes", "RUN", "-o", "x.png"], "plot prototypes wants proto, any +prototypes; give such a run"),
         (["words", "RUN", "-o", "x.png"], "plot words wants any +ral; give such a run"),
         (["noise", "RUN", "-o", "x.png", "--split", "tset"], "'tset'"),
+        (["noise", "RUN", "-o", "x.png", "--untrained"], "plot noise takes no --untrained; it is for variance"),
+        (["tsne", "RUN", "-o", "x.png", "--seed", "1"], "plot tsne takes no --seed; it is for texts"),
+        (["noise", "RUN", "-o", "x.png", "--moment-ratio", "0.2", "0.4"], "--moment-ratio; it is for uncertainty"),
+        (["noise", "RUN", "-o", "x.png", "--videos", "."], "plot noise takes no --videos; it is for top"),
+        (["heatmap", "RUN", "-o", "x.png", "--query", "a", "--query", "b"], "found 2 times --query, wanted at most 1"),
+        (["top", "RUN", "-o", "x.png", "--query", "nobody"], "no caption has the id 'nobody'"),
         (["noise", "RUN", "-o", "x.png", "--device", "tpu"], "choose auto, cpu or cuda"),
         (["noise", "RUN", "-o", "x.png", "--root", "nowhere"], "nowhere"),
     ],

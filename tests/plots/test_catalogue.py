@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, UntrimmedError
-from untrimmed.plots.catalogue import PICTURES, plot
+from untrimmed.plots.catalogue import PICTURES, Asked, plot
 
 image = pytest.importorskip("matplotlib.image", reason="the extra `plot` is not installed")
 RUNS_OF = {
     "heatmap": ["v2", "proto"],
+    "top": ["v2", "proto"],
+    "texts": ["v2", "proto"],
     "tsne": ["v2", "proto"],
     "variance": ["v2", "proto"],
     "prototypes": ["proto"],
@@ -20,6 +22,8 @@ RUNS_OF = {
     "noise": ["v2", "ral"],
     "uncertainty": ["ral", "v2"],
     "words": ["ral"],
+    "first-ten": ["v2", "ral"],
+    "epochs": ["v2", "ral"],
     "sweep": ["v2", "v2_weight"],
 }
 
@@ -87,12 +91,12 @@ def test_what_does_not_fit_is_refused_in_one_line(name, runs, out, message, runs
 def test_a_caption_is_chosen_by_its_id_where_one_is_shown(runs_folder, trained, tmp_path):
     ids = trained["v2"].dataset.caption_ids
     for number in (0, -1):
-        plot("heatmap", [runs_folder / "v2"], tmp_path / f"{number}.png", query=ids[number], device="cpu")
+        plot("heatmap", [runs_folder / "v2"], tmp_path / f"{number}.png", Asked(query=(ids[number],)), device="cpu")
     assert not np.array_equal(image.imread(tmp_path / "0.png"), image.imread(tmp_path / "-1.png"))
     with pytest.raises(UnknownNameError, match=r"no caption has the id 'nobody'"):
-        plot("heatmap", [runs_folder / "v2"], tmp_path / "x.png", query="nobody", device="cpu")
-    with pytest.raises(ConfigError, match="plot noise shows all captions, found --query nobody; it is for heatmap"):
-        plot("noise", [runs_folder / "v2"], tmp_path / "x.png", query="nobody")
+        plot("heatmap", [runs_folder / "v2"], tmp_path / "x.png", Asked(query=("nobody",)), device="cpu")
+    with pytest.raises(ConfigError, match="plot noise takes no --query; it is for heatmap, top, prototypes, words"):
+        plot("noise", [runs_folder / "v2"], tmp_path / "x.png", Asked(query=("nobody",)))
 
 
 def test_a_run_without_a_finished_epoch_is_refused(runs_folder, tmp_path):

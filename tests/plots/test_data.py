@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.plots.conftest import RUNS, SMALL_MODEL
+from tests.toy import write_clip
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import ranks, recall
+from untrimmed.plots.epochs import epochs_of
+from untrimmed.plots.first_ten import similarity_by_place_of
 from untrimmed.plots.heatmap import MOST_CAPTIONS, heat_map_of
 from untrimmed.plots.moment_ratio import draw_recall_by_ratio, recall_by_ratio_of
 from untrimmed.plots.noise import noisy_dataset, robustness_of, with_noise
@@ -22,12 +26,14 @@ from untrimmed.plots.prototypes import (
 )
 from untrimmed.plots.sweep import sweep_of, swept, swept_settings
 from untrimmed.plots.timeline import courses, parts
+from untrimmed.plots.top import draw_top, top_of
 from untrimmed.plots.trained_run import require_same_split
-from untrimmed.plots.tsne import closest_videos, embeddings_of, in_the_plane
+from untrimmed.plots.tsne import captions_of_some, closest_videos, embeddings_of, in_the_plane
 from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
 from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
-from untrimmed.plots.words import word_confidence_of, word_names
+from untrimmed.plots.words import with_even_confidences, word_confidence_of, word_names
 from untrimmed.running.opened import evaluate
+from untrimmed.training.train import train
 
 
 def without_moments(run):
@@ -109,7 +115,32 @@ def test_variances_know_the_annotated_moments_and_do_without_them(trained):
     assert 0 <= with_them.by_run["v2"].min() <= with_them.by_run["v2"].max() <= 0.25
 
 
+def test_the_untrained_side_has_the_weights_that_the_run_began_with(trained, runs_folder):
+    still = {"train.learning_rate": 1e-30, "train.epochs": 1, "train.batch_size": 8, "train.seed": 1}
+    method, settings = RUNS["v2"]
+    run = train(
+        method, data="tvr", root=runs_folder / "data", out=runs_folder / "still", **SMALL_MODEL, **still, **settings
+    )
+    began = run.load_model().state_dict()
+    untrained = trained["v2"].untrained()
+    weights = untrained.model.state_dict()
+    assert all(torch.allclose(weights[name], began[name], rtol=0, atol=1e-20) for name in began)
+    assert not all(torch.equal(weights[name], value) for name, value in trained["v2"].model.state_dict().items())
+    assert list(positioning_variances_of([trained["v2"]], untrained=True).by_run) == ["v2 untrained", "v2"]
+
+
 # -- t-SNE
+
+
+def test_captions_of_some_videos_are_drawn_by_seed_and_the_same_for_all_runs(trained):
+    runs = [trained["v2"], trained["proto"]]
+    data, other = captions_of_some(runs, 0), captions_of_some(runs, 1)
+    assert data.video_ids != other.video_ids or len(trained["v2"].dataset.video_ids) <= 10
+    counts = [
+        (trained["v2"].dataset.video_index == trained["v2"].dataset.video_ids.index(v)).sum() for v in data.video_ids
+    ]
+    assert np.bincount(data.video).tolist() == counts
+    assert {label: len(points) for label, points in data.by_run.items()} == {"v2": sum(counts), "proto": sum(counts)}
 
 
 def test_the_closest_videos_are_those_whose_captions_point_the_same_way():
@@ -278,6 +309,83 @@ def test_recall_by_uncertainty_follows_the_groups_of_the_first_run(trained):
     assert data.error["v2"][0] == pytest.approx(100 * np.sqrt(share * (1 - share) / data.group_size))
 
 
+def test_recall_by_uncertainty_leaves_out_other_moment_ratios(trained):
+    run = trained["ral"]
+    ratios = run.dataset.moment_ratios
+    low, high = np.quantile(ratios, [0.2, 1])
+    kept = (ratios > low) & (ratios <= high)
+    data = recall_by_uncertainty_of([run], (low, high))
+    uncertainty = run.all_queries.attached["ral"].uncertainty.numpy()[kept]
+    lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
+    assert data.level[0] == pytest.approx(uncertainty[lowest].mean())
+    assert data.recall["ral"][0] == pytest.approx(100 * (run.rank[kept][lowest] == 1).mean())
+    with pytest.raises(FeatureError, match=r"0 captions with a moment ratio above 3 and up to 4, wanted at least 10"):
+        recall_by_uncertainty_of([run], (3, 4))
+
+
+# -- first videos, first ten, epochs
+
+
+def test_the_first_videos_are_those_of_evaluate_with_the_relevance_of_the_timeline(trained):
+    run = trained["v2"]
+    caption = run.dataset.caption_ids[3]
+    (answer,) = top_of([run], [caption])
+    scores = run.score().fused[3]
+    assert [video.found.row for video in answer.videos] == np.argsort(-scores, kind="stable")[:3].tolist()
+    assert answer.rank == {"v2": int(run.rank[3])}
+    first = answer.videos[0]
+    frames = run.videos(np.array([first.found.row])).frames[0]
+    wanted = torch.cosine_similarity(run.queries(np.array([3])).sentence, frames, dim=-1)
+    assert first.relevance == pytest.approx(wanted.numpy(), abs=1e-6)
+    assert first.truth_s == (run.dataset.moments[3] if first.found.is_right else ())
+    assert first.frames is None
+    (both,) = top_of([run, trained["proto"]], [caption])
+    assert [video.label for video in both.videos] == ["v2", "proto"]
+    assert both.rank == {"v2": int(run.rank[3]), "proto": int(trained["proto"].rank[3])}
+
+
+def test_frames_are_shown_of_videos_whose_files_are_there(trained, tmp_path):
+    pytest.importorskip("PIL")
+    run = trained["v2"]
+    caption = run.dataset.caption_ids[3]
+    found = top_of([run], [caption])[0].videos[1].found
+    (tmp_path / "deep").mkdir()
+    write_clip(tmp_path / "deep" / f"{found.video}.mp4", ["red"] * 30)
+    (answer,) = top_of([run], [caption], tmp_path)
+    assert [video.frames is not None for video in answer.videos] == [False, True, False]
+    assert answer.videos[1].frames.shape == (6, 72, 96, 3)
+    red, green, _ = answer.videos[1].frames.reshape(-1, 3).mean(axis=0)
+    assert red > 150 > 80 > green
+    figure = draw_top([answer])
+    assert [len(axes.images) for axes in figure.axes] == [0, 6, 0]
+    (other := tmp_path / "other").mkdir()
+    with pytest.raises(FeatureError, match="no video file is named"):
+        top_of([run], [caption], other)
+    with pytest.raises(FeatureError, match="nowhere: no such folder"):
+        top_of([run], [caption], tmp_path / "nowhere")
+
+
+def test_the_first_ten_are_the_highest_scores_as_means_of_cosines(trained):
+    run = trained["v2"]
+    weights = run.model.score(run.queries(np.arange(1)), run.videos(np.arange(1))).weights
+    scores = run.score()
+    mean = sum(weights[name] * scores.branches[name] for name in weights) / sum(weights.values())
+    highest = np.sort(mean, axis=1)[:, ::-1]
+    low, median, high = similarity_by_place_of([run]).by_run["v2"]
+    assert median == pytest.approx(np.median(highest[:, :10], axis=0)[: len(median)], abs=1e-5)
+    assert (low <= median).all()
+    assert (median <= high).all()
+
+
+def test_epochs_are_those_of_the_metrics(trained):
+    data = epochs_of([trained["v2"], trained["ral"]])
+    assert data.sum_r["v2"] == tuple(entry["val"]["SumR"] for entry in trained["v2"].history)
+    assert data.uncertainty["v2"] == {}
+    of_ral = trained["ral"].history[0]["val"]
+    assert data.uncertainty["ral"]["video_uncertainty"] == (of_ral["video_uncertainty"],)
+    assert data.uncertainty["ral"]["query_uncertainty"] == (of_ral["query_uncertainty"],)
+
+
 # -- words, sweep
 
 
@@ -299,6 +407,17 @@ def test_word_confidences_sum_to_one_and_each_word_meets_every_frame(trained):
     best = data.similarity.max(axis=1)
     best = np.maximum(best, 0) if frames < 20 else best
     assert float(csa.detach()) == pytest.approx(float(data.confidence @ best), abs=1e-5)
+
+
+def test_even_confidences_rank_by_the_mean_of_the_words(trained):
+    run = trained["ral"]
+    data = word_confidence_of(run, run.dataset.caption_ids[5])
+    assert data.rank == run.rank[5]
+    even = with_even_confidences(run)
+    said = even.queries(np.array([5])).attached["ral"]
+    assert said.word_weights[0][said.word_mask[0]].numpy() == pytest.approx(1 / int(said.word_mask.sum()))
+    assert data.even_rank == even.rank[5]
+    assert len(set(data.confidence.round(6))) > 1  # the run's own stay as they are
 
 
 def test_a_sweep_over_several_settings_shares_its_base_run():

@@ -23,13 +23,34 @@ def plot(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .png or .svg.")
     ] = None,
     query: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="ID",
-            help="The caption to show, by its id, where one is shown.  \\[default: of the video with most moments]",
+            help="The caption to show, by its id, where one is shown; top takes several.  "
+            "\\[default: of the video with most moments]",
             show_default=False,
         ),
     ] = None,
+    videos: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="For top: the folder with the video files, to show frames.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="For texts: draws other videos.", show_default=False)
+    ] = None,
+    moment_ratio: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LOW HIGH",
+            help="For uncertainty: captions whose moment / video length lies between; RAL's figure: 0.2 0.4.",
+            show_default=False,
+        ),
+    ] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="For variance: the first run with its first weights too.")
+    ] = False,
     split: SplitOption = "test",
     root: MovedRootOption = None,
     device: DeviceOption = "auto",
@@ -43,8 +64,11 @@ def plot(
     catalogue.get_picture(name)
     if out is None:
         raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
+    asked = catalogue.Asked(
+        query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio, untrained=untrained
+    )
     with progress_console.status("drawing"):
-        catalogue.plot(name, runs or [], out, query=query, split=split, root=root, device=device)
+        catalogue.plot(name, runs or [], out, asked, split=split, root=root, device=device)
     result_console.print(f"written to {out}")
 
 

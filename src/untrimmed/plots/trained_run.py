@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
 from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.running.opened import OpenedModel, open_model
-from untrimmed.running.run import RunConfig, is_run, read_config
+from untrimmed.running.run import RunConfig, is_run, open_run
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun(OpenedModel):
-    """The best model of a run and a split of a data set; `label` is how pictures name it."""
+    """The best model of a run and a split of a data set; `label` is how pictures name it.
+
+    `history` has an entry for each epoch, as metrics.jsonl has a line.
+    """
 
     label: str
     config: RunConfig
+    history: list[dict[str, Any]]
+
+    def untrained(self) -> TrainedRun:
+        """The same with the weights that the run has begun with."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.train.seed)
+            model = type(self.model)(self.model.config)
+        device = next(self.model.parameters()).device
+        return replace(self, model=model.to(device).eval(), label=f"{self.label} untrained")
 
     @cached_property
     def rank(self) -> Int[np.ndarray, " Q"]:
@@ -79,7 +93,8 @@ def open_trained(
         state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
         raise CheckpointError(f"{folder}: {state}; give the folder of a run (untrimmed train --out)")
     opened = open_model(folder, split=split, root=root, device=device)
-    return TrainedRun(label=label, config=read_config(folder), **vars(opened))
+    run = open_run(folder)
+    return TrainedRun(label=label, config=run.config, history=run.history, **vars(opened))
 
 
 def labels(folders: Sequence[Path]) -> list[str]:

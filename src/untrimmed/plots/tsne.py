@@ -10,6 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
+from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_panels, short, styled
 from untrimmed.plots.timeline import courses, parts
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NUM_VIDEOS = 2
+NUM_DRAWN = 10  # videos whose captions alone are shown
 SEED = 0
 
 
@@ -75,11 +77,7 @@ def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    counts = np.bincount(dataset.video_index)
-    if (counts > 1).sum() < NUM_VIDEOS:
-        raise FeatureError(
-            f"{dataset.name}, split {dataset.split}: {(counts > 1).sum()} videos have two captions, wanted {NUM_VIDEOS}"
-        )
+    _with_several_captions(dataset)
     videos = closest_videos(runs[0].all_queries.sentence.cpu().numpy(), dataset.video_index, NUM_VIDEOS)
     return Embeddings(
         tuple(dataset.video_ids[video] for video in videos), tuple(_embedded(run, videos) for run in runs)
@@ -102,6 +100,41 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
     return Embedded(
         run.label, plane[: len(captions)], query_video, plane[len(captions) :], clip_video, np.concatenate(matched)
     )
+
+
+@dataclass(frozen=True)
+class Captions:
+    """Captions of some videos in the plane, by run; `video` is the place of each one's video in `video_ids`."""
+
+    video_ids: tuple[str, ...]
+    video: Int[np.ndarray, " Q"]
+    by_run: dict[str, Float[np.ndarray, "Q 2"]]
+
+
+def captions_of_some(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
+    """The captions of ten videos drawn at random among those with several, as each run encodes them (GMMFormer Fig. 6).
+
+    Raises: FeatureError without two videos of two captions, ConfigError when scikit-learn is not installed.
+    """
+    require_same_split(runs)
+    dataset = runs[0].dataset
+    several = _with_several_captions(dataset)
+    videos = np.sort(np.random.default_rng(seed).permutation(several)[:NUM_DRAWN])
+    captions, video = runs[0].captions_of(videos)
+    by_run = {
+        run.label: in_the_plane(F.normalize(run.queries(captions).sentence, dim=-1).float().cpu().numpy())
+        for run in runs
+    }
+    return Captions(tuple(dataset.video_ids[v] for v in videos), video, by_run)
+
+
+def _with_several_captions(dataset: RetrievalDataset) -> Int[np.ndarray, " V"]:
+    several = np.flatnonzero(np.bincount(dataset.video_index) > 1)
+    if len(several) < NUM_VIDEOS:
+        raise FeatureError(
+            f"{dataset.name}, split {dataset.split}: {len(several)} videos have two captions, wanted {NUM_VIDEOS}"
+        )
+    return several
 
 
 def in_the_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
@@ -151,3 +184,23 @@ def _draw_points(axes: Axes, own: Embedded) -> None:
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
     for spine in axes.spines.values():
         spine.set_visible(True)
+
+
+@styled
+def draw_captions(data: Captions) -> Figure:
+    """One panel a run: a colour and a mark for each video, lines from its captions to their middle."""
+    figure, panels = new_panels(len(data.by_run), rest_in=0.3, beside_in=1.75, alone_in=2.6, sharey=False)
+    for axes, (label, points) in zip(panels, data.by_run.items(), strict=True):
+        for video in range(len(data.video_ids)):
+            own = points[data.video == video]
+            colour, marker = COLOURS[video % len(COLOURS)], MARKERS[(video + video // len(COLOURS)) % len(MARKERS)]
+            middle = own.mean(axis=0)
+            for x, y in own:
+                axes.plot([x, middle[0]], [y, middle[1]], color=colour, linewidth=0.5, alpha=0.6)
+            axes.plot(*own.T, marker, color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.4)
+        axes.set_title(label)
+        axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
+        for spine in axes.spines.values():
+            spine.set_visible(True)
+    figure.supxlabel(f"captions of {len(data.video_ids)} videos; a colour and a mark for each video", fontsize=7.5)
+    return figure

@@ -41,8 +41,13 @@ def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, "
     return np.array_split(order, max(1, min(MOST_GROUPS, len(order) // FEWEST_CAPTIONS)))
 
 
-def recall_by_uncertainty_of(runs: Sequence[TrainedRun]) -> RecallByUncertainty:
+def recall_by_uncertainty_of(
+    runs: Sequence[TrainedRun], moment_ratio: tuple[float, float] | None = None
+) -> RecallByUncertainty:
     """All runs in the groups that the first one makes (RAL Fig. 3).
+
+    `moment_ratio` leaves only captions whose moment length / video length lies above the first and not above the second
+    number: 0.2 and 0.4 in the paper.
 
     Raises: FeatureError when there are too few captions for two groups.
     """
@@ -51,10 +56,15 @@ def recall_by_uncertainty_of(runs: Sequence[TrainedRun]) -> RecallByUncertainty:
     predicted = RALQueries.of(runs[0].all_queries.attached["ral"]).uncertainty
     assert predicted is not None, "asked for of runs with MSRA only"
     uncertainty = predicted.cpu().double().numpy()
-    groups = equal_groups(uncertainty)
+    shown = np.arange(len(uncertainty))
+    if moment_ratio is not None:
+        low, high = moment_ratio
+        shown = np.flatnonzero((dataset.moment_ratios > low) & (dataset.moment_ratios <= high))
+    groups = [shown[group] for group in equal_groups(uncertainty[shown])]
     if len(groups) < 2:
+        within = "" if moment_ratio is None else " with a moment ratio above {:g} and up to {:g}".format(*moment_ratio)
         raise FeatureError(
-            f"{dataset.name}, split {dataset.split}: {len(uncertainty)} captions, wanted at least "
+            f"{dataset.name}, split {dataset.split}: {len(shown)} captions{within}, wanted at least "
             f"{2 * FEWEST_CAPTIONS} to compare certain and uncertain ones"
         )
     found = {run.label: per_query(run.rank, "R@1") for run in runs}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,8 @@ from untrimmed.data.annotations import Span
 from untrimmed.models.ral import RALQueries
 from untrimmed.plots.style import BLUE, GREY, HEAT, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
+from untrimmed.running.top import top_videos
+from untrimmed.scores.word_max_sim import WordMaxSim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +32,8 @@ class WordConfidence:
     words: tuple[str, ...]
     confidence: Float[np.ndarray, " W"]
     similarity: Float[np.ndarray, "W T"]
+    rank: int  # of the right video by these confidences,
+    even_rank: int  # and where every word counts alike
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:
@@ -61,14 +66,25 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
         word_names(dataset.texts[row], len(words)),
         said.word_weights[0][real].cpu().numpy(),
         (words @ seen.T).cpu().numpy(),
+        *(top_videos(own, np.array([row]), 1)[0].rank for own in (run, with_even_confidences(run))),
     )
+
+
+def with_even_confidences(run: TrainedRun) -> TrainedRun:
+    """The run with a model to which all words of a caption count alike (RAL Fig. 8c)."""
+    model = copy.deepcopy(run.model)
+    for module in model.modules():
+        if isinstance(module, WordMaxSim):
+            for parameter in module.confidence.parameters():
+                parameter.data.zero_()  # all logits are 0 then
+    return replace(run, model=model)
 
 
 @styled
 def draw_word_confidence(data: WordConfidence) -> Figure:
     """A row for each word: where it is seen, and beside it its confidence; dotted the true moment."""
     num = len(data.words)
-    figure = new_figure(0.85 + 0.16 * num)
+    figure = new_figure(1.0 + 0.16 * num)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])
     picture = left.imshow(
         data.similarity, cmap=HEAT, aspect="auto", extent=(0, data.duration_s, num, 0), interpolation="nearest"
@@ -83,4 +99,6 @@ def draw_word_confidence(data: WordConfidence) -> Figure:
         axes.tick_params(left=False)
     bar = figure.colorbar(picture, ax=left, location="top", aspect=30, pad=0.02, label="cosine of word and frame")
     bar.outline.set_visible(False)
+    ranks = f"rank of the right video: {data.rank:,}; with even confidences: {data.even_rank:,}"
+    figure.supxlabel(ranks, fontsize=7.5)
     return figure

@@ -1,0 +1,65 @@
+"""How results on the validation split change while a method learns, and with them what RAL is uncertain of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from untrimmed.plots.style import COLOURS, MARKERS, columns_for, new_figure, styled
+from untrimmed.plots.trained_run import TrainedRun
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of videos", "--")}  # name, look
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """SumR in percent of each run after each epoch, and the uncertainties that the run has followed, by name."""
+
+    sum_r: Mapping[str, tuple[float, ...]]
+    uncertainty: Mapping[str, Mapping[str, tuple[float, ...]]]
+
+
+def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
+    """What metrics.jsonl of the runs says of each epoch (RAL Fig. 10)."""
+    figures = {run.label: [entry["val"] for entry in run.history] for run in runs}
+    return Epochs(
+        {label: tuple(own["SumR"] for own in of_run) for label, of_run in figures.items()},
+        {
+            label: {
+                name: tuple(own[name] for own in of_run) for name in UNCERTAIN if all(name in own for own in of_run)
+            }
+            for label, of_run in figures.items()
+        },
+    )
+
+
+@styled
+def draw_epochs(data: Epochs) -> Figure:
+    """SumR of every run; below it, where a run has followed them, uncertainties of queries and of videos."""
+    from matplotlib.lines import Line2D
+
+    has_more = any(data.uncertainty.values())
+    figure = new_figure(3.6 if has_more else 2.2)
+    panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]
+    for place, (label, values) in enumerate(data.sum_r.items()):
+        epochs = range(1, len(values) + 1)
+        look = {"color": COLOURS[place], "marker": MARKERS[place], "markevery": max(1, len(values) // 10)}
+        panels[0].plot(epochs, values, label=label, **look)
+        for name, own in data.uncertainty[label].items():
+            panels[1].plot(epochs, own, linestyle=UNCERTAIN[name][1], **look)
+    panels[0].set_ylabel("SumR (sum of percents)")
+    panels[-1].set_xlabel("epoch")
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    for axes in panels:
+        axes.grid(axis="y")
+    if has_more:
+        panels[1].set_ylabel("uncertainty\n(standard deviation)")
+        lines = [Line2D([], [], color="#404040", linestyle=style, label=name) for name, style in UNCERTAIN.values()]
+        panels[1].legend(handles=lines, loc="best", handlelength=2.2)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
+    return figure

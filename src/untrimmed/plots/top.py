@@ -1,0 +1,194 @@
+"""The first videos of some captions: relevance over time, the best moment, frames where the video files are at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from untrimmed.data.annotations import Span
+from untrimmed.errors import FeatureError
+from untrimmed.plots.style import (
+    BLACK,
+    BLUE,
+    CHARACTERS,
+    GREEN,
+    SKY,
+    VERMILION,
+    mark_moments,
+    new_figure,
+    short,
+    styled,
+)
+from untrimmed.plots.trained_run import TrainedRun, require_same_split
+from untrimmed.running.top import Answer, FoundVideo, top_videos
+from untrimmed.video.reader import frame_at, is_video_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NUM_VIDEOS = 3  # of one run; of several the first of each
+MOST_CAPTIONS = 4
+NUM_FRAMES, FRAME_PIXELS = 6, (96, 72)  # width and height
+LEGEND_IN, TITLE_IN, NAME_IN, GAP_IN, CURVE_IN, FRAMES_IN = 0.28, 0.29, 0.14, 0.17, 0.28, 0.42
+LEFT, WIDTH = 0.02, 0.96  # shares of the picture that strips have
+
+
+@dataclass(frozen=True)
+class ShownVideo:
+    """A found video with its relevance at equal steps of `duration_s` seconds; frames are None without its file."""
+
+    label: str
+    found: FoundVideo
+    duration_s: float
+    truth_s: tuple[Span, ...]
+    relevance: Float[np.ndarray, " N"]
+    frames: UInt8[np.ndarray, "F Y X 3"] | None = None
+
+
+@dataclass(frozen=True)
+class ShownAnswer:
+    """A caption, where the right video stands by each run, and videos."""
+
+    text: str
+    rank: dict[str, int]
+    videos: tuple[ShownVideo, ...]
+
+
+def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[ShownAnswer]:
+    """The first three videos of some captions by one run, or the first one by each of several.
+
+    `videos` is a folder in which files may have the videos' names, whatever their suffixes.
+
+    Raises:
+        UnknownNameError: when the split has no such caption.
+        FeatureError: for a video without a duration, or a folder with a file of none of the videos.
+    """
+    require_same_split(runs)
+    rows = np.array([runs[0].caption(caption) for caption in captions or (None,)])
+    count = NUM_VIDEOS if len(runs) == 1 else 1
+    by_run = [top_videos(run, rows, count) for run in runs]
+    files = {} if videos is None else video_files(videos)
+    named = {found.video for answers in by_run for answer in answers for found in answer.found}
+    if videos is not None and not named & files.keys():
+        raise FeatureError(
+            f"{videos}: no video file is named {min(named)!r}; give the folder with those of {runs[0].dataset.name}"
+        )
+    shown = []
+    for answers in zip(*by_run, strict=True):
+        strips = [
+            _shown(run, answer, found, files)
+            for run, answer in zip(runs, answers, strict=True)
+            for found in answer.found
+        ]
+        rank = {run.label: answer.rank for run, answer in zip(runs, answers, strict=True)}
+        shown.append(ShownAnswer(answers[0].text, rank, tuple(strips)))
+    return shown
+
+
+def video_files(folder: Path) -> dict[str, Path]:
+    """All video files below a folder by their names without suffixes.
+
+    Raises: FeatureError when there is no such folder.
+    """
+    if not folder.is_dir():
+        raise FeatureError(f"{folder}: no such folder; give the one with the video files, or leave --videos out")
+    found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names))
+    return {path.stem: path for path in found if is_video_path(path)}
+
+
+def _shown(run: TrainedRun, answer: Answer, found: FoundVideo, files: dict[str, Path]) -> ShownVideo:
+    duration_s = run.duration_s(found.row)
+    queries, encoded = run.queries(np.array([answer.row])), run.videos(np.array([found.row]))
+    units, mask = run.model.timeline(encoded)
+    rows = units if mask is None else units[:, mask[0]]
+    relevance = run.model.similarity(queries, rows)[0, 0].float().cpu().numpy()
+    truth_s = answer.moments_s if found.is_right else ()
+    frames = _frames(files[found.video], duration_s) if found.video in files else None
+    return ShownVideo(run.label, found, duration_s, truth_s, relevance, frames)
+
+
+def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
+    """Frames from the middles of equal parts, all cut to one form."""
+    from PIL import Image, ImageOps
+
+    times_s = (np.arange(NUM_FRAMES) + 0.5) / NUM_FRAMES * duration_s
+    pictures = (Image.fromarray(frame_at(path, float(time_s), last_for_s=duration_s)) for time_s in times_s)
+    return np.stack([np.asarray(ImageOps.fit(picture, FRAME_PIXELS)) for picture in pictures])
+
+
+@styled
+def draw_top(data: Sequence[ShownAnswer]) -> Figure:
+    """A strip for each video, boxed the best moment, dotted the annotated one; one scale for each caption and run."""
+    from matplotlib.lines import Line2D
+
+    heights = [TITLE_IN + sum(NAME_IN + _strip_in(video) + GAP_IN for video in answer.videos) for answer in data]
+    height_in = LEGEND_IN + sum(heights)
+    figure = new_figure(height_in)
+    figure.set_layout_engine("none")  # rows of fixed height, strips of one width
+
+    def write(text: str, down_in: float, size: float = 7.5) -> None:
+        figure.text(LEFT, 1 - down_in / height_in, text, va="top", fontsize=size)
+
+    top_in = LEGEND_IN
+    for answer in data:
+        ranks = ", ".join(f"{label} {rank:,}" for label, rank in answer.rank.items())
+        ranks = ranks if len(answer.rank) > 1 else ranks.rpartition(" ")[2]
+        write(short(answer.text, CHARACTERS), top_in + 0.01)
+        write(f"rank of the right video: {ranks}", top_in + 0.135, size=7)
+        top_in += TITLE_IN
+        for place, video in enumerate(answer.videos, start=1):
+            name = video.found.video, f"{video.found.score:.3f}", "right" if video.found.is_right else "wrong"
+            write("   ".join((str(place) if len(answer.rank) == 1 else video.label, *name)), top_in, size=7)
+            top_in += NAME_IN + _strip_in(video)
+            axes = figure.add_axes((LEFT, 1 - top_in / height_in, WIDTH, _strip_in(video) / height_in))
+            _draw_strip(axes, video, [other.relevance for other in answer.videos if other.label == video.label])
+            top_in += GAP_IN
+    marks = [
+        Line2D([], [], color=GREEN, linewidth=2.5, label="right video"),
+        Line2D([], [], color=VERMILION, linewidth=1, label="wrong video"),
+        Line2D([], [], color=BLUE, linewidth=1.2, label="best moment"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated"),
+    ]
+    figure.legend(handles=marks, loc="upper left", ncols=4, columnspacing=1.1, handlelength=1.3, borderaxespad=0.2)
+    return figure
+
+
+def _strip_in(video: ShownVideo) -> float:
+    return CURVE_IN + (0 if video.frames is None else FRAMES_IN)
+
+
+def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> None:
+    from matplotlib.patches import Rectangle
+
+    top = 1 if video.frames is None else 1 + FRAMES_IN / CURVE_IN
+    count = len(video.relevance)
+    times_s = (np.arange(count) + 0.5) / count * video.duration_s
+    low, high = min(own.min() for own in scale), max(own.max() for own in scale)
+    heights = 0.9 * (video.relevance - low) / max(high - low, 1e-9)
+    axes.fill_between(times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
+    axes.plot(times_s, heights, color=BLUE, linewidth=0.8)
+    if video.frames is not None:
+        edges = np.linspace(0, video.duration_s, len(video.frames) + 1)
+        for frame, start_s, end_s in zip(video.frames, edges, edges[1:], strict=False):
+            axes.imshow(frame, aspect="auto", extent=(start_s, end_s, 1.02, top), interpolation="lanczos")
+    if video.found.moment_s is not None:
+        start_s, end_s = video.found.moment_s
+        axes.add_patch(
+            Rectangle((start_s, 0), end_s - start_s, top, fill=False, edgecolor=BLUE, linewidth=1.2, clip_on=False)
+        )
+    mark_moments(axes, video.truth_s, 0.04 * top, 0.92 * top)
+    axes.set(xlim=(0, video.duration_s), ylim=(0, top), yticks=[])
+    axes.set_xticks([0, video.duration_s], ["0", f"{video.duration_s:.0f} s"])
+    first, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    axes.tick_params(axis="x", length=2, pad=1)
+    right = video.found.is_right
+    axes.spines["left"].set(color=GREEN if right else VERMILION, linewidth=3 if right else 1)
