@@ -26,6 +26,24 @@ QueriesOption = Annotated[
         show_default=False,
     ),
 ]
+SkipUnknownOption = Annotated[
+    bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
+]
+AgainstOption = Annotated[
+    Path | None, typer.Option("--against", metavar="RUN2", help="For a run: test the difference.", show_default=False)
+]
+MomentsOption = Annotated[
+    bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
+]
+TopOption = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="K",
+        help="For a run: instead list the first K videos of each query, which one is right, and the best moments.",
+        show_default=False,
+    ),
+]
 OtherDataOption = Annotated[
     str | None, typer.Option("--data", metavar="NAME", help="For a run: another data set.", show_default=False)
 ]
@@ -64,29 +82,15 @@ def evaluate(
         Path, typer.Argument(metavar="RUN|LIBRARY", parser=parse_path, help="The folder of a run or of a library.")
     ],
     queries: QueriesOption = None,
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
-    ] = False,
+    skip_unknown: SkipUnknownOption = False,
     details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
     split: SplitOption = "test",
     data: OtherDataOption = None,
     root: MovedRootOption = None,
     video_features: FeaturesOption = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="RUN2", help="For a run: test the difference.", show_default=False)
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            "--top",
-            metavar="K",
-            help="For a run: instead list the first K videos of each query, which one is right, and the best moments.",
-            show_default=False,
-        ),
-    ] = None,
-    moments: Annotated[
-        bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
-    ] = True,
+    against: AgainstOption = None,
+    top: TopOption = None,
+    moments: MomentsOption = True,
     truths: TruthsOption = None,
     output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
     device: DeviceOption = "auto",

@@ -40,8 +40,6 @@ def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
 @styled
 def draw_epochs(data: Epochs) -> Figure:
     """SumR of every run; below it, where a run has followed them, uncertainties of queries and of videos."""
-    from matplotlib.lines import Line2D
-
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]
@@ -58,8 +56,9 @@ def draw_epochs(data: Epochs) -> Figure:
         axes.grid(axis="y")
     if has_more:
         panels[1].set_ylabel("uncertainty\n(standard deviation)")
-        lines = [Line2D([], [], color="#404040", linestyle=style, label=name) for name, style in UNCERTAIN.values()]
-        panels[1].legend(handles=lines, loc="best", handlelength=2.2)
+        for name, style in UNCERTAIN.values():
+            panels[1].plot([], [], color="#404040", linestyle=style, label=name)
+        panels[1].legend(loc="best", handlelength=2.2)
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
     return figure
