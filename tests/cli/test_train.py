@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import shutil
 
 import pytest
 import torch
 import typer
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from tests.run_world import SMALL
@@ -19,6 +21,7 @@ from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
+from untrimmed.training.loop import TrainingLoop
 
 app = typer.Typer()
 for command in (train, models, import_checkpoint):
@@ -53,14 +56,17 @@ def test_train_tells_the_best_epoch_and_the_next_command(trained):
         assert f"epoch {epoch + 1}/2" in line
         assert f"SumR {metrics[epoch]['val']['SumR']:.1f}, best" in line  # of this epoch, not of the one before
     assert "clip_triplet" in result.stderr
-    assert json.loads((root / "run" / "metrics.jsonl").read_text().splitlines()[0])["epoch"] == 0
+    assert json.loads((root / "run" / "metrics.jsonl").read_text().splitlines()[0])["epoch"] == 1
 
 
 def test_train_as_json_after_the_run_is_finished(trained):
     root, _ = trained
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "run", "--seed", 3, "--json"]
     result = run(*words, *SETTINGS, "train.epochs=2", "train.batch_size=8")
-    assert json.loads(result.stdout)["epochs"] == 2
+    document = json.loads(result.stdout)
+    assert document["epochs"] == 2
+    told = next(line for line in trained[1].stdout.splitlines() if line.startswith("best of"))
+    assert f"epoch {document['best']['epoch']}, " in told
 
 
 @pytest.mark.parametrize(
@@ -152,6 +158,87 @@ def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, c
     assert printed.err == "mine, split test: no caption has a moment, so there is no event-level recall\n"
     assert "event" not in printed.out
     assert float(next(csv.DictReader(io.StringIO(printed.out)))["R@100"]) == 100.0
+
+
+DIVERGING = ["train.learning_rate=1e30", "train.warmup_share=0.5", "train.epochs=2"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [(4, "is nan in epoch 1, step 3"), (8, "a score of the validation is nan in epoch 1, step 2")],
+)
+def test_a_run_that_diverges_before_it_has_saved_anything_leaves_its_folder_free(
+    batch, found, trained, typed, refusal, tmp_path
+):
+    root, _ = trained
+    words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", tmp_path / "run", *SETTINGS]
+    error = refusal(*words, *DIVERGING, f"train.batch_size={batch}")
+    assert found in error
+    assert "lower train.learning_rate (now 1e+30), or check the features with: untrimmed data check tvr" in error
+    assert not (tmp_path / "run").exists()
+    code, out, _ = typed(*words, "train.epochs=1", f"train.batch_size={batch}")
+    assert code == 0
+    assert "best of 1 epochs: epoch 1" in out
+
+
+def test_a_run_that_diverges_later_keeps_what_it_has_and_names_its_epoch_from_1(trained, typed, tmp_path, monkeypatch):
+    root, _ = trained
+    words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", tmp_path / "run", *SETTINGS]
+    real = TrainingLoop._require_finite
+
+    def spoil(loop, values):
+        real(loop, {name: value * float("nan") if loop.state.updates == 3 else value for name, value in values.items()})
+
+    monkeypatch.setattr(TrainingLoop, "_require_finite", spoil)
+    code, _, error = typed(*words, "train.batch_size=8", "train.epochs=3")
+    assert code == 2
+    assert "is nan in epoch 2, step 2; lower train.learning_rate" in error
+    assert ", with another --out, or check" in error
+    assert {path.name for path in (tmp_path / "run").iterdir()} > {"last.safetensors", "model.safetensors"}
+
+
+def truncate(folder):
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def overwrite(folder):
+    (folder / "model.safetensors").write_bytes(b"x" * (folder / "model.safetensors").stat().st_size)
+
+
+def spoil(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors[min(tensors)][0] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"), [(truncate, "cannot be read"), (overwrite, "cannot be read"), (spoil, "is not finite")]
+)
+def test_a_finished_run_with_a_damaged_model_is_not_called_fine(damage, found, trained, typed, refusal, tmp_path):
+    root, _ = trained
+    folder = tmp_path / "run"
+    shutil.copytree(root / "run", folder)
+    assert "ok   model" in typed("doctor", "--model", folder)[1]
+    damage(folder)
+    again = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", folder, "--seed", 3, *SETTINGS]
+    for words in ([*again, "train.epochs=2", "train.batch_size=8"], ["evaluate", folder]):
+        error = refusal(*words)
+        assert "model.safetensors" in error
+        assert found in error
+    code, out, _ = typed("doctor", "--model", folder)
+    assert code == 2
+    (line,) = [line for line in out.splitlines() if line.startswith("bad  model")]
+    assert found in line
+
+
+def test_a_model_whose_scores_are_no_numbers_has_no_results(trained, refusal, tmp_path):
+    root, _ = trained
+    shutil.copytree(root / "run", tmp_path / "run")
+    tensors = load_file(tmp_path / "run" / "model.safetensors")
+    save_file({name: tensor * 1e30 for name, tensor in tensors.items()}, tmp_path / "run" / "model.safetensors")
+    error = refusal("evaluate", tmp_path / "run")
+    assert "scores are nan; the model is damaged or its training diverged" in error
 
 
 def test_two_runs_are_compared_query_by_query(trained, capsys):

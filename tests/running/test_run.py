@@ -1,8 +1,11 @@
 """A run's folder of which files are missing: said in one line, and nothing of what is left is overwritten."""
 
+import json
 import shutil
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from untrimmed import precision
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
@@ -89,6 +92,21 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_written(finish
     with pytest.raises(ConfigError, match=message):
         train("ms_sl", out=tmp_path / "run", **(options | wrong))
     assert not (tmp_path / "run").exists()
+
+
+def test_epochs_of_a_run_saved_when_they_were_counted_from_0_are_counted_from_1(finished, tmp_path):
+    whole, options = finished
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    before = [{**entry, "epoch": entry["epoch"] - 1} for entry in open_run(whole).history]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in before))
+    assert open_run(folder).history == open_run(whole).history
+    with safe_open(folder / "last.safetensors", framework="pt") as file:
+        state = json.loads(file.metadata()["state"]) | {"history": before}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    save_file(tensors, folder / "last.safetensors", metadata={"state": json.dumps(state)})
+    assert [entry["epoch"] for entry in train("ms_sl", out=folder, **options).history] == [1, 2]
+    assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(("before", "now"), [("fp32", "float32"), ("bf16", "bfloat16")])

@@ -30,7 +30,7 @@ def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_p
     assert config["data"] == {
         "name": "tvr", "root": str(data_root), "video_features": None, "encoder_identity": None, "digest": None,
     }  # fmt: skip
-    assert [entry["epoch"] for entry in run.history] == [0, 1]
+    assert [entry["epoch"] for entry in run.history] == [1, 2]
     assert run.history == open_run(tmp_path / "run").history
     first = run.history[0]
     weighted = sum(weight * first[name] for name, weight in run.config.weights.items())
@@ -123,7 +123,7 @@ def test_training_stops_after_more_than_patience_epochs_without_a_new_best(data_
     settings = small | {"train.epochs": 20, "train.patience": 2}
     run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert len(run.history) == 8  # an equal SumR is no new best: the third failure in a row is one too many
-    assert run.best["epoch"] == 4
+    assert run.best["epoch"] == 5
 
 
 EVENT = {"preset": "charades_event", "model.num_centers": 4, "model.num_widths": 3}
@@ -148,7 +148,7 @@ def test_the_event_variant_keeps_the_epoch_with_the_best_recall_of_moments(data_
     settings = small | EVENT | {"train.epochs": 4, "train.batch_size": 20}
     run = train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert [entry["val"]["event SumR"] for entry in run.history] == [6.0, 18.0, 18.0, 12.0]
-    assert run.best["epoch"] == 1
+    assert run.best["epoch"] == 2
     assert run.best["val"]["R@10 IoU=0.7"] == 3.0
     assert "SumR" in run.best["val"]
 
@@ -251,7 +251,7 @@ def test_features_that_are_not_finite_are_refused(small, tmp_path):
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_names_it(data_root, small, tmp_path):
     settings = small | {"train.learning_rate": 1e30, "train.warmup_share": 0.5}
-    with pytest.raises(ConfigError, match=r"clip_nce is nan in epoch 0, step \d"):
+    with pytest.raises(ConfigError, match=r"clip_nce is nan in epoch 1, step \d"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert not (tmp_path / "run" / "model.safetensors").exists()
 

@@ -36,8 +36,12 @@ def doctor(
         str | None,
         typer.Option(metavar="NAME", help="Load and test this encoder.  \\[default: builtin]", show_default=False),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Test this model.  \\[default: the library's, if any]", show_default=False),
+    ] = None,
 ) -> None:
-    """Check this machine: packages, video decoding, encoders, the library, free disk space.
+    """Check this machine: packages, video decoding, encoders, the library, its model, free disk space.
 
     Exit code 2 if something does not work.
     """
@@ -48,6 +52,7 @@ def doctor(
         "encoder": lambda: _encoder(encoder),
         "default": lambda: _default(encoder or "builtin"),
         "library": lambda: _library(library),
+        "model": lambda: _model(library, model),
     }
     for subject, check in checks.items():
         for finding in _guarded(subject, check):
@@ -155,3 +160,19 @@ def _library(folder: Path | None) -> Iterator[Finding]:
     yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
     if sys.platform != "linux":
         yield Finding("note", "limits", "the memory limit of the decoding process is enforced on Linux alone")
+
+
+def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
+    """That a trained model can be read: the one asked about, else the one that the library searches with."""
+    from untrimmed.search.engine import model_in_use
+    from untrimmed.search.records import library_folder, read_settings
+
+    if folder is not None:
+        from untrimmed.models.storage import load_model
+
+        yield Finding("ok", "model", f"{folder}: {load_model(folder).name}, whole")
+        return
+    place = library_folder(library)
+    settings = read_settings(place)
+    if settings is not None and (used := model_in_use(place, settings.model, settings.model_folder)):
+        yield Finding("ok", "model", f"{used.folder}: {used.identity}, whole")

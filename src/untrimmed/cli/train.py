@@ -100,7 +100,7 @@ def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
-    result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch'] + 1}, validation {figures}")
+    result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch']}, validation {figures}")
     result_console.print(f"run     {run.folder}")
     result_console.print(f"next    untrimmed evaluate {run.folder}")
 

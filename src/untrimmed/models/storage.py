@@ -44,7 +44,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 def load_model(folder: Path) -> RetrievalModel:
     """The model that `save_model` wrote, on the CPU in evaluation mode.
 
-    Raises: CheckpointError when a file is missing, truncated, or does not fit the settings.
+    Raises: CheckpointError when a file is missing, truncated, not finite, or does not fit the settings.
     """
     settings = _read_settings(folder / SETTINGS)
     try:
@@ -65,8 +65,15 @@ def load_model(folder: Path) -> RetrievalModel:
             f"{path}: tensor {name} has shape {found.get(name)}, the settings beside it want {expected.get(name)}; "
             "keep weights and config.json of one model together"
         )
+    if name := not_finite(tensors):
+        raise CheckpointError(f"{path}: tensor {name} is not finite; copy the file again, or train the model anew")
     model.load_state_dict(tensors)
     return model.eval()
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """The name of the first tensor that holds a value that is not finite; empty when all are."""
+    return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), "")
 
 
 def named_as_now(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,10 +12,10 @@ class TrainSettings:
     """Defaults are the released values of MS-SL, GMMFormer and GMMFormer v2.
 
     `batch_of`: an epoch goes through the videos, each with all its captions, or through the captions, each with its
-    video, so that captions of one video are negatives of each other (JSG's event variant). Epochs are counted from 0;
-    from `hard_negatives_from_epoch` on, negatives come from the `hard_pool` best-scoring ones. The epoch kept is the
-    first with the highest `select_by` on the validation split: SumR of videos, or that of moments. Training stops once
-    more than `patience` epochs in a row bring no new best.
+    video, so that captions of one video are negatives of each other (JSG's event variant). The first
+    `hard_negatives_from_epoch` epochs draw negatives from all, later ones from the `hard_pool` best-scoring. The epoch
+    kept is the first with the highest `select_by` on the validation split: SumR of videos, or that of moments. Training
+    stops once more than `patience` epochs in a row bring no new best.
     """
 
     learning_rate: float = 2.5e-4

@@ -97,6 +97,11 @@ class OpenedModel:
         dataset = self.dataset
         labels = None if truths is None else read_truths(truths, dataset.annotations)
         scores = self.score()
+        if count := np.count_nonzero(np.isnan(scores.fused)):
+            raise CheckpointError(
+                f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
+                "or its training diverged, train it again with a lower train.learning_rate"
+            )
         note = why_no_events(dataset) if moments else "event-level recall was left out"
         return make_report(
             f"{self.model.name} on {dataset.name}, {dataset.split}",

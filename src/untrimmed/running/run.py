@@ -12,6 +12,7 @@ What lies in it:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class RunConfig(Preset):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that `train` has written; `history` has one entry for each finished epoch."""
+    """A folder that `train` has written; `history` has one entry for each finished epoch, counted from 1."""
 
     folder: Path
     config: RunConfig
@@ -98,10 +99,15 @@ def open_run(folder: Path | str) -> Run:
         raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines() if (folder / METRICS).exists() else []
-        history = [json.loads(line) for line in lines]
+        history = counted([json.loads(line) for line in lines])
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / METRICS}: cannot be read ({error}); copy the file again") from error
     return Run(folder, read_config(folder), history)
+
+
+def counted(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries of a run's epochs with these counted from 1; earlier versions wrote them counted from 0."""
+    return [entry | {"epoch": number} for number, entry in enumerate(history, start=1)]
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -146,13 +152,14 @@ def _spelled_out(config: RunConfig) -> RunConfig:
 
 
 def require_best_model(folder: Path) -> None:
-    """Raise a CheckpointError unless the model of the best epoch so far is in the folder of a run that goes on."""
+    """Raise a CheckpointError unless the model of the best epoch so far is in the folder of a run, and whole."""
     missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
             f"{folder}: {' and '.join(missing)} of its best epoch so far: not there; put the file back, or choose "
             "another --out to start again"
         )
+    load_model(folder)
 
 
 def require_beginning(folder: Path) -> None:
@@ -166,3 +173,12 @@ def require_beginning(folder: Path) -> None:
             f"{folder}: {METRICS} tells of {epochs} epochs, but {LAST} to go on from is not there; put the file back, "
             "or choose another --out to start again"
         )
+
+
+def forget_beginning(folder: Path) -> None:
+    """Free the folder of a run that has saved nothing for one with other settings."""
+    if any((folder / name).exists() for name in (LAST, METRICS, SETTINGS)):
+        return
+    (folder / CONFIG).unlink(missing_ok=True)
+    with suppress(OSError):  # something else lies there
+        folder.rmdir()

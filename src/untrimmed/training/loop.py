@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,11 +19,19 @@ from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.storage import save_model
+from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
 from untrimmed.running.events import why_no_events
 from untrimmed.running.opened import OpenedModel
-from untrimmed.running.run import LAST, RunConfig, require_beginning, require_best_model, write_config, write_metrics
+from untrimmed.running.run import (
+    LAST,
+    RunConfig,
+    forget_beginning,
+    require_beginning,
+    require_best_model,
+    write_config,
+    write_metrics,
+)
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.schedule import warmup_linear
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
@@ -153,6 +161,7 @@ class TrainingLoop:
             if self._stopped:
                 break
             if now - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
+                self._require_finite_weights()
                 self._save()
 
     def _update(self, batch: TrainingBatch) -> None:
@@ -181,20 +190,39 @@ class TrainingLoop:
         state = self.state
         for name, value in zip(values, torch.stack(list(values.values())).tolist(), strict=True):
             if not math.isfinite(value):
-                raise ConfigError(
-                    f"{self.folder}: {name} is {value} in epoch {state.epoch}, step {state.step}; lower "
-                    f"train.learning_rate (now {self.config.train.learning_rate:g}) or {self.config.data.how_to_check}"
-                )
+                self._give_up(f"{name} is {value}", state.step + 1)
             state.sums[name] = state.sums.get(name, 0.0) + value
+
+    def _require_finite_weights(self) -> None:
+        """Stop before weights that the last step has spoilt are saved."""
+        if name := not_finite(self.model.state_dict()):
+            self._give_up(f"{name} is not finite", self.state.step)
+
+    def _give_up(self, found: str, step: int) -> NoReturn:
+        """Raise a ConfigError; where nothing is saved, the folder is free for the same run with other settings."""
+        elsewhere = ", with another --out"
+        if not (self.folder / LAST).is_file():
+            elsewhere = ""
+            if self.fabric.is_global_zero:
+                forget_beginning(self.folder)
+        raise ConfigError(
+            f"{self.folder}: {found} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
+            f"{self.config.train.learning_rate:g}){elsewhere}, or {self.config.data.how_to_check}"
+        )
 
     def _validate(self) -> None:
         """Close the epoch: results on the validation split, the best model, whether to stop."""
         state, train = self.state, self.config.train
+        self._require_finite_weights()
         self._report("validating")
         started = time.monotonic()
         figures = self._figures()
         self._validation_s = time.monotonic() - started
-        entry = {"epoch": state.epoch, "updates": state.updates, "learning_rate": self.optimizer.param_groups[0]["lr"]}
+        entry = {
+            "epoch": state.epoch + 1,
+            "updates": state.updates,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+        }
         entry |= {name: value / state.step for name, value in state.sums.items()}
         entry |= {"val": figures, "seconds": round(state.seconds + self._validation_s, 3)}
         state.history.append(entry)
@@ -216,7 +244,10 @@ class TrainingLoop:
         """Results on the validation split; those of moments only where they choose the epoch, as they take longer."""
         train = self.config.train
         opened = OpenedModel(model=self.model, dataset=self.val_set, train=train, encode=self.encode)
-        figures = retrieval_metrics(opened.score().fused, self.val_set.video_index)
+        fused = opened.score().fused
+        if np.isnan(fused).any():
+            self._give_up("a score of the validation is nan", self.state.step)
+        figures = retrieval_metrics(fused, self.val_set.video_index)
         if train.select_by == "event SumR":
             recalls = opened.event_recall()
             figures |= recalls | {"event SumR": event_sum(recalls)}

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from untrimmed.errors import CheckpointError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import named_as_now, write_tensors
+from untrimmed.running.run import counted
 
 MOMENTS = ("mean", "square")
 
@@ -27,7 +28,8 @@ MOMENTS = ("mean", "square")
 class TrainingState:
     """How far a run is. `epoch` and `step` (inside the epoch) are the next to be done; both count from 0.
 
-    `sums` adds up the loss terms of the present epoch; `history` has one entry for each finished one.
+    `sums` adds up the loss terms of the present epoch; `history` has one entry for each finished one, for people:
+    counted from 1.
     """
 
     epoch: int = 0
@@ -61,6 +63,7 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))
+            state.history = counted(state.history)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); choose another --out to start again") from error
