@@ -16,7 +16,7 @@ VIDEOS = {"b_1": np.arange(6, dtype=np.float32).reshape(3, 2), "café": np.array
 
 @pytest.fixture
 def folder(tmp_path):
-    write_bigfile(tmp_path / "features", VIDEOS)
+    write_bigfile(tmp_path / "features", VIDEOS.items())
     return tmp_path / "features"
 
 
@@ -121,7 +121,7 @@ def test_captions_that_could_not_be_read_back_are_not_written(tmp_path, captions
 )
 def test_features_that_could_not_be_read_back_are_not_written(tmp_path, videos, message):
     with pytest.raises(FeatureError, match=message):
-        write_bigfile(tmp_path / "f", videos)
+        write_bigfile(tmp_path / "f", videos.items())
     assert not (tmp_path / "f").exists()
 
 

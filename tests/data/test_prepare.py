@@ -63,9 +63,7 @@ def test_merged_videos_take_the_frames_of_their_cuts_in_order_of_time(tmp_path):
     prepare("qvhighlights", tmp_path, tmp_path / "out")
     layout = Layout.at(tmp_path / "out", "qvhighlights")
     cuts = {"a_b_210.0_360.0": np.full((2, 3), 2.0), "a_b_60.0_210.0": np.full((1, 3), 1.0)}
-    write_bigfile(
-        layout.folder / "FeatureData" / "clip", {name: rows.astype(np.float32) for name, rows in cuts.items()}
-    )
+    write_bigfile(layout.folder / "FeatureData" / "clip", cuts.items())
     frames = open_frames(layout)
     assert frames.count("a_b") == 3
     assert frames.read("a_b")[:, 0].tolist() == [1.0, 2.0, 2.0]

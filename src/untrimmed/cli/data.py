@@ -166,10 +166,10 @@ def simulate_command(
     teacher: Annotated[bool, typer.Option("--teacher", help="Add CLIP-like features for DL-DKD.")] = False,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Sizes and difficulty, e.g. video_dim=64 noise=3.0."),
+        typer.Argument(metavar="[KEY=VALUE]...", help="Sizes and difficulty, e.g. video_dim=256 noise=0.2."),
     ] = None,
 ) -> None:
-    """Write a data set with simulated features: words at their moments, background, noise."""
+    """Write a data set with simulated features: text and vision as two views of one hidden meaning."""
     values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])
     settings = build(SimulationSettings, values, where="simulate")
     if annotations is not None and not annotations.is_dir():

@@ -1,7 +1,7 @@
 """The field's on-disk layout: BigFile frame features, `video2frames`, caption files."""
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from untrimmed.data.annotations import Annotation, one_line
 from untrimmed.errors import FeatureError
+from untrimmed.files import whole_folder
 
 
 class BigFile:
@@ -134,25 +135,26 @@ def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
-def write_bigfile(folder: Path, videos: Mapping[str, Float[np.ndarray, "_ D"]]) -> None:
-    """A BigFile folder with `video2frames.txt`; frame i of a video is named `<video id>_<i>`.
+def write_bigfile(folder: Path, videos: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]) -> None:
+    """A BigFile folder with `video2frames.txt`, one video at a time; frame i of a video is named `<video id>_<i>`.
 
     Raises: FeatureError when there is no video, widths differ, or an id cannot be part of a frame name.
     """
-    widths = sorted({frames.shape[1] for frames in videos.values()})
-    if len(widths) != 1:
-        found = f"widths {widths}" if widths else "no videos"
-        raise FeatureError(f"{folder}: {found}, wanted videos of one common width")
-    table = {video: [f"{video}_{i}" for i in range(len(frames))] for video, frames in videos.items()}
-    names = [name for frames in table.values() for name in frames]
-    encoded = [_frame_name(name) for name in names]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "feature.bin").open("wb") as file:
-        for frames in videos.values():
-            file.write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
-    (folder / "id.txt").write_bytes(b" ".join(encoded))
-    (folder / "shape.txt").write_text(f"{len(names)} {widths[0]}\n", encoding="ascii")
-    (folder / "video2frames.txt").write_text(repr(table), encoding="utf-8")
+    table: dict[str, list[str]] = {}
+    widths = set()
+    with whole_folder(folder) as temporary:
+        with (temporary / "feature.bin").open("wb") as file:
+            for video, frames in videos:
+                table[video] = [f"{video}_{i}" for i in range(len(frames))]
+                widths.add(frames.shape[1])
+                file.write(np.ascontiguousarray(frames, dtype="<f4").data)
+        if len(widths) != 1:
+            found = f"widths {sorted(widths)}" if widths else "no videos"
+            raise FeatureError(f"{folder}: {found}, wanted videos of one common width")
+        encoded = [_frame_name(name) for names in table.values() for name in names]
+        (temporary / "id.txt").write_bytes(b" ".join(encoded))
+        (temporary / "shape.txt").write_text(f"{len(encoded)} {widths.pop()}\n", encoding="ascii")
+        (temporary / "video2frames.txt").write_text(repr(table), encoding="utf-8")
 
 
 def _frame_name(name: str) -> bytes:

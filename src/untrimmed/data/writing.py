@@ -32,14 +32,16 @@ def write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list
             write_jsg(target.moments(split), captions)
 
 
-def write_frames(target: Layout, layout: LayoutName, name: str, frames: Mapping[str, Float[np.ndarray, "_ D"]]) -> None:
-    """Write the frame vectors of all videos; `name` is that of the features."""
+def write_frames(
+    target: Layout, layout: LayoutName, name: str, frames: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]
+) -> None:
+    """Write the frame vectors of all videos, one at a time; `name` is that of the features."""
     if layout == "field":
         write_bigfile(target.folder / "FeatureData" / name, frames)
     elif layout == "jsg":
-        write_tables(target.folder / f"{target.name}_{name}.hdf5", frames.items())
+        write_tables(target.folder / f"{target.name}_{name}.hdf5", frames)
     else:
-        for video, vectors in frames.items():
+        for video, vectors in frames:
             path = target.folder / "frames" / f"{video}.npy"
             path.parent.mkdir(parents=True, exist_ok=True)
             np.save(path, vectors)

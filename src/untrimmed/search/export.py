@@ -86,7 +86,7 @@ def export_features(
         raise FeatureError(f"{index.folder}: no videos to export; index some first")
     ids = _video_ids([record.path for record in records], layout)
     splits, left_out = _captions(labels, records, ids, layout)
-    frames = _StoredFrames(index, {ids[record.path]: record for record in records}, progress)
+    frames = _stored_frames(index, {ids[record.path]: record for record in records}, progress)
     try:
         with whole_folder(out / name) as temporary:
             target = Layout(name, temporary)
@@ -174,33 +174,17 @@ def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]
     return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")
 
 
-class _StoredFrames(Mapping[str, np.ndarray]):
-    """Frame vectors by video, float32, read when asked for, so that a large library needs no large memory."""
-
-    def __init__(
-        self,
-        index: VideoIndex,
-        records: Mapping[str, VideoRecord],
-        progress: Callable[[int, int], None] | None,
-    ):
-        self._index, self._records, self._progress = index, records, progress
-        self._read: set[str] = set()
-
-    def __getitem__(self, video: str) -> Float[np.ndarray, "T D"]:
-        record = self._records[video]
-        stored = self._index.get(record.video_id)
+def _stored_frames(
+    index: VideoIndex, records: Mapping[str, VideoRecord], progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[str, Float[np.ndarray, "T D"]]]:
+    """Frame vectors by video, float32, one video at a time."""
+    for done, (video, record) in enumerate(records.items(), start=1):
+        stored = index.get(record.video_id)
         if stored is None:
-            raise FeatureError(f"{record.path}: was removed from {self._index.folder} meanwhile; run this again")
-        if self._progress is not None and video not in self._read:
-            self._read.add(video)
-            self._progress(len(self._read), len(self))
-        return stored.features.vectors.astype(np.float32)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
+            raise FeatureError(f"{record.path}: was removed from {index.folder} meanwhile; run this again")
+        yield video, stored.features.vectors.astype(np.float32)
+        if progress is not None:
+            progress(done, len(records))
 
 
 def _words(captions: Sequence[Annotation], encoder: Encoder) -> Iterator[tuple[str, np.ndarray]]:

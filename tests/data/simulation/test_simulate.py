@@ -1,17 +1,20 @@
-"""Simulated data: the same from the same seed, with the structure of the task."""
+"""Simulated data sets: the same from the same seed, in every layout, whole or not at all."""
 
 import json
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.simulation.simulate import simulate
-from untrimmed.data.simulation.world import SimulationSettings, World, content_words, unit
+from untrimmed.data.layout import Layout
+from untrimmed.data.simulation.simulate import VIDEO_FEATURES, open_world, simulate
+from untrimmed.data.simulation.world import SimulationSettings
+from untrimmed.data.sources import open_frames
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
-SMALL = SimulationSettings(query_dim=16, video_dim=16)
+SMALL = SimulationSettings(query_dim=16, video_dim=20, teacher_dim=8)
 
 
 def contents(folder):
@@ -24,77 +27,12 @@ def contents(folder):
 
 def test_the_same_seed_gives_the_same_files_and_another_seed_others(tmp_path):
     for run, seed in (("a", 3), ("b", 3), ("c", 4)):
-        settings = SimulationSettings(query_dim=16, video_dim=16, seed=seed)
+        settings = replace(SMALL, seed=seed)
         simulate("toy", tmp_path / run, num_videos=8, settings=settings)
     same, again, other = (contents(tmp_path / run / "toy") for run in "abc")
     assert same == again
     assert same.keys() == other.keys()
     assert same != other
-
-
-def test_a_video_does_not_depend_on_the_other_videos():
-    caption = Annotation("v", "v#0", "a dog jumps", ((2.0, 6.0),), 20.0)
-    settings = SimulationSettings(query_dim=16, video_dim=16, distraction=0.0)
-    alone, among = World(settings), World(settings, ["a cat sleeps", "a dog jumps"])
-    among.frames([Annotation("w", "w#0", "a cat sleeps", ((0.0, 3.0),), 9.0)])
-    np.testing.assert_array_equal(alone.frames([caption]), among.frames([caption]))
-
-
-def test_without_background_and_noise_frames_show_words_at_the_moment_and_nothing_elsewhere():
-    settings = SimulationSettings(
-        query_dim=32, video_dim=32, background=0.0, noise=0.0, distraction=0.0, visibility=1.0, signal=2.0
-    )
-    world = World(settings)
-    frames = world.frames([Annotation("v", "v#0", "the dog jumps", ((5.0, 8.0),), 12.0)])
-    assert len(frames) == 12
-    assert np.flatnonzero(np.linalg.norm(frames, axis=1)).tolist() == [5, 6, 7]
-    bare = SimulationSettings(query_dim=32, video_dim=32, context=0.0)
-    dog, jumps = World(bare).words("dog jumps")
-    np.testing.assert_allclose(frames[5], 2.0 * unit(dog + jumps), atol=1e-5)
-
-
-def test_a_word_has_one_vector_in_every_caption():
-    world = World(SimulationSettings(query_dim=16, video_dim=16, context=0.0))
-    np.testing.assert_array_equal(world.words("A dog jumps.")[1], world.words("the dog")[1])
-
-
-def test_projections_keep_cosines_when_frames_are_wider_than_words():
-    projection = World(SimulationSettings(query_dim=8, video_dim=20)).projection(20)
-    np.testing.assert_allclose(projection @ projection.T, np.eye(8), atol=1e-12)
-
-
-def test_the_teacher_sees_what_the_frames_show_with_noise_of_its_own():
-    settings = SimulationSettings(query_dim=8, video_dim=20, teacher_dim=8, distraction=1.0, noise=0.5)
-    video = [Annotation("v", "v#0", "the dog jumps", ((5.0, 8.0),), 40.0)]
-    world = World(settings, ["a cat sleeps"])
-    frames, teacher = world.frames(video), world.teacher_frames(video)
-    # Of as many dimensions as words, it knows of a frame all that lies in the space of words.
-    own_noise = teacher @ world.projection(8, "teacher").T - frames @ world.projection(20).T
-    np.testing.assert_allclose(np.linalg.norm(own_noise, axis=1), 0.5, atol=1e-5)
-    assert abs(np.corrcoef(own_noise[:-1].ravel(), own_noise[1:].ravel())[0, 1]) < 0.2  # new in every frame
-
-
-def test_a_sentence_of_function_words_still_shows_something():
-    assert content_words("it is on") == ["it", "is", "on"]
-    assert World(SMALL).words("...").shape == (1, 16)
-
-
-def test_moments_find_videos_that_the_average_of_all_frames_does_not(tmp_path):
-    simulate("toy", tmp_path, num_videos=250)
-    data = load_dataset("toy", tmp_path, "test")
-    videos = data.features.videos(np.arange(len(data.video_ids)))
-    words, mask = data.features.words(np.arange(len(data.caption_ids)))
-    query = unit(words.sum(axis=1) / mask.sum(axis=1, keepdims=True))
-    pooled = query @ unit(videos.frames.sum(axis=1)).T
-    moments = np.einsum("qd,vld->qvl", query, videos.clips).max(axis=2)
-
-    def recall_at_5(scores):
-        own = scores[np.arange(len(scores)), data.video_index]
-        return 100 * np.mean((scores > own[:, None]).sum(axis=1) < 5)
-
-    chance = 100 * 5 / len(data.video_ids)
-    assert recall_at_5(pooled) > chance
-    assert recall_at_5(moments) > 1.5 * recall_at_5(pooled)
 
 
 def test_splits_are_three_to_one_to_one_and_share_no_video(tmp_path):
@@ -136,8 +74,32 @@ def test_bad_requests_are_refused(tmp_path):
         simulate("toy", tmp_path, num_videos=5, annotations_dir=tmp_path)
     with pytest.raises(FeatureError, match="no train annotations of charades"):
         simulate("charades", tmp_path, num_videos=5, annotations_dir=tmp_path)
-    with pytest.raises(ConfigError, match="visibility is 2"):
-        SimulationSettings(visibility=2.0)
+
+
+def test_the_hidden_side_is_made_again_from_what_is_written(tmp_path):
+    for layout in ("field", "jsg", "plain"):
+        simulate("toy", tmp_path / layout, num_videos=8, layout=layout, settings=SMALL)
+        world, data = open_world("toy", tmp_path / layout), load_dataset("toy", tmp_path / layout, "val")
+        assert world.settings == SMALL
+        first = [data.annotations[caption] for caption in data.captions_of(0)]
+        stored = open_frames(Layout.at(tmp_path / layout, "toy")).read(data.video_ids[0])
+        np.testing.assert_array_equal(world.frames(first), stored)
+    (tmp_path / "plain" / "toy" / "simulation.json").unlink()
+    with pytest.raises(FeatureError, match="no settings of simulated features"):
+        open_world("toy", tmp_path / "plain")
+
+
+def test_frames_are_written_one_video_at_a_time(tmp_path):
+    """Many times the memory of a video's frames is written, little of it held."""
+    settings = SimulationSettings(query_dim=16, video_dim=2048)
+    simulate("warm", tmp_path, num_videos=3, settings=replace(settings, video_dim=20))
+    tracemalloc.start()
+    simulate("toy", tmp_path, num_videos=60, settings=settings)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    written = (tmp_path / "toy" / "FeatureData" / VIDEO_FEATURES / "feature.bin").stat().st_size
+    assert written > 30e6
+    assert most < written / 2
 
 
 @pytest.mark.shared

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
-from untrimmed.data.benchmarks.registry import get_benchmark
-from untrimmed.data.layout import Layout
+from untrimmed.data.benchmarks.registry import find_benchmark, get_benchmark
+from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
 from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words
@@ -66,23 +67,18 @@ def simulate(
     rng = np.random.default_rng(settings.seed)
     pool = invent(num_videos, rng) if annotations_dir is None else _pool(name, annotations_dir)
     splits = _deal(pool, num_videos, rng)
-    world = World(settings, [annotation.text for split in splits.values() for annotation in split])
+    videos = _by_video(caption for split in SPLITS for caption in splits[split])
+    world = World(settings, [c for captions in videos.values() for c in captions], main_moments=_one_span(name, layout))
     try:
         with whole_folder(target.folder) as temporary:
             temporary_layout = Layout(name, temporary)
             write_captions(temporary_layout, layout, splits)
-            videos = _videos(splits, one_moment=annotations_dir is not None and get_benchmark(name).several_annotators)
-            frames = {}
-            for done, (video, captions) in enumerate(videos.items(), start=1):
-                frames[video] = world.frames(captions)
-                if progress is not None:
-                    progress(done, len(videos))
-            write_frames(temporary_layout, layout, VIDEO_FEATURES, frames)
-            everything = [caption for captions in videos.values() for caption in captions]
-            write_words(temporary_layout, layout, ((c.caption_id, world.words(c.text)) for c in everything))
+            write_frames(temporary_layout, layout, VIDEO_FEATURES, _frames(world, videos, progress))
+            write_words(temporary_layout, layout, _words(world, videos))
             if teacher:
                 _write_teacher(temporary_layout, world, videos)
-            about = {**asdict(settings), "captions": name if annotations_dir else "grammar", "num_videos": num_videos}
+            source = name if annotations_dir else "grammar"
+            about = {**asdict(settings), "captions": source, "num_videos": num_videos, "layout": layout}
             (temporary / "simulation.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         what = f"{target.folder}: cannot be written ({error})"
@@ -127,18 +123,54 @@ def _deal(pool: list[Annotation], num_videos: int, rng: np.random.Generator) -> 
     }
 
 
-def _videos(splits: Mapping[str, list[Annotation]], *, one_moment: bool) -> dict[str, list[Annotation]]:
-    """The captions of each video; of several annotators' opinions the main one is what the video shows."""
+def _by_video(captions: Iterable[Annotation]) -> dict[str, list[Annotation]]:
     videos = defaultdict(list)
-    for annotation in (annotation for split in splits.values() for annotation in split):
-        if one_moment and annotation.main_moment is not None:
-            annotation = replace(annotation, moments=(annotation.main_moment,))
-        videos[annotation.video].append(annotation)
+    for caption in captions:
+        videos[caption.video].append(caption)
     return dict(videos)
+
+
+def _one_span(name: str, layout: LayoutName) -> bool:
+    """Whether of several moments one is shown: of several annotators' opinions, and where no more can be written."""
+    benchmark = find_benchmark(name)
+    return layout == "plain" or (benchmark is not None and benchmark.several_annotators)
+
+
+def _frames(
+    world: World, videos: Mapping[str, list[Annotation]], progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[str, Float[np.ndarray, "T D"]]]:
+    for done, (video, captions) in enumerate(videos.items(), start=1):
+        yield video, world.frames(captions)
+        if progress is not None:
+            progress(done, len(videos))
+
+
+def _words(world: World, videos: Mapping[str, list[Annotation]]) -> Iterator[tuple[str, Float[np.ndarray, "W E"]]]:
+    for captions in videos.values():
+        words = world.words([caption.text for caption in captions])
+        yield from zip((caption.caption_id for caption in captions), words, strict=True)
 
 
 def _write_teacher(target: Layout, world: World, videos: Mapping[str, list[Annotation]]) -> None:
     captions = [caption for captions in videos.values() for caption in captions]
-    frames = {video: world.teacher_frames(captions) for video, captions in videos.items()}
-    write_tables(target.teacher_frames, frames.items())
+    write_tables(target.teacher_frames, ((video, world.teacher_frames(own)) for video, own in videos.items()))
     write_tables(target.teacher_sentences, ((c.caption_id, world.teacher_sentence(c.text)) for c in captions))
+
+
+def open_world(name: str, root: Path) -> World:
+    """The world that a simulated data set shows, made again from its settings and captions: its hidden side.
+
+    Raises:
+        FeatureError: if the data set is not there, is not a simulated one, or its settings are damaged.
+    """
+    layout = Layout.at(root, name)
+    path = layout.folder / "simulation.json"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        settings = SimulationSettings(**{field.name: about[field.name] for field in fields(SimulationSettings)})
+        written: LayoutName = about["layout"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"{path}: no settings of simulated features ({error!r})"
+        raise FeatureError(f"{what}; write the data set with `untrimmed data simulate`") from error
+    videos = _by_video(caption for split in SPLITS for caption in read_split(name, root, split))
+    return World(settings, [c for captions in videos.values() for c in captions], main_moments=_one_span(name, written))

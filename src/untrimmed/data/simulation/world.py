@@ -1,60 +1,67 @@
-"""Features made from captions and their moments: data with the structure of the task, at any size, from a seed.
+"""Two worlds: text and vision as different views of one hidden meaning, which neither of them shows as it is.
 
-Word features. Every word type has one random unit vector, the same in every caption; a token's feature is that vector
-mixed with its neighbours'. So captions that share words share structure, as with a language model.
+Hidden. Every word has a meaning, near those of its synonyms; a sentence's intent is the mean of its words, rare ones
+counting more (`untrimmed.data.simulation.lexicon`). What happens in a video is a series of such meanings: over the span
+of a caption some of its words can be seen, each for a while, strongest around one moment of the span. Half of the time
+that no caption tells of shows other captions of the corpus, half of these with a rare word of the video's own.
 
-Frame features. A frame is the sum of - what happens: for every caption whose moment covers the frame, the mean of its
-content words, of which each frame shows
-  a part (`visibility`), projected into the frame space and scaled to `signal`;
-- what else happens: unannotated stretches show words of captions of other videos (`distraction` of them, same
-strength); - where it happens: a video's own mixture of scenes that a whole corpus shares, drifting slowly, of length
-`background`; - smooth and white noise of length `noise`.
+Text. A token is its word's meaning, with some of the sentence's intent and some noise, through a fixed random network,
+plus a direction that all words share: features as of RoBERTa.
 
-Moments are short, so averaging a whole video buries them under its background and its other events, while a method
-that looks at moments finds them; and scenes, function words and noise are alike everywhere, so that there is something
-to learn. A video's features depend on the seed, its id, its captions, and the sentences that fill its unannotated time.
+Vision. A frame is what happens beside where (the video's scene, the present shot), with noise, through another fixed
+random network that ends in a ReLU: features as of ResNet and I3D, never negative.
+
+So no coordinate of the one has anything to do with any of the other: what connects them must be learned. A video's
+features depend on the seed, its id, its captions, and the captions of the corpus. `World.events` and `World.intent` are
+the hidden side: what features of this kind can be read for at most is measured by it (`untrimmed.running.untrained`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from untrimmed.data.annotations import Annotation, Span
+from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, generator, tokens, unit
+from untrimmed.data.simulation.view import View
 from untrimmed.errors import ConfigError
 
-FUNCTION_WORDS = frozenset((
-    "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "he", "she", "it", "you",
-    "they", "him", "them", "himself", "herself", "one", "some", "another", "other", "is", "are", "was", "were",
-    "be", "been", "being", "has", "have", "had", "do", "does", "did", "in", "on", "at", "of", "off", "to", "from",
-    "by", "with", "for", "into", "onto", "over", "under", "up", "down", "out", "as", "and", "or", "but", "then",
-    "than", "while", "when", "which", "who", "what", "there", "here", "again", "very", "so", "also", "not", "no",
-))  # fmt: skip
-NUM_SCENES = 24
-SMOOTH = 0.9
-"""Correlation of smooth noise, and of the drift of the background, between neighbouring frames."""
+SURROUNDINGS_DIM = 48
+NUM_SCENES = 60
+SHOT_S = 12.0
+"""Mean length of a shot."""
+MEMORY_S = 6.7
+"""For how long a word stays seen, or unseen, on average, before it is drawn anew: persistence 0.8 in 1.5 s."""
+STRETCH_S = 9.0
+"""Median length of what happens in time that no caption tells of."""
+DISTRACTOR = 0.7
+"""Its strength against that of what captions tell."""
+NEAR = 0.5
+"""Share of it that has a rare word of the video's own captions."""
+CONTEXT, OWN = 0.5, 0.3
+"""Weights of the sentence's intent and of noise in a token, against its word's meaning."""
+COMMON = 0.9
+"""Root mean square of what all words share, about 1.5 times that of what a word is besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings:
-    """Sizes and difficulty of simulated features; lengths are those of vectors, against unit words."""
+    """Widths of simulated features, and how hard they are to read: lengths of hidden vectors, against meanings of 1."""
 
-    query_dim: int = 128
-    video_dim: int = 128
-    teacher_dim: int = 64
-    frames_per_second: float = 1.0
-    signal: float = 1.0
-    background: float = 1.0
-    noise: float = 1.0
+    query_dim: int = 1024
+    video_dim: int = 3072
+    teacher_dim: int = 512
+    frames_per_second: float = 2 / 3
+    event: float = 1.0  # length of what happens in a frame
+    scene: float = 0.6  # of what all frames of a video share
+    shots: float = 0.3  # of what the frames of a shot share
+    noise: float = 0.4  # of what is new in every frame
+    base: float = 0.5  # what an event keeps of its strength away from its peak
     distraction: float = 0.5  # share of unannotated time in which something else happens
-    visibility: float = 0.7  # chance that a content word shows in a frame of its moment
-    context: float = 0.2  # weight of a token's neighbours in its feature
+    teacher_noise: float = 1.0  # of DL-DKD's teacher's own noise
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -63,137 +70,138 @@ class SimulationSettings:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 2")
         if self.frames_per_second <= 0:
             raise ConfigError(f"frames_per_second is {self.frames_per_second:g}, wanted more than 0")
-        for name in ("signal", "background", "noise"):
+        for name in ("event", "scene", "shots", "noise", "teacher_noise"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name):g}, wanted at least 0")
-        for name in ("distraction", "visibility", "context"):
+        for name in ("base", "distraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name):g}, wanted between 0 and 1")
 
 
 class World:
-    """Features of captions and videos, all from one seed.
+    """Features of sentences and videos, all from one seed; `corpus` are the captions of all videos.
 
-    `texts` are the sentences out of which unannotated stretches of videos are filled.
+    Frames show every moment of a caption, `main_moments` only the main one: of several opinions on one span.
     """
 
-    def __init__(self, settings: SimulationSettings, texts: Sequence[str] = ()):
-        self.settings = settings
-        self._word = lru_cache(maxsize=None)(self._new_word)
-        self._texts = tuple(texts)
-        self._to_frames = self.projection(settings.video_dim)
-        self._to_teacher = self.projection(settings.teacher_dim, "teacher")
-        self._scenes = self._rng("scenes").standard_normal((NUM_SCENES, settings.video_dim))
+    def __init__(
+        self, settings: SimulationSettings, corpus: Sequence[Annotation] = (), *, main_moments: bool = False
+    ) -> None:
+        self.settings, self._corpus, self._main_moments = settings, tuple(corpus), main_moments
+        self._num_videos = len({caption.video for caption in corpus})
+        self._lexicon = Lexicon(settings.seed, [caption.text for caption in corpus])
+        self._text = View(self._rng("text"), 2 * MEANING_DIM, settings.query_dim)
+        self._common = COMMON * self._rng("common").standard_normal(settings.query_dim, dtype=np.float32)
+        self._vision = View(self._rng("vision"), MEANING_DIM + SURROUNDINGS_DIM, settings.video_dim, shift=-0.3)
+        self._scenes = unit(self._rng("scenes").standard_normal((NUM_SCENES, SURROUNDINGS_DIM)))
+        teacher = self._rng("teacher").standard_normal((MEANING_DIM + SURROUNDINGS_DIM, settings.teacher_dim))
+        self._teacher = teacher / np.sqrt(settings.teacher_dim)
 
-    def words(self, text: str) -> Float[np.ndarray, "W E"]:
-        """The feature of each token of a sentence, float32."""
-        own = np.stack([self._word(token) for token in tokens(text)])
-        padded = np.pad(own, ((1, 1), (0, 0)))
-        neighbours = padded[:-2] + padded[2:]
-        mixed = (1 - self.settings.context) * own + self.settings.context * neighbours / 2
-        return mixed.astype(np.float32)
+    def words(self, texts: Sequence[str]) -> list[Float[np.ndarray, "W E"]]:
+        """The feature of each token of each sentence, float32."""
+        hidden = [self._hidden_words(text) for text in texts]
+        seen = self._text(np.concatenate(hidden)) + self._common
+        return np.split(seen, np.cumsum([len(rows) for rows in hidden[:-1]]))
+
+    def _hidden_words(self, text: str) -> Float[np.ndarray, "W H"]:
+        own = tokens(text)
+        noise = unit(self._rng("sentence", *own).standard_normal((len(own), MEANING_DIM)))
+        meanings = np.stack([self._lexicon.meaning(token) for token in own])
+        return unit(np.concatenate([meanings, CONTEXT * self.intent(text) + OWN * noise], axis=1))
 
     def frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T D"]:
-        """The frames of a video, float32, at least one; a caption without a moment is not shown."""
-        settings, rng = self.settings, self._rng("video", captions[0].video)
-        shown = settings.signal * self._events(captions, rng) @ self._to_frames
-        num_frames = len(shown)
-        mixture = rng.standard_normal(NUM_SCENES) * (rng.random(NUM_SCENES) < 0.25)
-        drift = _smooth(rng.standard_normal((num_frames, NUM_SCENES)))
-        background = settings.background * unit((mixture + 0.3 * drift) @ self._scenes)
-        white = rng.standard_normal((num_frames, settings.video_dim))
-        noise = settings.noise * unit(_smooth(rng.standard_normal(white.shape)) + white)
-        return (shown + background + noise).astype(np.float32)
+        """The frames of a video, float32, at least one, never negative; a caption without a moment is not shown."""
+        seen = self._vision(
+            self._seen(captions, self._rng("noise", captions[0].video), self.settings.noise) / np.sqrt(2)
+        )
+        return np.maximum(seen, 0, out=seen)
 
-    def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """The frames to a narrower model that understands words, with as much noise of its own again; float32.
+    def intent(self, text: str) -> Float[np.ndarray, " M"]:
+        """The hidden meaning of a sentence, of length 1."""
+        return self._lexicon.intent(text)
 
-        It sees what the frames show and no more, background, distraction and their noise included.
-        """
-        seen = self.frames(captions) @ self._to_frames.T @ self._to_teacher
-        noise = self._rng("teacher", captions[0].video).standard_normal(seen.shape)
-        return (seen + self.settings.noise * unit(noise)).astype(np.float32)
-
-    def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
-        """A sentence to the teacher: the mean of its content words in the teacher's space, unit length, float32."""
-        mean = np.mean([self._word(word) for word in content_words(text)], axis=0)
-        return unit(mean[None] @ self._to_teacher).astype(np.float32)
-
-    def projection(self, dim: int, kind: str = "frames") -> Float[np.ndarray, "E D"]:
-        """The map from the word space into another of that width; identity for frames as wide as words.
-
-        With orthonormal columns or rows, so that it preserves cosines as far as the widths allow. It makes
-        training-free baselines possible: words and frames can be compared without learning.
-        """
-        words = self.settings.query_dim
-        if kind == "frames" and dim == words:
-            return np.eye(dim)
-        basis, _ = np.linalg.qr(self._rng("projection", kind).standard_normal((max(words, dim), min(words, dim))))
-        return basis if words >= dim else basis.T
-
-    def _events(self, captions: Sequence[Annotation], rng: np.random.Generator) -> Float[np.ndarray, "T E"]:
-        """What happens in each frame, in the word space; zero where nothing does."""
-        duration_s = captions[0].duration_s
+    def events(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T M"]:
+        """The hidden meaning of what happens in each frame of a video; zero where nothing does."""
+        settings, rng, duration_s = self.settings, self._rng("events", captions[0].video), captions[0].duration_s
         assert duration_s, "only videos of known length are simulated"
-        num_frames = max(1, round(duration_s * self.settings.frames_per_second))
-        shown, busy = np.zeros((num_frames, self.settings.query_dim)), np.zeros(num_frames, dtype=bool)
+        num_frames = max(1, round(duration_s * settings.frames_per_second))
+        shown, busy = np.zeros((num_frames, MEANING_DIM)), np.zeros(num_frames, dtype=bool)
         for caption in captions:
-            for moment in caption.moments:
+            main = caption.main_moment
+            for moment in (main,) if self._main_moments and main is not None else caption.moments:
                 span = _frame_span(moment, duration_s, num_frames)
                 busy[span] = True
-                shown[span] += self._show(caption.text, span, rng)
-        if self._texts:
-            rng = self._rng("distraction", captions[0].video)
-            for span in _free_stretches(busy, rng):
-                if rng.random() < self.settings.distraction:
-                    shown[span] += self._show(self._texts[int(rng.integers(len(self._texts)))], span, rng)
+                shown[span] += self._show(caption.text, span.stop - span.start, rng)
+        self._distract(shown, busy, captions)
         return shown
 
-    def _show(self, text: str, span: slice, rng: np.random.Generator) -> Float[np.ndarray, "T E"]:
-        words = content_words(text)
-        vectors = np.stack([self._word(word) for word in words])
-        seen = rng.random((span.stop - span.start, len(words))) < self.settings.visibility
-        seen[np.arange(len(seen)), rng.integers(len(words), size=len(seen))] = True  # at least one word a frame
-        return unit(seen @ vectors)
+    def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
+        """The frames to a model that has learned what words look like, though not well; float32.
 
-    def _new_word(self, word: str) -> Float[np.ndarray, " E"]:
-        return unit(self._rng("word", word).standard_normal(self.settings.query_dim))
+        It sees what the frames show and no more, through a map and with noise of its own: a third view.
+        """
+        noise = self._rng("teacher's noise", captions[0].video)
+        return (self._seen(captions, noise, self.settings.teacher_noise) @ self._teacher).astype(np.float32)
+
+    def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
+        """A sentence to the teacher, in the space of its frames and with as much noise, of length 1, float32."""
+        noise = unit(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
+        meant = self.intent(text) + self.settings.teacher_noise * noise
+        return unit(meant[None] @ self._teacher[:MEANING_DIM]).astype(np.float32)
+
+    def _seen(self, captions: Sequence[Annotation], rng: np.random.Generator, noise: float) -> Float[np.ndarray, "T H"]:
+        """What happens in each frame, beside where it does, with noise: what there is to see."""
+        events = self.settings.event * self.events(captions)
+        clear = np.concatenate([events, self._surroundings(captions[0].video, len(events))], axis=1)
+        return clear + noise * unit(rng.standard_normal(clear.shape))
+
+    def _surroundings(self, video: str, num_frames: int) -> Float[np.ndarray, "T B"]:
+        """Scenes that a corpus shares, mixed for each video, and the shots that it is cut into."""
+        settings, rng = self.settings, self._rng("surroundings", video)
+        own = unit(rng.standard_normal(SURROUNDINGS_DIM))
+        scene = unit(self._scenes[rng.integers(NUM_SCENES, size=3)].sum(axis=0) + 0.6 * own)
+        shot = np.cumsum(rng.random(num_frames) < 1 / (SHOT_S * settings.frames_per_second))
+        shots = unit(rng.standard_normal((int(shot[-1]) + 1, SURROUNDINGS_DIM)))
+        return settings.scene * scene + settings.shots * shots[shot]
+
+    def _show(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
+        """An event of that many frames: which words can be seen is a Markov chain, how well peaks at one place."""
+        meanings, visible = self._lexicon.content(text)
+        drawn = rng.random((num_frames, len(meanings))) < visible
+        anew = rng.random(drawn.shape) > np.exp(-1 / (MEMORY_S * self.settings.frames_per_second))
+        last = np.maximum.accumulate(np.where(anew, np.arange(num_frames)[:, None], 0), axis=0)
+        seen = unit(np.take_along_axis(drawn, last, axis=0) @ meanings)
+        peak, width, base = rng.random(), rng.uniform(0.15, 0.5), self.settings.base
+        distance = ((np.arange(num_frames) + 0.5) / num_frames - peak) / width
+        return (base + (1 - base) * np.exp(-(distance**2) / 2))[:, None] * seen
+
+    def _distract(
+        self, shown: Float[np.ndarray, "T M"], busy: Bool[np.ndarray, " T"], captions: Sequence[Annotation]
+    ) -> None:
+        """Let other videos' captions happen in part of the time that is not busy."""
+        if self._num_videos < 2:
+            return
+        video, rng = captions[0].video, self._rng("distraction", captions[0].video)
+        rare = self._lexicon.rare([caption.text for caption in captions])
+        for span in _free_stretches(busy, STRETCH_S * self.settings.frames_per_second, rng):
+            if rng.random() < self.settings.distraction:
+                text = self._other_caption(video, rare, rng)
+                shown[span] += DISTRACTOR * self._show(text, span.stop - span.start, rng)
+
+    def _other_caption(self, video: str, rare: Sequence[str], rng: np.random.Generator) -> str:
+        """A caption of another video, at times with one of the given words."""
+        if rare and rng.random() < NEAR:
+            near = self._lexicon.captions_with[rare[int(rng.integers(len(rare)))]]
+            others = [place for place in near if self._corpus[place].video != video]
+            if others:
+                return self._corpus[others[int(rng.integers(len(others)))]].text
+        while True:
+            caption = self._corpus[int(rng.integers(len(self._corpus)))]
+            if caption.video != video:
+                return caption.text
 
     def _rng(self, *names: str) -> np.random.Generator:
-        label = "\0".join((str(self.settings.seed), *names))
-        digest = hashlib.blake2b(label.encode(), digest_size=16).digest()
-        return np.random.default_rng(int.from_bytes(digest, "big"))
-
-
-def tokens(text: str) -> list[str]:
-    """The words of a sentence in lower case; at least one.
-
-    >>> tokens("A dog's bone, 2 bones.")
-    ['a', "dog's", 'bone', '2', 'bones']
-    """
-    return re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.lower()) or [text.lower()]
-
-
-def content_words(text: str) -> list[str]:
-    """The words of a sentence that a picture can show; all words if there are none of these.
-
-    >>> content_words("The man sits on a chair.")
-    ['man', 'sits', 'chair']
-    """
-    return [token for token in tokens(text) if token not in FUNCTION_WORDS] or tokens(text)
-
-
-def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-    """The rows at length one; a zero row stays zero."""
-    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
-
-
-def _smooth(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
-    """Independent rows as a stationary series in which neighbours correlate."""
-    smooth = rows.copy()
-    for t in range(1, len(rows)):
-        smooth[t] = SMOOTH * smooth[t - 1] + np.sqrt(1 - SMOOTH**2) * rows[t]
-    return smooth
+        return generator(self.settings.seed, *names)
 
 
 def _frame_span(moment: Span, duration_s: float, num_frames: int) -> slice:
@@ -203,16 +211,13 @@ def _frame_span(moment: Span, duration_s: float, num_frames: int) -> slice:
     return slice(start, max(start + 1, min(end, num_frames)))
 
 
-def _free_stretches(busy: Bool[np.ndarray, " T"], rng: np.random.Generator) -> list[slice]:
-    """Frames without an event, cut into pieces of 4 to 12 frames, the last of each gap possibly shorter."""
-    stretches, start = [], 0
-    while start < len(busy):
-        if busy[start]:
-            start += 1
-            continue
-        following = np.flatnonzero(busy[start:])
-        gap_end = start + int(following[0]) if len(following) else len(busy)
-        end = min(gap_end, start + int(rng.integers(4, 13)))
-        stretches.append(slice(start, end))
-        start = end
+def _free_stretches(busy: Bool[np.ndarray, " T"], median: float, rng: np.random.Generator) -> list[slice]:
+    """Frames without an event, cut into pieces of 2 or more, about `median`; the last of each gap is what is left."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], busy, [True]]).astype(int))).reshape(-1, 2)
+    stretches = []
+    for start, gap_end in edges.tolist():
+        while start < gap_end:
+            end = min(gap_end, start + max(2, int(rng.lognormal(np.log(median), 0.6))))
+            stretches.append(slice(start, end))
+            start = end
     return stretches

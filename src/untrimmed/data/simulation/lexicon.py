@@ -1,0 +1,109 @@
+"""What words mean in the simulated world: one hidden vector a word, near those of its synonyms, and sentences of them.
+
+Nothing here is a feature. `untrimmed.data.simulation.world` shows what is meant to text and to vision, each through a
+view of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+FUNCTION_WORDS = frozenset((
+    "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "he", "she", "it", "you",
+    "they", "him", "them", "himself", "herself", "one", "some", "another", "other", "is", "are", "was", "were",
+    "be", "been", "being", "has", "have", "had", "do", "does", "did", "in", "on", "at", "of", "off", "to", "from",
+    "by", "with", "for", "into", "onto", "over", "under", "up", "down", "out", "as", "and", "or", "but", "then",
+    "than", "while", "when", "which", "who", "what", "there", "here", "again", "very", "so", "also", "not", "no",
+))  # fmt: skip
+MEANING_DIM = 48
+CLUSTERS = 60
+TOGETHER = 0.6
+"""Weight of a cluster's centre in the meaning of its words: the cosine of two synonyms is about its square."""
+RARE = 0.05
+"""A word is rare if it is in a smaller share of the captions."""
+
+
+class Content(NamedTuple):
+    """What a sentence tells of: its content words' meanings, weighted by rarity, and how often each one can be seen."""
+
+    meanings: Float[np.ndarray, "W M"]
+    visible: Float[np.ndarray, " W"]
+
+
+class Lexicon:
+    """Meanings of words and sentences, from a seed and the sentences of a corpus, which say what is rare."""
+
+    def __init__(self, seed: int, texts: Sequence[str] = ()):
+        self.seed = seed
+        self.captions_with: dict[str, list[int]] = defaultdict(list)
+        for place, text in enumerate(texts):
+            for word in dict.fromkeys(content_words(text)):
+                self.captions_with[word].append(place)
+        self._num_texts = len(texts)
+        self._centres = unit(generator(seed, "clusters").standard_normal((CLUSTERS, MEANING_DIM)))
+        self.meaning = lru_cache(maxsize=None)(self._meaning)
+        self.content = lru_cache(maxsize=4096)(self._content)
+        self._word = lru_cache(maxsize=None)(self._new_word)
+
+    def intent(self, text: str) -> Float[np.ndarray, " M"]:
+        """What a sentence means: the mean of its content words weighted by rarity, of length 1."""
+        return unit(self.content(text).meanings.sum(axis=0))
+
+    def rare(self, texts: Sequence[str]) -> list[str]:
+        """The rare content words of some sentences, each once, in order."""
+        words = dict.fromkeys(word for text in texts for word in content_words(text))
+        return [word for word in words if len(self.captions_with.get(word, ())) < RARE * self._num_texts]
+
+    def _meaning(self, word: str) -> Float[np.ndarray, " M"]:
+        return self._word(word)[0]
+
+    def _content(self, text: str) -> Content:
+        words = content_words(text)
+        meanings = np.stack([self._weight(word) * self.meaning(word) for word in words])
+        return Content(meanings, np.array([self._word(word)[1] for word in words]))
+
+    def _weight(self, word: str) -> float:
+        """Its inverse document frequency."""
+        return float(np.log(1 + (1 + self._num_texts) / (1 + len(self.captions_with.get(word, ())))))
+
+    def _new_word(self, word: str) -> tuple[Float[np.ndarray, " M"], float]:
+        rng = generator(self.seed, "word", word)
+        own, centre = unit(rng.standard_normal(MEANING_DIM)), self._centres[rng.integers(CLUSTERS)]
+        return unit(np.sqrt(1 - TOGETHER**2) * own + TOGETHER * centre), float(rng.beta(1.5, 1.5))
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a sentence in lower case; at least one.
+
+    >>> tokens("A dog's bone, 2 bones.")
+    ['a', "dog's", 'bone', '2', 'bones']
+    """
+    return re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.lower()) or [text.lower()]
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a sentence that a picture can show; all words if there are none of these.
+
+    >>> content_words("The man sits on a chair.")
+    ['man', 'sits', 'chair']
+    """
+    return [token for token in tokens(text) if token not in FUNCTION_WORDS] or tokens(text)
+
+
+def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
+    """The rows at length one; a zero row stays zero."""
+    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+
+
+def generator(seed: int, *names: str) -> np.random.Generator:
+    """Random numbers of their own for every name, the same on every machine."""
+    digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))

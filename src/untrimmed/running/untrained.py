@@ -1,0 +1,132 @@
+"""What a data set gives without training a method: the rows that belong beside every trained one.
+
+`chance` is the expectation of a random order. `zero_shot` compares words and frames as they stand, which says whether
+the two share a space. `Ridge` is one linear map from the mean word to the mean frame: what their averages give away.
+`oracle` reads the hidden side of simulated features (`World.intent`, `World.events`) and is what a perfect method could
+come to: the rest is lost in what frames do not show. All figures are those of `retrieval_metrics`, in percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.packed import RaggedRows
+from untrimmed.data.simulation.world import World
+from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
+
+PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
+"""Penalties on the map that are tried, against centred words' scatter of `trace / width`."""
+
+
+def untrained_rows(
+    train: RetrievalDataset, val: RetrievalDataset, test: RetrievalDataset, world: World | None = None
+) -> dict[str, dict[str, float]]:
+    """All figures on `test` by row; without the world of simulated features there is no oracle."""
+    ridge = Ridge.fit(train, val)
+    rows = {
+        "chance": chance(len(test.video_ids)),
+        "zero-shot": zero_shot(test),
+        "ridge": ridge.figures(test),
+        "ridge, best run of frames": ridge.figures(test, best_run=True),
+    }
+    return rows if world is None else {**rows, "oracle": oracle(world, test)}
+
+
+def chance(num_videos: int) -> dict[str, float]:
+    """The expectation over random orders.
+
+    >>> chance(400)["SumR"]
+    29.0
+    """
+    figures = {f"R@{k}": 100 * min(k, num_videos) / num_videos for k in RECALL_AT}
+    rank = np.arange(1, num_videos + 1)
+    return figures | {"SumR": sum(figures.values()), "mAP": mean_average_precision(rank)}
+
+
+def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
+    """The cosine of mean word and mean frame in raw coordinates, as many as the narrower of the two has."""
+    width = min(dataset.query_dim, dataset.video_dim)
+    words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
+    return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """A linear map from mean words to mean frames, both centred by the training split."""
+
+    weights: Float[np.ndarray, "E D"]
+    mean_word: Float[np.ndarray, " E"]
+    mean_frame: Float[np.ndarray, " D"]
+    penalty: float
+
+    @classmethod
+    def fit(cls, train: RetrievalDataset, val: RetrievalDataset) -> Ridge:
+        """The map of least squares on `train` with the penalty that gives the best SumR on `val`."""
+        words, videos = _means(train.features.words_packed), _means(train.features.frames)
+        frames = videos[train.video_index]
+        mean_word, mean_frame = words.mean(axis=0), frames.mean(axis=0)
+        words, frames = words - mean_word, frames - mean_frame
+        scatter, axes = np.linalg.eigh((words.T @ words).astype(np.float64))
+        along, unpenalised = axes.astype(np.float32), (axes.T @ (words.T @ frames)).astype(np.float32)
+        scale = float(scatter.mean())
+
+        def of(penalty: float) -> Ridge:
+            shrunk = unpenalised / (np.maximum(scatter, 0) + penalty * scale)[:, None].astype(np.float32)
+            return cls(along @ shrunk, mean_word, mean_frame, penalty)
+
+        return max(map(of, PENALTIES), key=lambda ridge: ridge.figures(val)["SumR"])
+
+    def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
+        """Where the map takes a caption's mean word, against each video's mean frame or its best run of frames."""
+        queries = _unit((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
+        if best_run:
+            frames = dataset.features.frames
+            videos = (frames.table(row) - self.mean_frame for row in range(len(dataset.video_ids)))
+            scores = np.stack([best_run_score(queries, rows) for rows in videos], axis=1)
+        else:
+            scores = queries @ _unit(_means(dataset.features.frames) - self.mean_frame).T
+        return retrieval_metrics(scores, dataset.video_index)
+
+
+def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
+    """The hidden meaning of each caption against the best run of what happens in each video; no noise, no scenes."""
+    queries = np.stack([world.intent(text) for text in dataset.texts])
+    scores = []
+    for row in range(len(dataset.video_ids)):
+        captions = [dataset.annotations[caption] for caption in dataset.captions_of(row)]
+        scores.append(best_run_score(queries, world.events(captions)))
+    return retrieval_metrics(np.stack(scores, axis=1), dataset.video_index)
+
+
+def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
+    """The largest cosine of each unit query with the mean of a run of 1, 2, 4, ... frames; a run of zeros has 0.
+
+    >>> best_run_score(np.eye(2), np.array([[1.0, 0.0], [0.6, 0.8], [0.6, 0.8]]))
+    array([1. , 0.8])
+    """
+    up_to = np.concatenate([np.zeros_like(frames[:1]), frames.cumsum(axis=0)])
+    along, best = up_to @ queries.T, np.full(len(queries), -1.0)
+    for length in _run_lengths(len(frames)):
+        norm = np.maximum(np.linalg.norm(up_to[length:] - up_to[:-length], axis=1, keepdims=True), 1e-6)
+        best = np.maximum(best, ((along[length:] - along[:-length]) / norm).max(axis=0))
+    return best
+
+
+def _run_lengths(num_frames: int) -> Iterator[int]:
+    length = 1
+    while length <= num_frames:
+        yield length
+        length *= 2
+
+
+def _means(tables: RaggedRows) -> Float[np.ndarray, "N D"]:
+    return np.stack([tables.table(row).mean(axis=0, dtype=np.float32) for row in range(len(tables.lengths))])
+
+
+def _unit(rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,131 @@
+"""Two worlds: views of one hidden meaning that share no coordinate, moments that show, a teacher that half knows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.simulation.lexicon import content_words
+from untrimmed.data.simulation.world import SimulationSettings, World, unit
+from untrimmed.errors import ConfigError
+
+SMALL = SimulationSettings(query_dim=64, video_dim=80, teacher_dim=32)
+DOG = Annotation("v", "v#0", "a brown dog jumps over the fence", ((30.0, 60.0),), 120.0)
+CAT = Annotation("w", "w#0", "a cat sleeps", ((0.0, 30.0),), 90.0)
+
+
+def test_features_follow_from_the_seed_the_video_and_its_captions():
+    first, again, other = World(SMALL, [DOG, CAT]), World(SMALL, [DOG, CAT]), World(replace(SMALL, seed=1), [DOG, CAT])
+    again.frames([CAT])  # what was made before changes nothing
+    np.testing.assert_array_equal(first.frames([DOG]), again.frames([DOG]))
+    np.testing.assert_array_equal(first.words([DOG.text])[0], again.words([DOG.text])[0])
+    np.testing.assert_array_equal(first.teacher_frames([DOG]), again.teacher_frames([DOG]))
+    assert not np.allclose(first.frames([DOG]), other.frames([DOG]))
+    assert not np.allclose(first.frames([DOG]), first.frames([replace(DOG, video="x")]))
+
+
+def test_frames_are_never_negative_and_often_zero():
+    frames = World(SMALL, [DOG, CAT]).frames([DOG])
+    assert frames.shape == (80, 80)  # 120 s at two frames in three seconds
+    assert frames.dtype == np.float32
+    assert frames.min() == 0
+    assert 0.3 < (frames == 0).mean() < 0.9
+
+
+def test_a_word_differs_from_sentence_to_sentence_but_not_by_much():
+    world = World(SMALL, [DOG, CAT])
+    words, (other,) = world.words([DOG.text])[0], world.words(["dog"])
+    own = [unit(row - world.words(["zebra"])[0][0]) @ unit(other[0] - world.words(["zebra"])[0][0]) for row in words]
+    assert np.argmax(own) == 2  # a brown DOG
+    assert max(own) < 1
+    np.testing.assert_allclose(world.words([DOG.text, CAT.text])[0], words, atol=1e-5)  # together or alone
+
+
+def test_no_linear_map_takes_what_is_meant_to_what_is_seen():
+    """Both views are nonlinear: of new meanings, a map of least squares leaves a good part unexplained."""
+    world = World(replace(SMALL, noise=0.0, scene=0.0, shots=0.0))
+    rng = np.random.default_rng(0)
+    inputs = unit(rng.standard_normal((4000, 96)))
+    for view in (world._text, world._vision):
+        shown = view(np.sqrt(1.5) * inputs)
+        seen = np.maximum(shown, 0) if view is world._vision else shown
+        design = np.concatenate([inputs, np.ones((4000, 1))], axis=1)
+        weights, *_ = np.linalg.lstsq(design[:3000], seen[:3000], rcond=None)
+        left = ((seen[3000:] - design[3000:] @ weights) ** 2).sum() / ((seen - seen[:3000].mean(axis=0)) ** 2)[
+            3000:
+        ].sum()
+        assert left > (0.1 if view is world._vision else 0.01)
+
+
+def test_a_moment_shows_where_it_is():
+    world = World(replace(SMALL, distraction=0.0), [DOG, CAT])
+    seen = world.events([DOG]) @ world.intent(DOG.text)
+    assert seen[20:40].mean() > 0.3
+    np.testing.assert_array_equal(np.delete(seen, np.s_[20:40]), 0)
+    assert np.linalg.norm(world.events([DOG]), axis=1).max() <= 1 + 1e-9
+
+
+def test_words_stay_seen_for_a_while():
+    """Neighbouring frames of a long moment show more alike than distant ones."""
+    long = replace(DOG, moments=((0.0, 3000.0),), duration_s=3000.0)
+    rows = unit(World(SMALL).events([long]))
+    near, far = (rows[1:] * rows[:-1]).sum(axis=1).mean(), (rows[100:] * rows[:-100]).sum(axis=1).mean()
+    assert near > far + 0.1
+
+
+def test_other_captions_happen_in_half_of_the_free_time():
+    corpus = [replace(CAT, video=f"w{i}", text=f"word{i} thing{i}") for i in range(50)]
+    long = replace(DOG, moments=(), duration_s=6000.0)
+    busy = np.linalg.norm(World(SMALL, [long, *corpus]).events([long]), axis=1) > 0
+    assert 0.3 < busy.mean() < 0.6  # at times none of its words can be seen
+    np.testing.assert_array_equal(World(SMALL, [long]).events([long]), 0)  # no other video, nothing else to show
+
+
+def test_of_several_opinions_the_main_moment_is_shown():
+    opinions = replace(DOG, moments=((0.0, 30.0), (60.0, 90.0), (60.0, 90.0)))
+    shown = [World(SMALL, main_moments=main).events([opinions]).any(axis=1) for main in (False, True)]
+    assert shown[0][:20].any()
+    assert not shown[1][:20].any()
+    assert shown[1][40:60].any()
+
+
+def test_the_teacher_knows_something_but_not_all():
+    """Its sentence points at the moment's frames more than at others, less so with more noise, and never fully."""
+    contrast = []
+    for noise in (0.0, 1.0, 8.0):
+        world = World(replace(SMALL, teacher_noise=noise, teacher_dim=256, distraction=0.0), [DOG, CAT])
+        similarity = (unit(world.teacher_frames([DOG])) @ world.teacher_sentence(DOG.text).T)[:, 0]
+        contrast.append(similarity[20:40].mean() - np.delete(similarity, np.s_[20:40]).mean())
+    assert 0.8 > contrast[0] > contrast[1] > contrast[2]
+    assert contrast[1] > 0.05
+
+
+def test_the_teacher_sees_no_more_than_the_frames_show():
+    """Without noise of its own it is a linear map of what happens and where, and nothing else."""
+    world = World(replace(SMALL, teacher_noise=0.0, teacher_dim=200), [DOG, CAT])
+    frames = world.teacher_frames([DOG])
+    assert np.linalg.matrix_rank(frames, tol=1e-3) <= 96
+    assert not frames[:, :48].min() >= 0  # a view of its own, not the frames'
+
+
+def test_a_sentence_of_function_words_still_means_something():
+    assert content_words("it is on") == ["it", "is", "on"]
+    assert World(SMALL).words(["..."])[0].shape == (1, 64)
+    np.testing.assert_allclose(np.linalg.norm(World(SMALL).intent("it is on")), 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base": 2.0}, "base is 2, wanted between 0 and 1"),
+        ({"distraction": -0.5}, "distraction is -0.5"),
+        ({"noise": -1.0}, "noise is -1, wanted at least 0"),
+        ({"teacher_noise": -1.0}, "teacher_noise is -1"),
+        ({"video_dim": 1}, "video_dim is 1"),
+        ({"frames_per_second": 0.0}, "frames_per_second is 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        SimulationSettings(**settings)
