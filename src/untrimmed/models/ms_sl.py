@@ -2,20 +2,25 @@
 
 Released code: HuiGuanLab/ms-sl. Its transformer layers have no feed-forward part; training compares a query with the
 frames of the positive pairs only, in a square matrix in which other queries of the same video count as negatives.
+It finds videos only; JSG (Tables 1-2) compares with its clips as moments, `moments: clips` here.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, VideoBatch
+from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import square_branch_terms
 from untrimmed.models import released
 from untrimmed.models.attachment import Step
-from untrimmed.models.registry import register
+from untrimmed.models.registry import ATTACHMENTS, register
 from untrimmed.models.two_branches import ClipFrameConfig, ClipFrameModel
+from untrimmed.moments.gaussian_proposals import Proposals, sliding_proposals
+from untrimmed.moments.localise import Similarities
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.blocks import NormOrder, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
@@ -39,15 +44,23 @@ class MSSL(ClipFrameModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
-        """`norm`: where layers normalise."""
+        """`norm`: where layers normalise. `moments`: what is ranked as one, windows pooled over the encoded units as
+        for any other method, or the clips themselves.
+        """
 
         norm: NormOrder = "post"
+        moments: Literal["windows", "clips"] = "windows"
 
     config: Config
 
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
+        replacing = [name for name in c.attachments if ATTACHMENTS[name].replaces_clips]
+        if c.moments == "clips" and replacing:
+            raise ConfigError(
+                f"moments is 'clips', which {replacing[0]} replaces by vectors without spans; set windows"
+            )
         self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
@@ -69,6 +82,15 @@ class MSSL(ClipFrameModel):
     def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
+
+    def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
+        """With `moments: clips` every clip over its own span, whose vectors are there: nothing is pooled."""
+        if self.config.moments == "windows":
+            return super().window_similarities(queries, videos)
+        clips = MSSLVideos.of(videos).clips
+        # All windows of the units in the order of `proposals`: lengths from 1 unit to all, each from the first on.
+        spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
+        return spans, lambda part: self.similarity(queries, clips[part])
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip, and the frames of each video as seen from it."""
