@@ -317,7 +317,7 @@ def test_a_setting_without_its_section_is_refused(trained, word):
 
 def test_a_refused_training_says_nothing_but_its_error(trained):
     root, _ = trained
-    result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", "train.epochs=0")
+    result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", "train.epochs=-1")
     assert isinstance(result.exception, ConfigError)
     assert result.output == ""
 

@@ -29,7 +29,7 @@ def test_the_rate_stays_zero_past_the_end():
     assert warmup_linear(1000, total_steps=10, warmup_share=0.01) == 0
 
 
-@pytest.mark.parametrize("setting", [{"epochs": 0}, {"learning_rate": 0.0}, {"warmup_share": 1.0}, {"patience": -1}])
+@pytest.mark.parametrize("setting", [{"epochs": -1}, {"learning_rate": 0.0}, {"warmup_share": 1.0}, {"patience": -1}])
 def test_impossible_settings_are_refused(setting):
     with pytest.raises(ConfigError, match=next(iter(setting))):
         TrainSettings(**setting)

@@ -6,6 +6,7 @@ import math
 import h5py
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file
 
@@ -13,6 +14,7 @@ from untrimmed import precision
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.running.opened import OpenedModel, open_model
 from untrimmed.running.run import open_run
@@ -46,6 +48,21 @@ def test_a_run_keeps_settings_metrics_and_the_best_model(data_root, small, tmp_p
     assert stages[-1][0] == "finished"
     assert seen[-2].best_sum_r is not None
     assert all(math.isfinite(step.left_s) for step in seen)
+
+
+def test_without_an_epoch_the_model_is_kept_as_it_was_drawn(data_root, small, tmp_path):
+    seen = []
+    settings = small | {"train.epochs": 0, "train.seed": 5}
+    run = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", callback=seen.append, **settings)
+    torch.manual_seed(5)
+    drawn = create_model("gmmformer", **load_preset("gmmformer", "tvr", settings).settings)
+    assert all(torch.equal(a, b) for a, b in zip(run.load_model().parameters(), drawn.parameters(), strict=True))
+    assert [step.stage for step in seen] == ["validating", "validated", "finished"]
+    (entry,) = run.history
+    assert entry["updates"] == 0
+    assert entry["val"]["SumR"] > 0
+    again = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **settings)
+    assert again.history == run.history
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(data_root, small, tmp_path):
@@ -206,7 +223,7 @@ def test_a_run_from_before_an_option_existed_goes_on_with_its_default(data_root,
     [
         ({"model.temprature": 0.1}, "Did you mean 'temperature'"),
         ({"train.epochs": "many"}, "epochs is 'many', wanted a whole number"),
-        ({"train.epochs": 0}, "train.epochs is 0"),
+        ({"train.epochs": -1}, "train.epochs is -1"),
         ({"trian.epochs": 3}, "unknown key 'trian'"),
         ({"weights.clip_nce": None}, "clip_nce"),
         ({"weights.extra": 1.0}, "weights without term"),

@@ -100,7 +100,8 @@ def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
-    result_console.print(f"best of {len(run.history)} epochs: epoch {best['epoch']}, validation {figures}")
+    found = f"best of {len(run.history)} epochs: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
+    result_console.print(f"{found}, validation {figures}")
     result_console.print(f"run     {run.folder}")
     result_console.print(f"next    untrimmed evaluate {run.folder}")
 
@@ -130,18 +131,21 @@ class _Display(Bar):
     def __call__(self, step: Step) -> None:
         """Show one step."""
         done = (step.epoch - 1) * step.num_steps + step.step
-        figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
+        where, figures = "untrained", ""
+        if step.num_epochs:
+            where = f"epoch {step.epoch}/{step.num_epochs}"
+            figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
         if step.sum_r is not None:
             figures += f"  {step.selects_by} {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
         self.show(
-            description=f"epoch {step.epoch}/{step.num_epochs} {step.stage}",
+            description=f"{where} {step.stage}",
             completed=done,
             total=step.num_epochs * step.num_steps,
             figures=figures,
             left=f"at most {clock(step.left_s)} left" if step.left_s else "",
         )
         if step.stage == "validated" and not self.muted and not progress_console.is_terminal:
-            progress_console.print(f"epoch {step.epoch}/{step.num_epochs}  {figures}")
+            progress_console.print(f"{where}  {figures}")
 
 
 def _is_further_process() -> bool:

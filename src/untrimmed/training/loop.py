@@ -117,7 +117,8 @@ class TrainingLoop:
             if self.fabric.is_global_zero:
                 write_config(self.folder, self.config)
         while not self.state.finished:
-            self._train_epoch()
+            if self.config.train.epochs:
+                self._train_epoch()
             self._validate()
         self._report("finished")
         return self.state
