@@ -145,6 +145,27 @@ def test_settings_of_training_do_not_change_in_evaluation(trained, refusal):
     )
 
 
+def test_one_annotator_or_two_must_be_met_as_the_run_or_a_changed_setting_says(tmp_path, typed):
+    simulate("didemo", tmp_path, num_videos=24, settings=SMALL)
+    for split in ("val", "test"):  # a window of the whole video meets one of four annotators
+        path = tmp_path / "didemo" / "TextData" / f"prvr_vcmr_{split}.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        spans = [[[0, row["duration"]], *([[0, 0.01]] * 3)] for row in rows]
+        path.write_text("".join(json.dumps(row | {"ts": ts}) + "\n" for row, ts in zip(rows, spans, strict=True)))
+    common = ["--data", "didemo", "--root", tmp_path, "--preset", "tvr", *SETTINGS, "train.epochs=0"]
+    recall = {}
+    for name, setting in (("two", []), ("one", ["train.annotators=1"])):
+        result = run("train", "ms_sl", "--out", tmp_path / name, *common, "train.select_by=event SumR", *setting)
+        assert "untrained, validation" in result.stdout
+        for annotators in (None, 1, 2):
+            option = [] if annotators is None else [f"train.annotators={annotators}"]
+            code, out, _ = typed("evaluate", tmp_path / name, "--format", "json", *option)
+            assert code == 0
+            recall[name, annotators] = json.loads(out)["rows"]["event IoU=0.3"]["R@100"]
+    assert recall["two", None] == recall["two", 2] == recall["one", 2] == 0
+    assert recall["one", None] == recall["one", 1] == recall["two", 1] > 0
+
+
 def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, capsys):
     root, _ = trained
     simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")

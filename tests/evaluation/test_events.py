@@ -23,12 +23,12 @@ def test_an_overlap_that_equals_the_threshold_counts_in_float32():
 
 def test_of_four_annotators_two_must_be_met_as_released_and_one_in_the_paper():
     four = np.array([[0.0, 5.0], [10.0, 15.0], [20.0, 25.0], [20.0, 30.0]])
-    for spans, truths, expected in (
-        ([0, 5], "released", 0),
-        ([0, 5], "paper", 100),
-        ([20, 27], "released", 100),  # 5 / 7 and 7 / 10
+    for spans, annotators, expected in (
+        ([0, 5], 2, 0),
+        ([0, 5], 1, 100),
+        ([20, 27], 2, 100),  # 5 / 7 and 7 / 10
     ):
-        result = recall_of([[3]], [[spans]], [3], [four], at=(1,), min_iou=(0.7,), truths=truths)
+        result = recall_of([[3]], [[spans]], [3], [four], at=(1,), min_iou=(0.7,), annotators=annotators)
         assert result == {"R@1 IoU=0.7": expected}
     assert recall_of([[3]], [[[0, 5]]], [3], [four[:3]], at=(1,), min_iou=(0.7,)) == {"R@1 IoU=0.7": 100}
 

@@ -61,7 +61,8 @@ ChangedArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[KEY=VALUE]...",
-        help="For a run: settings of the trained model to change, e.g. model.glance_weight=1 model.gaze_weight=0.",
+        help="For a run: settings of the trained model to change, e.g. model.glance_weight=1 model.gaze_weight=0, and "
+        "train.annotators=1: a moment of DiDeMo is right if it meets one annotator, as in JSG's paper (program: 2).",
     ),
 ]
 RunPrecisionOption = Annotated[

@@ -1,7 +1,6 @@
 """Event-level recall: the right video and the right moment among the first K (JSG section 4.1); percent."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -10,8 +9,7 @@ from untrimmed.moments.overlap import iou
 
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
-Truths = Literal["released", "paper"]
-SEVERAL = 4  # annotators from which on the release wants two of them met
+SEVERAL = 4  # annotators of a query from which on more than one may have to be met
 
 
 def event_recall(
@@ -22,14 +20,14 @@ def event_recall(
     *,
     at: Sequence[int] = RECALL_AT,
     min_iou: Sequence[float] = MIN_IOU,
-    truths: Truths = "released",
+    annotators: int = 2,
 ) -> dict[str, float]:
     """Percent of queries with a correct moment among their first K, by `R@K IoU=m`; NaN without queries.
 
     Predictions are ranked, video -1 where a query has no more. One is correct if its video is right and it overlaps an
-    annotated span by m or more. A query with four spans or more (DiDeMo) needs two of them met as released, one as the
-    paper writes (`paper`); one without any is never found. All in float32, thresholds too: 0.7 in float64 is larger
-    than the overlap that should equal it.
+    annotated span by m or more. A query with four spans or more (DiDeMo) needs that many `annotators` met: two as
+    released, one as the paper writes; one without any is never found. All in float32, thresholds too: 0.7 in float64 is
+    larger than the overlap that should equal it.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))
@@ -39,7 +37,7 @@ def event_recall(
     first = max(at, default=0)
     right_video = video_index[:, :first] == true_video[:, None]
     overlaps = iou(span_s[:, :first, None].astype(np.float32), truth[:, None])  # [Q, N, G]
-    needed = np.where((truths == "released") & (real.sum(axis=1) >= SEVERAL), 2, 1)
+    needed = np.where(real.sum(axis=1) >= SEVERAL, annotators, 1)
     result = {}
     for threshold in min_iou:
         met = ((overlaps >= np.float32(threshold)) & real[:, None]).sum(axis=-1) >= needed[:, None]

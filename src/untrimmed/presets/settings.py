@@ -27,6 +27,7 @@ class TrainSettings:
     epochs: int = 100
     patience: int = 10
     select_by: Literal["SumR", "event SumR"] = "SumR"
+    annotators: int = 2
     hard_negatives_from_epoch: int = 20
     hard_pool: int = 20
     eval_video_batch: int = 100
@@ -40,6 +41,8 @@ class TrainSettings:
         for name in ("epochs", "patience", "hard_negatives_from_epoch", "weight_decay", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, wanted at least 0")
+        if not 1 <= self.annotators <= 4:
+            raise ConfigError(f"train.annotators is {self.annotators}, wanted 1 to 4: no caption is sure of more")
         if self.seed >= 2**63:
             raise ConfigError(f"train.seed is {self.seed}, wanted less than 2 ** 63")
         if not math.isfinite(self.weight_decay):

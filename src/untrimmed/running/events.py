@@ -58,12 +58,17 @@ def locate_split(
 
 
 def event_recall_of_split(
-    model: RetrievalModel, dataset: RetrievalDataset, batching: Batching, settings: LocateSettings | None = None
+    model: RetrievalModel,
+    dataset: RetrievalDataset,
+    batching: Batching,
+    settings: LocateSettings | None = None,
+    *,
+    annotators: int = 2,
 ) -> dict[str, float]:
     """Event-level recall of a model on a split, in percent by `R@K IoU=m`, over the captions that have a moment.
 
-    Two annotators must agree where several marked one moment (DiDeMo), as released; of several moments that a caption
-    describes (QVHighlights) one is enough.
+    Where several annotators marked one moment (DiDeMo), so many of them must be met: two as released, one in the paper;
+    of several moments that a caption describes (QVHighlights) one is enough.
 
     Raises: FeatureError when no caption has a moment; as `locate_split`.
     """
@@ -76,5 +81,5 @@ def event_recall_of_split(
         located.span_s[annotated],
         dataset.video_index[annotated],
         [np.array(dataset.moments[row], dtype=np.float64) for row in annotated],
-        truths="released" if dataset.several_annotators else "paper",
+        annotators=annotators if dataset.several_annotators else 1,
     )

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
-from untrimmed.config import override
+from untrimmed.config import build, override, to_plain
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
@@ -35,6 +35,8 @@ from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, 
 from untrimmed.running.split import load_split, require_sizes, require_widths
 from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, evaluating, score_split
 from untrimmed.scores.score import Scores
+
+JUDGING = "train.annotators"  # the one setting of training that says how results are counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class OpenedModel:
 
     def event_recall(self) -> dict[str, float]:
         """Event-level recall, see `event_recall_of_split`."""
-        return event_recall_of_split(self.model, self.dataset, self.batching)
+        return event_recall_of_split(self.model, self.dataset, self.batching, annotators=self.train.annotators)
 
     def report(self, *, moments: bool = True, truths: Path | None = None) -> Report:
         """The results; event-level recall only with `moments`, and where the data has moments.
@@ -187,6 +189,16 @@ class LoadedModel:
         require_sizes(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
+    def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
+        """The same with other settings by dotted keys: those of the model, and `train.annotators`, which judges it.
+
+        Raises: ConfigError when a setting cannot change after training.
+        """
+        judging = {key.removeprefix("train."): value for key, value in settings.items() if key == JUDGING}
+        own = {key: value for key, value in settings.items() if key != JUDGING}
+        train = build(TrainSettings, override(to_plain(self.train), judging), where="train") if judging else self.train
+        return replace(self, model=_with_settings(self.model, own) if own else self.model, train=train)
+
     def evaluate(
         self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | None = None
     ) -> Report:
@@ -203,8 +215,8 @@ def load(
 ) -> LoadedModel:
     """The best model of a run, or an imported one, in evaluation mode.
 
-    `changed` are settings that the trained model gets instead of its own, by dotted keys as in training:
-    `{"model.glance_weight": 1.0}`.
+    `changed` are settings that it gets instead of its own, by dotted keys as in training:
+    `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
 
     Raises:
         CheckpointError: when the folder holds no model, or a damaged one.
@@ -218,14 +230,12 @@ def load(
         state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
         raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
-    if changed:
-        model = _with_settings(model, changed)
     keep_freed_memory()
     loaded = LoadedModel(model=model.to(encoding.device).eval(), encode=encoding, place=str(folder))
-    if not is_run(folder):
-        return loaded
-    config = read_config(folder)
-    return replace(loaded, train=config.train, features=config.features, data=config.data)
+    if is_run(folder):
+        config = read_config(folder)
+        loaded = replace(loaded, train=config.train, features=config.features, data=config.data)
+    return loaded.changed(changed or {})
 
 
 def _encoding(device: str, precision: Precision) -> Encoding:
@@ -272,7 +282,7 @@ def evaluate(
         opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
     else:
         loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
-        loaded = replace(loaded, model=_with_settings(loaded.model, changed)) if changed else loaded
+        loaded = loaded.changed(changed or {})
         opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
     report = opened.report(moments=moments, truths=labels)
     if not changed:
@@ -302,10 +312,11 @@ def open_model(
         ConfigError: when the data set is not known, or a setting cannot change after training.
         FeatureError: for missing, damaged or unfitting features.
     """
-    loaded = load(folder, device=device, precision=precision, changed=changed)
+    loaded = load(folder, device=device, precision=precision)
     if loaded.data is None and data is not None and has_preset(loaded.model.name, data):
         preset = load_preset(loaded.model.name, data)
         loaded = replace(loaded, train=preset.train, features=preset.features)
+    loaded = loaded.changed(changed or {})
     return loaded.on(loaded.load_dataset(split, data=data, root=root, video_features=video_features))
 
 
@@ -324,7 +335,7 @@ def _with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> Retriev
             f"{_shape(wanted.get(unfit))}); train a model with this setting"
         )
     other.load_state_dict(model.state_dict())
-    return other.to(next(model.parameters()).device)
+    return other.to(next(model.parameters()).device).train(model.training)
 
 
 def _shape(shape: torch.Size | None) -> str:
