@@ -66,7 +66,9 @@ def test_every_option_of_the_losses_changes_them(option, batch):
     assert abs(totals[0] - totals[1]) > 1e-5
 
 
-@pytest.mark.parametrize("option", [{}, {"variant": "video"}, *OPTIONS])
+@pytest.mark.parametrize(
+    "option", [{}, {"variant": "video"}, {"proposals": "sliding", "gaze_proposals": "centered"}, *OPTIONS]
+)
 def test_a_batch_of_one_of_everything_works(option):
     model, single = build(**option), one_of_each()
     assert fused(model, single).shape == (1, 1)
@@ -153,6 +155,24 @@ def test_moments_are_ranked_by_the_chosen_branch(batch):
         if rank_by != "sum":
             assert torch.allclose(best[rank_by], scores[rank_by].value.max(dim=1).values, atol=1e-6)
     assert not torch.allclose(best["sum"], best["gaze"], atol=1e-4)
+
+
+def test_windows_slide_over_the_glance_alone_where_the_gaze_keeps_its_own(batch):
+    glance_alone = {"proposals": "sliding", "gaze_proposals": "centered"}
+    options = {"neither": {}, "both": {"proposals": "sliding"}, "glance": glance_alone}
+    scores, windows = {}, {}
+    for name, option in options.items():
+        model = build(glance_input="clips", **option)
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        scores[name], windows[name] = model.score(queries, videos), model.window_similarities(queries, videos)[0].spans
+    for branch, same, other in (("glance", "both", "neither"), ("gaze", "neither", "both")):
+        assert torch.equal(scores["glance"][branch].value, scores[same][branch].value)
+        assert not torch.allclose(scores["glance"][branch].value, scores[other][branch].value, atol=1e-4)
+    assert torch.equal(windows["glance"], windows["neither"])  # the gaze ranks moments
+    by_glance, by_both = (build(glance_input="clips", **glance_alone, rank_moments_by=by) for by in ("glance", "sum"))
+    assert torch.equal(by_glance.window_similarities(queries, videos)[0].spans, windows["both"])
+    proposals, similarities = by_both.window_similarities(queries, videos)
+    assert similarities(slice(None)).shape == (4, 3, len(proposals.spans))
 
 
 def test_as_many_moments_of_a_video_are_kept_as_configured(batch):

@@ -8,9 +8,11 @@ reported score reads it. For `event` the release goes through captions, not vide
 recall: `train.batch_of` and `train.select_by` of the presets. The released video variant calls a function that does not
 exist; it fed unused terms only.
 
-The ablations are settings. Table 5: `proposals: sliding` (w/o CBPG), `pooling: mean` (w/o GWP), `glance_input: frames`
-(w/o GD); GLC-sim, GZ-sim and Sum-sim are the two score weights for videos and `rank_moments_by` for moments. Table 6:
-loss weights of 0 turn off the terms `glance_*`, `gaze_*` or `intra_*`; w/o GZ of Table 5 is the last two off, GLC-sim.
+The ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the paper
+takes from the glance alone), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD); GLC-sim, GZ-sim and Sum-sim
+are the two score weights for videos and `rank_moments_by` for moments. Table 6: loss weights of 0 turn off the terms
+`glance_*`, `gaze_*` or `intra_*`. A gaze without its `gaze_*` terms ranks at random, so that the glance has to rank
+from the first epoch on; w/o GZ of Table 5 is such a row without `intra_*`.
 """
 
 from dataclasses import dataclass
@@ -81,6 +83,7 @@ class JSG(RetrievalModel):
 
         variant: Literal["event", "video"] = "event"
         proposals: Literal["centered", "sliding"] = "centered"
+        gaze_proposals: Literal["as_glance", "centered"] = "as_glance"  # at inference; centered: w/o CBPG of the paper
         num_centers: int = 32
         num_widths: int = 10
         min_width: float = 0.05
@@ -133,7 +136,8 @@ class JSG(RetrievalModel):
         # Of the glance and of the gaze, in this order; one and the same when shared.
         self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
         self.guided_attention = GuidedAttention(c.dim)
-        self.proposals = self._proposals()
+        self.proposals = self._proposals(c.proposals)
+        self.gaze_proposals = self._proposals(c.proposals if c.gaze_proposals == "as_glance" else c.gaze_proposals)
 
     def _layer(self) -> TransformerLayer:
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
@@ -143,9 +147,9 @@ class JSG(RetrievalModel):
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
 
-    def _proposals(self) -> Proposals:
+    def _proposals(self, kind: Literal["centered", "sliding"]) -> Proposals:
         c = self.config
-        if c.proposals == "sliding":
+        if kind == "sliding":
             return sliding_proposals(c.num_clips, step=c.sliding_step, min_width=c.min_width, max_width=c.max_width)
         return centered_proposals(
             c.num_centers, c.num_widths, min_width=c.min_width, max_width=c.max_width, centers=c.centers
@@ -177,15 +181,22 @@ class JSG(RetrievalModel):
         stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
         return stretched, torch.ones_like(index, dtype=torch.bool)
 
-    def pooled(self, rows: Float[Tensor, "V N D"]) -> Float[Tensor, "V P D"]:
-        """One vector for each proposal (Eq. 5); padding counts like any other row, as released."""
-        return pool(rows, self.proposals, self.config.pooling)
+    def glance_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
+        """What the glance compares: one vector for each of its proposals (Eq. 5).
+
+        Padding counts like any other row, as released; so it does in `gaze_pooled`.
+        """
+        return pool(videos.glance_rows, self.proposals, self.config.pooling)
+
+    def gaze_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
+        """What the gaze compares at inference: one vector for each of its proposals, which no glance chooses."""
+        return pool(videos.frames, self.gaze_proposals, self.config.pooling)
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best proposal among coarse rows (Eq. 6) and among frames (Eq. 12), which needs no glance here."""
         videos = JSGVideos.of(videos)
-        glance = max_sim(queries.sentence, self.pooled(videos.glance_rows))
-        gaze = max_sim(queries.sentence, self.pooled(videos.frames))
+        glance = max_sim(queries.sentence, self.glance_pooled(videos))
+        gaze = max_sim(queries.sentence, self.gaze_pooled(videos))
         weights = {"glance": self.config.glance_weight, "gaze": self.config.gaze_weight}
         return Scores({"glance": glance, "gaze": gaze}, weights)
 
@@ -194,29 +205,33 @@ class JSG(RetrievalModel):
 
         As released it reads coarse rows, though the video variant trains it on frames.
         """
-        rows = JSGVideos.of(videos).glance_rows
-        proposals = self.pooled(rows)
+        videos = JSGVideos.of(videos)
+        proposals = self.glance_pooled(videos)
         best = required_best(max_sim(queries.sentence, proposals))
-        return self.guided_attention.score(queries.sentence, rows, None, proposals, best)
+        return self.guided_attention.score(queries.sentence, videos.glance_rows, None, proposals, best)
 
     def locate_settings(self) -> LocateSettings:
         """As released, with the number of moments a video that the configuration gives."""
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says; `sum` weighs as for videos."""
+        """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says.
+
+        `sum` weighs as for videos; both branches see the windows of the gaze then, since only the same ones add up.
+        """
         c, similarity, videos = self.config, partial(self.similarity, queries), JSGVideos.of(videos)
-        glance = window_similarities(similarity, videos.glance_rows, None, self.proposals, c.pooling)
-        gaze = window_similarities(similarity, videos.frames, None, self.proposals, c.pooling)
+        windows = self.proposals if c.rank_moments_by == "glance" else self.gaze_proposals
+        glance = window_similarities(similarity, videos.glance_rows, None, windows, c.pooling)
+        gaze = window_similarities(similarity, videos.frames, None, windows, c.pooling)
         if c.rank_moments_by == "sum":
-            return self.proposals, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
-        return self.proposals, glance if c.rank_moments_by == "glance" else gaze
+            return windows, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
+        return windows, glance if c.rank_moments_by == "glance" else gaze
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
         c, index, draws = self.config, step.batch.video_index, step.draws
         sentence, videos = step.queries.sentence, JSGVideos.of(step.videos)
-        proposals = self.pooled(videos.glance_rows)
+        proposals = self.glance_pooled(videos)
         glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         if c.variant == "video":

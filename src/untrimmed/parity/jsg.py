@@ -165,7 +165,7 @@ class JSGParity(RetrievalParity[JSG]):
             return self._training_scores(model, queries, videos, batch)
         scores, sentence = model.score(queries, videos), queries.sentence
         videos = JSGVideos.of(videos)
-        glance_proposals, gaze_proposals = model.pooled(videos.glance_rows), model.pooled(videos.frames)
+        glance_proposals, gaze_proposals = model.glance_pooled(videos), model.gaze_pooled(videos)
         return {
             "proposal_center": model.proposals.center,
             "proposal_width": model.proposals.width,
@@ -185,7 +185,7 @@ class JSGParity(RetrievalParity[JSG]):
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         sentence, index, videos = queries.sentence, batch.video_index, JSGVideos.of(videos)
-        glance = max_sim(sentence, model.pooled(videos.glance_rows))
+        glance = max_sim(sentence, model.glance_pooled(videos))
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         gaze = model.gaze(sentence, videos, own_best, index)
         unit_query, unit_proposals = F.normalize(sentence, dim=-1), F.normalize(gaze.proposals, dim=-1)
@@ -230,13 +230,13 @@ class JSGParity(RetrievalParity[JSG]):
             before_suppression=case.setting("max_vcmr_props"),
             max_overlap=case.setting("nms_threshold"),
         )
-        _, similarities = model.window_similarities(queries, videos)
+        proposals, similarities = model.window_similarities(queries, videos)
         top = top_windows(similarities(slice(None)), settings.per_video)
         duration_s = torch.from_numpy(case.batch["durations"])
         ranked = model.rank_moments(queries, videos, duration_s, settings)
         located = model.locate(queries, videos, duration_s, settings)
         return {name: tensor.numpy().astype(np.float32) for name, tensor in made.items()} | {
-            "topk_spans": model.proposals.spans[top.window].numpy(),
+            "topk_spans": proposals.spans[top.window].numpy(),
             "topk_scores": top.score.numpy(),
             "ranked_video": ranked.video_index,
             "ranked_span_seconds": ranked.span_s,
