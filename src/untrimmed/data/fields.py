@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
@@ -58,6 +59,27 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
         except json.JSONDecodeError as error:
             raise FeatureError(f"{place}: not JSON ({error.msg}); each line must be one JSON object") from error
         yield Row.of(values, place, required)
+
+
+def read_table(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    """Each line of a CSV file below its line of names, with the required columns filled.
+
+    Raises:
+        FeatureError: naming file and line, if a column is not there, a line leaves it empty, or the file is no text.
+    """
+    numbered = list(open_lines(path))
+    table = csv.DictReader(line for _, line in numbered)
+    try:
+        for values in table:
+            place = f"{path}, line {numbered[table.line_num - 1][0]}"
+            missing = [column for column in required if not values.get(column)]
+            if missing:
+                found = ", ".join(filter(None, table.fieldnames or ()))
+                raise FeatureError(f"{place}: no {missing[0]!r}, columns are {found}; is it the file of this data set?")
+            yield Row(values, place)
+    except csv.Error as error:
+        place = f"{path}, line {numbered[table.reader.line_num - 1][0]}"
+        raise FeatureError(f"{place}: not CSV ({error}); download the file again") from error
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

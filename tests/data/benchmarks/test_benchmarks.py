@@ -1,5 +1,6 @@
 """The readers of the originals, on a few lines in each data set's own form."""
 
+import csv
 import gzip
 import json
 from contextlib import suppress
@@ -126,6 +127,86 @@ def test_qvhighlights_joins_the_cuts_of_a_source_in_order_of_time(tmp_path):
     assert (later.video, later.caption_id, later.moments) == ("a_b", "a_b#enc#0", ((160.0, 170.0),))
     assert (earlier.caption_id, earlier.moments) == ("a_b#enc#1", ((0.0, 2.0), (4.0, 6.0)))
     assert (later.duration_s, elsewhere.duration_s) == (300.0, 150.0)
+
+
+MSRVTT = {
+    "info": {"year": "2016"},
+    "videos": [
+        {"video_id": "video7", "category": 9, "url": "x", "start time": 137.5, "end time": 149.5, "split": "train"},
+        {"video_id": "video8", "category": 1, "url": "y", "start time": 0, "end time": 10.25, "split": "test"},
+    ],
+    "sentences": [
+        {"caption": "a man  cooks", "video_id": "video7", "sen_id": 0},
+        {"caption": "a car drives", "video_id": "video8", "sen_id": 1},
+        {"caption": "someone is cooking", "video_id": "video7", "sen_id": 2},
+    ],
+}
+
+
+def msrvtt_files(folder, data=MSRVTT, train="video_id\nvideo7\n"):
+    (folder / "MSRVTT_data.json").write_text(json.dumps(data))
+    (folder / "MSRVTT_train.9k.csv").write_text(train)
+    test = 'key,vid_key,video_id,sentence\nret0,msr8,video8,"a car, seen from above"\n'
+    (folder / "MSRVTT_JSFUSION_test.csv").write_text(test)
+    return get_benchmark("msrvtt")
+
+
+def test_msrvtt_trains_on_all_sentences_of_the_list_and_tests_on_one_each(tmp_path):
+    benchmark = msrvtt_files(tmp_path)
+    assert benchmark.read_part("train", tmp_path) == [
+        Annotation("video7", "video7#enc#0", "a man cooks", (), 12.0),
+        Annotation("video7", "video7#enc#1", "someone is cooking", (), 12.0),
+    ]
+    tested = Annotation("video8", "video8#enc#0", "a car, seen from above", (), 10.25)
+    assert benchmark.read_part("test", tmp_path) == [tested]
+    (tmp_path / "MSRVTT_data.json").unlink()
+    assert benchmark.read_part("test", tmp_path)[0].duration_s is None
+    with pytest.raises(FeatureError, match=r"MSRVTT_data\.json: no such file"):
+        benchmark.read_part("train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("video\nvideo7\n", r"train\.9k\.csv, line 2: no 'video_id', columns are video;"),
+        ("video_id\nvideo7\n\nvideo9\n", r"train\.9k\.csv, line 4: no sentence on 'video9' in .*MSRVTT_data\.json"),
+        ("video_id\nvideo 7\n", r"train\.9k\.csv, line 2: video id 'video 7'"),
+        ("video_id\n" + "x" * 200_000 + "\n", r"train\.9k\.csv, line 2: not CSV"),
+    ],
+)
+def test_msrvtt_names_the_line_of_the_list_that_it_cannot_read(tmp_path, train, message):
+    with pytest.raises(FeatureError, match=message):
+        msrvtt_files(tmp_path, train=train).read_part("train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "message"),
+    [
+        ("videos", {"end time": 100.0}, r"videos, entry 0: duration is -37\.5, wanted more than 0 seconds"),
+        ("videos", {"start time": None}, r"videos, entry 0: start is None, wanted a finite number"),
+        ("sentences", {"caption": " "}, r"sentences, entry 0: caption is ' ', wanted a sentence"),
+        ("sentences", None, r"sentences is None, wanted a list"),
+    ],
+)
+def test_msrvtt_names_the_entry_of_the_json_that_it_cannot_read(tmp_path, field, change, message):
+    entries = None if change is None else [MSRVTT[field][0] | change, *MSRVTT[field][1:]]
+    benchmark = msrvtt_files(tmp_path, data=MSRVTT | {field: entries})
+    with pytest.raises(FeatureError, match=message):
+        benchmark.read_part("train", tmp_path)
+
+
+@pytest.mark.shared
+def test_msrvtt_test_captions_have_the_ids_of_their_dense_labels(tmp_path, shared):
+    with gzip.open(shared / "data" / "dense_labels" / "msrvtt.gt.jsonl.gz", "rt", encoding="utf-8") as lines:
+        labels = [json.loads(line) for line in lines]
+    videos = [label["query_id"].partition("#")[0] for label in labels]
+    with (tmp_path / "MSRVTT_JSFUSION_test.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["key", "vid_key", "video_id", "sentence"])
+        table.writerows((f"ret{i}", "", videos[i], label["caption"]) for i, label in enumerate(labels))
+    captions = get_benchmark("msrvtt").read_part("test", tmp_path)
+    assert [caption.caption_id for caption in captions] == [label["query_id"] for label in labels]
+    assert get_benchmark("msrvtt").published("test", len(set(videos)), len(captions)).startswith("as in")
 
 
 def test_normalised_copies_read_windows_and_segments_before_start_and_end(tmp_path):

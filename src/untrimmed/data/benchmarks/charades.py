@@ -7,12 +7,11 @@ to them.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
-from untrimmed.data.fields import Row, open_lines
+from untrimmed.data.fields import Row, open_lines, read_table
 from untrimmed.errors import FeatureError
 
 
@@ -42,13 +41,7 @@ def _read_durations(path: Path) -> dict[str, float]:
     table = path.with_name(f"Charades_v1_{split}.csv")
     if not table.is_file():
         return {}
-    durations = {}
-    for number, row in enumerate(csv.DictReader(line for _, line in open_lines(table)), start=2):
-        place = f"{table}, line {number}"
-        if not row.get("id") or not row.get("length"):
-            raise FeatureError(f"{place}: no 'id' or no 'length'; use the csv of the Charades archive")
-        durations[row["id"]] = Row(row, place).length_s("length")
-    return durations
+    return {str(row.values["id"]): row.length_s("length") for row in read_table(table, ["id", "length"])}
 
 
 BENCHMARK = Benchmark(

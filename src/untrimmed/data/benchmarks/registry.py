@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from untrimmed.data.benchmarks import activitynet, charades, didemo, qvhighlights, tvr
+from untrimmed.data.benchmarks import activitynet, charades, didemo, msrvtt, qvhighlights, tvr
 from untrimmed.data.benchmarks.benchmark import Benchmark
 from untrimmed.errors import UnknownNameError
 
 _BENCHMARKS: dict[str, Benchmark] = {
-    module.BENCHMARK.name: module.BENCHMARK for module in (tvr, activitynet, charades, didemo, qvhighlights)
+    module.BENCHMARK.name: module.BENCHMARK for module in (tvr, activitynet, charades, didemo, msrvtt, qvhighlights)
 }
 
 

@@ -1,0 +1,82 @@
+"""MSR-VTT (Xu et al., CVPR 2016), the split 1k-A: trimmed videos of 10 to 30 s, of which a caption describes the whole.
+
+`MSRVTT_data.json`: `{"videos": [{"video_id", "start time", "end time", ...}], "sentences": [{"video_id", "caption",
+...}]}`, twenty sentences a video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with all
+their sentences; 1,000 others with one sentence each, `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`),
+choose the model and test it. A video is a cut of a source; the two times say how long it is. No moment is annotated, so
+captions have none: the right answer is the video.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from untrimmed.data.annotations import Annotation, number_captions
+from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
+from untrimmed.data.fields import Row, read_json, read_table
+from untrimmed.errors import FeatureError
+
+DATA = "MSRVTT_data.json"
+
+
+def read(path: Path) -> list[Annotation]:
+    """The captions of a list of videos, in its order: those of the test list, else all that the JSON beside it has.
+
+    The test list does without the JSON; durations are unknown then.
+
+    Raises:
+        FeatureError: naming file and line, or entry.
+    """
+    is_test, data = path.stem.endswith("_test"), path.with_name(DATA)
+    rows = list(read_table(path, ["video_id", "sentence"] if is_test else ["video_id"]))
+    if is_test:
+        durations = _durations(data) if data.is_file() else {}
+        texts = [[row.sentence("sentence")] for row in rows]
+    else:
+        durations, known = _durations(data), _sentences(data)
+        texts = [known.get(row.video_id("video_id"), []) for row in rows]
+    annotations = []
+    for row, own in zip(rows, texts, strict=True):
+        video = row.video_id("video_id")
+        if not own:
+            raise FeatureError(f"{row.place}: no sentence on {video!r} in {data}; use the file of the whole data set")
+        annotations += [Annotation(video, "", text, (), durations.get(video)) for text in own]
+    return number_captions(annotations)
+
+
+def _entries(data: Path, field: str, required: list[str]) -> list[Row]:
+    """One of the two lists of the JSON."""
+    entries = Row.of(read_json(data), str(data), [field]).entries(field)
+    return [Row.of(values, f"{data}, {field}, entry {i}", required) for i, values in enumerate(entries)]
+
+
+def _durations(data: Path) -> dict[str, float]:
+    durations = {}
+    for row in _entries(data, "videos", ["video_id", "start time", "end time"]):
+        start_s, end_s = row.span((row.values["start time"], row.values["end time"]), "times")
+        durations[row.video_id("video_id")] = Row({"duration": end_s - start_s}, row.place).length_s()
+    return durations
+
+
+def _sentences(data: Path) -> dict[str, list[str]]:
+    """The sentences of each video, in file order."""
+    sentences: defaultdict[str, list[str]] = defaultdict(list)
+    for row in _entries(data, "sentences", ["video_id", "caption"]):
+        sentences[row.video_id("video_id")].append(row.sentence("caption"))
+    return sentences
+
+
+BENCHMARK = Benchmark(
+    name="msrvtt",
+    title="MSR-VTT, split 1k-A",
+    paper="CVPR 2016",
+    read=read,
+    files={"train": ("MSRVTT_train.9k.csv",), "test": ("MSRVTT_JSFUSION_test.csv",)},
+    parts={"train": "train", "val": "test", "test": "test"},
+    sizes={
+        "train": [PublishedSize(9000, 180000, "the split 1k-A")],
+        "test": [PublishedSize(1000, 1000, "the split 1k-A")],
+    },
+    notes=("Captions describe whole videos: no moments, no event-level recall.",),
+)
