@@ -13,6 +13,12 @@ install_import_hook("untrimmed", "tests.typecheck.check")
 pytest_plugins = ["tests.retrieval_world", "tests.run_world"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_user_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What commands and trainings note in the user's folder stays in one of the tests."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("user"))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real videos, annotations and golden data that may lie beside the project."""

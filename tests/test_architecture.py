@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
 BASE = {"types", "batches", "errors"}
-VALUES = BASE | {"config", "files", "devices", "precision"}
+VALUES = BASE | {"config", "files", "devices", "precision", "plugins"}
 RUNNING = VALUES | {"models", "data", "evaluation", "moments", "presets"}
 TRAINING = RUNNING | {"running", "losses", "nn"}
 ALLOWED = {
@@ -18,6 +18,7 @@ ALLOWED = {
     "types": {"errors"},
     "config": {"errors"},
     "files": {"errors"},
+    "plugins": {"errors", "files"},
     "devices": {"errors"},
     "precision": {"errors"},
     "batches": {"types", "errors"},
@@ -29,7 +30,7 @@ ALLOWED = {
     "evaluation": {"errors", "moments"},
     "video": {"types", "errors", "files"},
     "encoders": {"types", "errors", "files", "devices", "precision"},
-    "data": {"types", "errors", "files"},
+    "data": {"types", "errors", "files", "plugins"},
     "presets": {"config", "errors", "models"},
     "running": RUNNING | {"scores"},
     "training": TRAINING,

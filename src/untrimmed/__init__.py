@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from untrimmed.data.dataset import dataset_of_arrays, load_dataset
     from untrimmed.data.simulation.simulate import simulate
     from untrimmed.models.registry import create_model, list_models
+    from untrimmed.plugins import import_module
     from untrimmed.running.opened import evaluate, load
     from untrimmed.search.engine import Hit
     from untrimmed.search.index_report import Failure, IndexReport, Progress
@@ -34,6 +35,7 @@ _PUBLIC = {
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
     "evaluate": "untrimmed.running.opened:evaluate",
+    "import_module": "untrimmed.plugins:import_module",
     "list_models": "untrimmed.models.registry:list_models",
     "load": "untrimmed.running.opened:load",
     "load_dataset": "untrimmed.data.dataset:load_dataset",
@@ -55,6 +57,7 @@ __all__ = [
     "create_model",
     "dataset_of_arrays",
     "evaluate",
+    "import_module",
     "list_models",
     "load",
     "load_dataset",

@@ -7,9 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from tests.toy import write_clip
+from untrimmed import evaluate, import_module, plugins, train
+from untrimmed.data import outside
+from untrimmed.data.check import check_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIPS = {
@@ -92,3 +97,27 @@ def test_it_evaluates_and_searches(example):
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 1
     assert json.loads((folder / "library/library.json").read_text("utf-8"))["model"].startswith("best_frame+spread:")
+
+
+def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    import_module(example[0] / "my_layout.py")
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    lines = {
+        split: [
+            {"talk": f"{split}{n}", "id": f"{split}{n}#0", "text": "hello", "from": 1, "to": 2, "length": 9}
+            for n in range(3)
+        ]
+        for split in ("train", "val", "test")
+    }
+    (folder / "talks.json").write_text(json.dumps(lines))
+    draw = np.random.default_rng(0).normal
+    with h5py.File(folder / "frames.h5", "w") as frames, h5py.File(folder / "words.h5", "w") as words:
+        for line in (line for own in lines.values() for line in own):
+            frames[line["talk"]], words[line["id"]] = draw(size=(7, 10)), draw(size=(3, 12))
+    assert check_dataset("talks", tmp_path) == []
+    run = train("ms_sl", data="talks", root=tmp_path, out=tmp_path / "run", **{"train.epochs": 1, "model.dim": 8})
+    assert evaluate(run).rows["fused"]["R@100"] == 100
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["imports"][0]["name"] == "my_layout"
+    del outside._LAYOUTS["my_layout"], plugins._IMPORTED["my_layout"]

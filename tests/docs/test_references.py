@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import untrimmed
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "untrimmed"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,6 +28,8 @@ def code_spans(text):
 def is_there(name):
     """Whether a dotted name is a module, or a class, function or value in one, or a member of a class."""
     parts = name.split(".")
+    if name.removeprefix("untrimmed.") in untrimmed.__all__:
+        return True
     for size in range(len(parts), 0, -1):
         path = PACKAGE.joinpath(*parts[1:size])
         module = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from untrimmed.cli.bars import counting
 from untrimmed.cli.console import USAGE, print_json, progress_console, result_console
-from untrimmed.cli.options import FeaturesOption, JsonOption, RootOption
+from untrimmed.cli.options import FeaturesOption, ImportOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
@@ -54,6 +54,7 @@ def prepare_command(
     train: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for train.")] = None,
     val: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for val.")] = None,
     test: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for test, e.g. val_2.")] = None,
+    imports: ImportOption = None,
 ) -> None:
     """Turn a benchmark's annotation files, as published, into the field's layout."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
@@ -86,6 +87,7 @@ def check_command(
     root: RootOption,
     video_features: FeaturesOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Leave out reading every value.")] = False,
+    imports: ImportOption = None,
 ) -> None:
     """List what is missing or wrong, each with its fix; exit code 2 if anything is."""
     with counting("checking") as progress:
@@ -103,6 +105,7 @@ def describe_command(
     name: NameArgument,
     root: RootOption,
     as_json: JsonOption = False,
+    imports: ImportOption = None,
 ) -> None:
     """Print counts, words per query, moments per video and the moment-ratio histogram of every split."""
     descriptions, missing = [], []
@@ -168,6 +171,7 @@ def simulate_command(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Sizes and difficulty, e.g. video_dim=256 noise=0.2."),
     ] = None,
+    imports: ImportOption = None,
 ) -> None:
     """Write a data set with simulated features: text and vision as two views of one hidden meaning."""
     values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
-from untrimmed.cli.options import DeviceOption, FeaturesOption, MovedRootOption, SplitOption, parse_path
+from untrimmed.cli.options import DeviceOption, FeaturesOption, ImportOption, MovedRootOption, SplitOption, parse_path
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
@@ -97,6 +97,7 @@ def evaluate(
     device: DeviceOption = "auto",
     precision: RunPrecisionOption = None,
     overrides: ChangedArgument = None,
+    imports: ImportOption = None,
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 

@@ -16,6 +16,7 @@ from untrimmed.cli.options import (
     DeviceOption,
     EncoderOption,
     FpsOption,
+    ImportOption,
     LibraryOption,
     PrecisionOption,
     parse_path,
@@ -57,6 +58,7 @@ def index(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines: one a file, then the report.")] = False,
+    imports: ImportOption = None,
 ) -> None:
     """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
 

@@ -10,11 +10,11 @@ from rich import box
 from rich.table import Table
 
 from untrimmed.cli.console import print_json, result_console
-from untrimmed.cli.options import JsonOption
+from untrimmed.cli.options import ImportOption, JsonOption
 from untrimmed.errors import ConfigError
 
 
-def models(json_output: JsonOption = False) -> None:
+def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
     """List the methods with their papers and published settings, and what attaches to which of them."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.presets import list_presets, load_preset
@@ -76,6 +76,7 @@ def import_checkpoint(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from the preset's.")
     ] = None,
+    imports: ImportOption = None,
 ) -> None:
     """Turn an authors' checkpoint into a folder of ours; nothing inside the file is executed."""
     from untrimmed.config import parse_overrides

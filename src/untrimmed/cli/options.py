@@ -15,6 +15,25 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
+def _import_all(modules: list[str] | None) -> list[str] | None:
+    """Import what `--import` names while the options are read, before anything is looked up by its name."""
+    for module in modules or ():
+        from untrimmed.plugins import import_module
+
+        import_module(module)
+    return modules
+
+
+ImportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE|FILE.py",
+        callback=_import_all,
+        help="Your own methods, losses or data: a module to import. A run remembers it.",
+        show_default=False,
+    ),
+]
 LibraryOption = Annotated[
     Path | None,
     typer.Option(

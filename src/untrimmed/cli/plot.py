@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import DeviceOption, MovedRootOption, SplitOption
+from untrimmed.cli.options import DeviceOption, ImportOption, MovedRootOption, SplitOption
 from untrimmed.errors import ConfigError
 
 
@@ -54,6 +54,7 @@ def plot(
     split: SplitOption = "test",
     root: MovedRootOption = None,
     device: DeviceOption = "auto",
+    imports: ImportOption = None,
 ) -> None:
     """Draw a figure of the papers from trained runs; without a name, list the figures."""
     from untrimmed.plots import catalogue

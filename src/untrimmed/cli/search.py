@@ -19,7 +19,7 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import JsonOption, LibraryOption, PrecisionOption, parse_path
+from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import read_precision
@@ -65,6 +65,7 @@ def search(
     precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
+    imports: ImportOption = None,
 ) -> None:
     """Find the videos that fit a sentence, and where in them.
 
@@ -90,6 +91,7 @@ def similar(
     precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
+    imports: ImportOption = None,
 ) -> None:
     """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
     import untrimmed

@@ -14,6 +14,7 @@ from untrimmed.cli.console import clock, print_json, progress_console, result_co
 from untrimmed.cli.options import (
     DeviceOption,
     FeaturesOption,
+    ImportOption,
     JsonOption,
     OverridesArgument,
     PrecisionOption,
@@ -57,6 +58,7 @@ def train(
     video_features: FeaturesOption = None,
     json_output: JsonOption = False,
     overrides: OverridesArgument = None,
+    imports: ImportOption = None,
 ) -> None:
     """Train a method with its published settings; the same command goes on after an interruption.
 

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.outside import find_layout
 from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed, pack
 from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
 from untrimmed.errors import FeatureError, require_type
@@ -73,7 +74,7 @@ class RetrievalDataset:
     def durations_s(self) -> Float[np.ndarray, " V"]:
         """The length of each video in seconds, NaN where unknown; that of its last caption, as JSG takes it."""
         known = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
-        return np.array([known.get(video, np.nan) for video in self.video_ids])
+        return np.array([known.get(video, np.nan) for video in self.video_ids], dtype=np.float64)
 
     @cached_property
     def moment_ratios(self) -> Float[np.ndarray, " Q"]:
@@ -206,10 +207,12 @@ def dataset_of_arrays(
 
 def averages_in_float64(layout: Layout, video_features: str | None) -> bool:
     """Whether the releases average these frames in float64: those of a BigFile folder, not those of JSG's HDF5."""
-    return layout.is_plain or layout.frames(video_features).is_dir()
+    return find_layout(layout.folder) is not None or layout.is_plain or layout.frames(video_features).is_dir()
 
 
 def _caption_file(layout: Layout, split: str) -> Path:
+    if find_layout(layout.folder) is not None:
+        return layout.folder
     if layout.is_plain:
         return layout.plain_captions
     return layout.captions(split) if layout.captions(split).is_file() else layout.moments(split)

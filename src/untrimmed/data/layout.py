@@ -11,6 +11,7 @@ from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.bigfile import read_captions
 from untrimmed.data.jsg import read_jsg
+from untrimmed.data.outside import find_layout
 from untrimmed.data.plain import CAPTION_FILE, read_plain
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
@@ -124,7 +125,9 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
     if split not in SPLITS:
         raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
     layout = Layout.at(root, name)
-    if layout.plain_captions.is_file():
+    if (outside := find_layout(layout.folder)) is not None:
+        annotations, source = list(outside.captions(layout.folder, split)), layout.folder
+    elif layout.plain_captions.is_file():
         annotations, source = read_plain(layout.plain_captions)[split], layout.plain_captions
     elif layout.captions(split).is_file():
         annotations, source = _read_field(layout, split), layout.captions(split)

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.fields import read_json
 from untrimmed.data.layout import Layout
+from untrimmed.data.outside import find_layout
 from untrimmed.errors import FeatureError, one_line
 
 
@@ -199,9 +200,9 @@ class FolderVectors(_Tables):
 
 
 class ArrayVectors(_Tables):
-    """Arrays in memory by name; `what` they are stands in messages."""
+    """Arrays by name, in memory or read when they are asked for; `what` they are stands in messages."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], what: str):
+    def __init__(self, arrays: Mapping[str, Any], what: str):
         if not arrays:
             raise FeatureError(f"{what}: no array in them; give one per entry")
         self._arrays = arrays
@@ -211,8 +212,20 @@ class ArrayVectors(_Tables):
         """None: what is made of them is kept in memory too."""
         return []
 
-    def _found(self, name: str) -> np.ndarray | None:
+    def _found(self, name: str) -> Any:
         return self._arrays.get(name)
+
+
+class OutsideVectors(ArrayVectors):
+    """Arrays that a registered layout reads out of a folder."""
+
+    def __init__(self, arrays: Mapping[str, Any], folder: Path):
+        super().__init__(arrays, str(folder))
+
+    def files(self, names: list[str]) -> list[Path]:
+        """All files of the folder, as only the layout knows which it reads."""
+        packed = self.place / "packed"
+        return sorted(path for path in self.place.rglob("*") if path.is_file() and packed not in path.parents)
 
 
 class JoinedFrames(VectorSource):
@@ -255,6 +268,8 @@ def open_frames(layout: Layout, video_features: str | None = None) -> VectorSour
     Raises:
         FeatureError: if there are none or their files are damaged.
     """
+    if (outside := find_layout(layout.folder)) is not None:
+        return OutsideVectors(outside.frames(layout.folder), layout.folder)
     if layout.is_plain:
         return _open_plain(layout.folder, "frames")
     path = layout.frames(video_features)
@@ -268,6 +283,8 @@ def open_words(layout: Layout) -> VectorSource:
     Raises:
         FeatureError: if there are none or their file is damaged.
     """
+    if (outside := find_layout(layout.folder)) is not None:
+        return OutsideVectors(outside.words(layout.folder), layout.folder)
     if layout.is_plain:
         return _open_plain(layout.folder, "words")
     return Hdf5Vectors(_existing(layout.words, "word features"))

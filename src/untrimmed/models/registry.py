@@ -16,6 +16,7 @@ from untrimmed.errors import ConfigError, UnknownNameError, require_type
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
+from untrimmed.plugins import load_installed
 
 if TYPE_CHECKING:
     from untrimmed.models.base import RetrievalModel
@@ -55,6 +56,7 @@ def register(name: str) -> Callable[[K], K]:
 def _import_all() -> None:
     for module in pkgutil.iter_modules(untrimmed.models.__path__):
         importlib.import_module(f"untrimmed.models.{module.name}")
+    load_installed()
 
 
 def model_class(name: ModelName) -> type[RetrievalModel]:

@@ -1,4 +1,8 @@
-"""A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed."""
+"""A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed.
+
+A model of a class from outside this package names the modules that it needs. They are code, so they are executed only
+where this user has imported them before (`untrimmed.plugins`).
+"""
 
 import json
 import re
@@ -15,6 +19,7 @@ from untrimmed.files import whole_file
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, model_class, plain_settings
+from untrimmed.plugins import plain, read_sources, require, sources_of
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
@@ -23,10 +28,17 @@ WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 def save_model(model: RetrievalModel, folder: Path) -> None:
     """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    settings = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
+    settings: dict[str, Any] = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
+    if imports := sources_of(model_classes(model)):
+        settings["imports"] = plain(imports)
     with whole_file(folder / SETTINGS, alone=True) as settings_file:
         settings_file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         write_tensors(folder / WEIGHTS, tensors)
+
+
+def model_classes(model: RetrievalModel) -> list[type]:
+    """The classes of a model and of all that is attached to it."""
+    return [type(model), *(type(attachment) for attachment in model.attachments.values())]
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -44,9 +56,16 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 def load_model(folder: Path) -> RetrievalModel:
     """The model that `save_model` wrote, on the CPU in evaluation mode.
 
-    Raises: CheckpointError when a file is missing, truncated, not finite, or does not fit the settings.
+    Raises:
+        CheckpointError: when a file is missing, truncated, not finite, or does not fit the settings.
+        ConfigError: when it needs code from outside this package that this user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
+    try:
+        imports = read_sources(settings.get("imports", []))
+    except ValueError as error:
+        raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
+    require(imports, folder)
     try:
         whole = ModelName.of(str(settings["method"]))
         model = model_class(whole)(configure(whole, settings["model"], where=str(folder / SETTINGS)))

@@ -68,7 +68,10 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
     base, attached = name.method, name.attachments
     path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
-        raise UnknownNameError.among(f"preset of {base}", dataset, [d for m, d in list_presets() if m == base])
+        known = [data for method, data in list_presets() if method == base]
+        if not known:  # a method from outside this package
+            raise UnknownNameError(f"{base} has no presets; write one as CONTRIBUTING.md shows, and give --preset FILE")
+        raise UnknownNameError.among(f"preset of {base}", dataset, known)
     if not attached:
         return read_preset(path, overrides)
     values = read_yaml(path) | {"reported": {}}

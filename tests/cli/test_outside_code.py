@@ -1,0 +1,69 @@
+"""One module outside the package, with a method, a part, a loss and a layout, through all commands that meet it."""
+
+import json
+import sys
+
+import pytest
+
+from tests import outside_code
+
+METHOD = "diary_frames+diary_bias+diary_short"
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr("platformdirs.user_data_path", lambda name: tmp_path / "user" / name)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    outside_code.write_all(tmp_path)
+    yield tmp_path
+    outside_code.forget()
+
+
+@pytest.fixture
+def anew(run):
+    """Type a command as in a new process."""
+
+    def type_it(*words):
+        outside_code.forget()
+        code, out, err = run(*words)
+        assert code == 0, err
+        return out + err
+
+    return type_it
+
+
+@pytest.fixture
+def trained(world, anew):
+    code, data = world / "code", ("--data", "mine", "--root", world / "data")
+    anew("train", METHOD, *data, "--out", world / "run", "--preset", code / "diary.yaml", "--import", code / "diary.py")
+    return world / "run"
+
+
+def test_a_run_is_evaluated_drawn_and_searched_with_without_naming_the_module_again(trained, anew, videos, tmp_path):
+    report = anew("evaluate", trained)
+    assert f"{METHOD} on mine, test" in report
+    anew("plot", "moment-ratio", trained, "-o", tmp_path / "ratio.svg")
+    assert (tmp_path / "ratio.svg").is_file()
+    anew("index", videos)
+    assert "searching with diary_frames" in anew("index", "--model", trained)
+    assert "flag.mp4" in anew("search", "red")
+
+
+def test_names_are_known_where_the_module_is_named(world, anew):
+    listed = json.loads(anew("models", "--json", "--import", world / "code" / "diary.py"))
+    assert listed["methods"]["diary_frames"]["paper"] == "Diary: the mean word against the best frame."
+    assert {"diary_bias", "diary_short"} <= listed["attachments"].keys()
+    data = ("mine", "--root", world / "data", "--import", world / "code" / "diary.py")
+    assert "nothing missing, nothing wrong" in anew("data", "check", *data)
+    assert json.loads(anew("data", "describe", *data, "--json"))[0]["captions"] == 8
+    pages = anew("data", "prepare", "pages", "--annotations", world, "--out", world / "out", *data[3:])
+    assert "Pages" in pages
+
+
+def test_a_module_that_is_not_there_is_one_line(refusal):
+    assert "no such .py file" in refusal("models", "--import", "nowhere.py")
+
+
+def test_a_method_without_a_preset_says_where_one_may_come_from(world, refusal):
+    data = ("--data", "mine", "--root", world / "data", "--import", world / "code" / "diary.py")
+    assert "diary_frames has no presets; write one as CONTRIBUTING.md shows" in refusal("train", "diary_frames", *data)

@@ -1,0 +1,164 @@
+"""Code from outside: imported by name or file, found again by a run, and never executed because a stranger names it."""
+
+import importlib.metadata
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import outside_code
+from untrimmed import create_model, import_module, list_models, load, plugins
+from untrimmed.data.benchmarks.registry import find_benchmark
+from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.models.storage import save_model
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A folder with the module; no code from outside known, nothing noted as imported before."""
+    monkeypatch.setattr("platformdirs.user_data_path", lambda name: tmp_path / "user" / name)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    outside_code.write_all(tmp_path)
+    yield tmp_path
+    outside_code.forget()
+    plugins.load_installed.cache_clear()
+
+
+@pytest.fixture
+def saved(world):
+    """A model of the module's method, saved; what is imported is then forgotten, as by a new process."""
+    import_module(world / "code" / "diary.py")
+    save_model(create_model("diary_frames+diary_bias", query_dim=4, video_dim=4, dim=8), world / "run")
+    outside_code.forget()
+    return world / "run"
+
+
+def rewrite(run, **changes):
+    settings = json.loads((run / "config.json").read_text())
+    settings["imports"][0] |= changes
+    (run / "config.json").write_text(json.dumps(settings))
+
+
+def hostile(path):
+    """A module that leaves a mark when it is executed; gives the mark."""
+    mark = path.with_name("executed")
+    path.write_text(f"open({str(mark)!r}, 'w').close()\n")
+    return mark
+
+
+def test_a_module_of_what_was_imported_before_is_found_again(saved):
+    assert load(saved).model.name == "diary_frames+diary_bias"
+
+
+def test_a_module_beside_a_stranger_s_run_is_not_executed(saved, monkeypatch):
+    stranger = saved.parent / "download" / "run"
+    shutil.copytree(saved, stranger)
+    mark = hostile(stranger / "evil.py")
+    content = plugins.file_sha256(stranger / "evil.py")
+    for name, file in (
+        ("evil", stranger / "evil.py"),
+        ("evil", Path("evil.py")),
+        ("evil", saved.parent / "code/diary.py"),
+    ):
+        rewrite(stranger, name=name, file=str(file), sha256=content)
+        monkeypatch.chdir(stranger)
+        sys.path.insert(0, "")  # as Python starts with -m
+        with pytest.raises(ConfigError, match=r"evil|diary") as refused:
+            load(stranger)
+        assert len(str(refused.value).splitlines()) == 1
+    assert not mark.exists()
+    assert "evil" not in sys.modules
+
+
+def test_a_file_that_was_never_imported_here_is_named_with_what_to_do(saved, tmp_path):
+    (tmp_path / "user" / "untrimmed" / "imports.json").unlink()
+    with pytest.raises(
+        ConfigError, match=r"run: needs the code of .*diary\.py, which has not been imported by you before"
+    ):
+        load(saved)
+    import_module(tmp_path / "code" / "diary.py")
+    assert load(saved).model.name == "diary_frames+diary_bias"
+
+
+def test_a_file_that_has_changed_is_asked_for_again(saved, tmp_path, caplog):
+    file = tmp_path / "code" / "diary.py"
+    file.write_text(file.read_text() + "\n# more\n")
+    with pytest.raises(
+        ConfigError, match=r"which has changed since you last imported it; look at it, then add --import"
+    ):
+        load(saved)
+    import_module(file)
+    load(saved)
+    assert "made with other code of diary" in caplog.text
+
+
+def test_a_file_that_has_moved_is_asked_for_where_it_is_now(saved, tmp_path):
+    (tmp_path / "code").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        ConfigError, match=r"which is not there; add --import and where it is now, instead of .*diary\.py"
+    ):
+        load(saved)
+    import_module(tmp_path / "elsewhere" / "diary.py")
+    assert load(saved).model.name == "diary_frames+diary_bias"
+
+
+@pytest.mark.parametrize("imports", ["evil", [{"name": "evil"}], [3], [{"name": 1, "file": "x", "sha256": "y"}]])
+def test_damaged_names_of_modules_are_told(imports, saved):
+    settings = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(settings | {"imports": imports}))
+    with pytest.raises(CheckpointError, match=r"config\.json: imports"):
+        load(saved)
+
+
+def test_a_model_of_the_package_names_no_module(tmp_path):
+    save_model(create_model("ms_sl", query_dim=4, video_dim=4, dim=8), tmp_path)
+    assert "imports" not in json.loads((tmp_path / "config.json").read_text())
+
+
+def test_a_module_is_imported_by_name_and_in_a_package_without_executing_others(world, monkeypatch):
+    package = world / "lab" / "notes"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    shutil.copy(world / "code" / "diary.py", package / "diary.py")
+    shutil.copy(world / "code" / "diary_losses.py", world / "lab")
+    monkeypatch.chdir(world / "lab")  # the current folder is looked in last, as the command line is started by a script
+    assert import_module("notes.diary").file == str(package / "diary.py")
+    assert "diary_frames" in list_models()
+    del sys.modules["notes.diary"], sys.modules["notes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("no_such_module", "", "no such module on Python's path or in the current folder; give its file"),
+        ("missing.py", "", "no such .py file"),
+        ("my-method.py", "x = 1", "'my-method' is no name of a module; rename the file"),
+        ("broken.py", "import no_such_package", r"ModuleNotFoundError: No module named 'no_such_package'; correct"),
+        ("json.py", "x = 1", "module 'json' is .*; rename yours"),
+        ("antigravity.py", "x = 1", "Python finds .*antigravity.py by the name 'antigravity'; rename yours"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_in_one_line(name, text, message, world):
+    if text:
+        (world / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        import_module(str(world / name) if name.endswith(".py") else name)
+
+
+def test_installed_packages_announce_their_modules_and_a_broken_one_harms_nobody(world, monkeypatch, caplog):
+    sys.path.insert(0, str(world / "code"))
+    entries = [importlib.metadata.EntryPoint(name, name, plugins.GROUP) for name in ("diary_broken", "diary")]
+    (world / "code" / "diary_broken.py").write_text("1 / 0")
+    monkeypatch.setattr(plugins.importlib.metadata, "entry_points", lambda group: entries)
+    monkeypatch.setattr(plugins, "_INSTALLED", set())
+    plugins.load_installed.cache_clear()
+    assert find_benchmark("pages") is not None
+    assert create_model("diary_frames", query_dim=4, video_dim=4, dim=8).name == "diary_frames"
+    assert "plug-in diary_broken (diary_broken) left out: ZeroDivisionError" in caplog.text
+
+
+def test_without_its_module_a_name_is_unknown(world):
+    with pytest.raises(UnknownNameError):
+        create_model("diary_frames", query_dim=4, video_dim=4)
