@@ -12,7 +12,7 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
-SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
+SMALL = SimulationSettings(query_dim=6, video_dim=48, teacher_dim=4, frames_per_second=0.5)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_padded_rows_are_the_tables_in_the_asked_order_and_zero_after_their_end(
 def test_a_batch_of_one_video_and_one_caption_works(root):
     data = load_dataset("toy", root, "val")
     videos, words = data.features.videos(np.array([0])), data.features.words(np.array([0]))
-    assert videos.clips.shape == (1, 32, 5)
+    assert videos.clips.shape == (1, 32, 48)
     assert videos.frame_mask.all()
     assert words.rows.shape[0] == 1
 

@@ -129,3 +129,9 @@ def test_a_sentence_of_function_words_still_means_something():
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         SimulationSettings(**settings)
+
+
+def test_no_frame_is_zero_throughout_however_few_coordinates_there_are():
+    frames = World(replace(SMALL, video_dim=3), [DOG, CAT]).frames([replace(DOG, duration_s=900.0)])
+    assert (frames > 0).any(axis=1).all()
+    assert (np.maximum(frames[:, 1:], 0).sum(axis=1) == 0).any()  # some would have been

@@ -46,6 +46,9 @@ CONTEXT, OWN = 0.5, 0.3
 COMMON = 0.9
 """Root mean square of what all words share, about 1.5 times that of what a word is besides."""
 
+FAINT = 0.1
+"""The first coordinate of a frame that would be zero throughout, as happens where there are a dozen or fewer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings:
@@ -61,7 +64,7 @@ class SimulationSettings:
     noise: float = 0.4  # of what is new in every frame
     base: float = 0.5  # what an event keeps of its strength away from its peak
     distraction: float = 0.5  # share of unannotated time in which something else happens
-    teacher_noise: float = 1.0  # of DL-DKD's teacher's own noise
+    teacher_noise: float = 1.3  # of DL-DKD's teacher's own noise
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -114,7 +117,9 @@ class World:
         seen = self._vision(
             self._seen(captions, self._rng("noise", captions[0].video), self.settings.noise) / np.sqrt(2)
         )
-        return np.maximum(seen, 0, out=seen)
+        np.maximum(seen, 0, out=seen)
+        seen[~seen.any(axis=1), 0] = FAINT
+        return seen
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
         """The hidden meaning of a sentence, of length 1."""
