@@ -8,6 +8,7 @@ from tests.reproduction.conftest import TINY
 from untrimmed.cli.reproduce import reproduce
 from untrimmed.errors import UntrimmedError
 from untrimmed.reproduction import runner
+from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.papers import PAPERS
 
 app = typer.Typer()
@@ -38,10 +39,20 @@ def test_a_paper_is_listed_with_the_command_behind_each_part():
         assert word in listed
 
 
-def test_a_table_is_run_and_the_second_time_read(tmp_path):
-    words = ["ral", "T5", "--runs", tmp_path / "runs", "--seed", 2]
+def test_a_table_is_what_the_paper_prints_and_the_commands_of_its_rows(tmp_path):
+    printed = run("ral", "T5", "--runs", tmp_path / "runs").stdout
+    assert "44.5" in printed
+    table = PAPERS["ral"].entry("table5")
+    assert all(f"{each.train}\n{each.evaluate}\n" in printed for each in commands_of(table))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path):
+    words = ["ral", "T5", "--runs", tmp_path / "runs", "--seed", 2, "--simulated"]
     first, second = run(*words), run(*words)
-    assert "simulated, small scale, seed 2" in first.stdout
+    assert "15 simulated videos, seed 2" in first.stdout
+    assert "Figures at this scale would mean nothing" in first.stdout
+    assert "44.5" not in first.stdout
     assert "1/2 CLIP4Clip (ViT-B/32): done" in first.stderr
     assert "2/2 + RAL: kept from before" in second.stderr
     assert second.stdout == first.stdout
@@ -57,9 +68,9 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     assert result.exit_code == 0, result.output
     text = out.read_text(encoding="utf-8")
     assert f"untrimmed reproduce ral table5 --out {out}" in text
-    assert "| table7 | Runtime of one query by corpus size | untrimmed reproduce ral table7 |" in text
-    assert "| CLIP4Clip (ViT-B/32) | paper | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 |" in text
-    assert "untrimmed train clip4clip+ral --data msrvtt --preset tvr model.query_dim=512 model.video_dim=512" in text
+    assert "| table7 | Runtime of one query by corpus size. | `untrimmed reproduce ral table7` |" in text
+    assert "| CLIP4Clip (ViT-B/32) | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
+    assert not (tmp_path / "runs").exists()
 
 
 def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
@@ -69,7 +80,7 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
     assert refused.value.filename  # the command line makes one line of it
     assert not (tmp_path / "runs").exists()
     with pytest.raises(OSError, match="file"):
-        run("ral", "table5", "--runs", tmp_path / "file" / "runs")
+        run("ral", "table5", "--runs", tmp_path / "file" / "runs", "--simulated")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +90,7 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
         (["jsg", "table7"], "no table or figure of jsg named 'table7'"),
         (["jsg", "table1", "--root", "nowhere"], "nowhere: no such folder"),
         (["jsg", "--out", "jsg.txt"], "name a file that ends in .md"),
+        (["jsg", "table1", "--simulated", "--out", "jsg.md"], "it has no figures; leave out --root and --out"),
     ],
 )
 def test_a_wrong_command_is_one_line_with_exit_code_2(words, message, refusal):

@@ -2,15 +2,10 @@
 
 import pytest
 
-from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.reproduction.runner import Place, Scale
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
 
-TINY = Scale(
-    num_videos=15,
-    features=SimulationSettings(query_dim=12, video_dim=10, teacher_dim=6),
-    overrides={"model.dim": 8, "model.max_frames": 8, "model.num_clips": 4, "train.epochs": 1, "train.batch_size": 8},
-)
+TINY = Scale()
 
 
 @pytest.fixture

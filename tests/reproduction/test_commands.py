@@ -1,7 +1,10 @@
 """Printed commands, typed into the real command line: they must train and evaluate what the table does."""
 
 import inspect
+import itertools
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,9 +14,11 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
+from untrimmed.reproduction.document import document
 from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.runner import Place, Plan, pairs_of
-from untrimmed.reproduction.tables import Shown, TrainedTable
+from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, TrainedTable
 from untrimmed.running import opened
 from untrimmed.running.run import DataSettings, Run
 from untrimmed.training import train as training
@@ -25,6 +30,7 @@ TABLES = [
     for entry in paper.entries
     if isinstance(entry, TrainedTable)
 ]
+MEASURED = (TrainedTable, EfficiencyTable, SettingsTable)
 WIDTHS = {  # of the features of words and of frames, as they are published
     "tvr": (768, 3072),
     "activitynet": (1024, 1024),
@@ -87,6 +93,7 @@ def caught(monkeypatch):
     real_evaluate = opened.evaluate
     monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
     monkeypatch.setattr(training, "load_split", lambda data, *_, **__: Features(data.name))
+    monkeypatch.setattr(training, "require_sizes", lambda *_: None)  # of arrays in memory
     monkeypatch.setattr(training, "_require_own", stop_training)
     monkeypatch.setattr(opened, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
@@ -120,17 +127,17 @@ def test_ranking_strategies_are_evaluated_by_different_commands():
     assert len({(each.train, each.evaluate) for each in similarities}) == len(similarities) == 8
 
 
-SHOWN = [
+LISTED = [
     command
     for paper in PAPERS.values()
     for entry in paper.entries
-    if isinstance(entry, Shown)
-    for command in entry.commands
+    if not isinstance(entry, NotCovered)
+    for command in command_of(paper, entry).split("\n")
 ]
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(SHOWN))
-def test_commands_of_figures_are_understood(command, caught, type_in):
+@pytest.mark.parametrize("command", dict.fromkeys(LISTED))
+def test_commands_of_tables_and_figures_are_understood(command, caught, type_in):
     program, name, *rest = shlex.split(command)
     assert program == "untrimmed"
     given = COMMANDS[name].make_context(name, rest).params  # a wrong option or value ends here
@@ -139,3 +146,28 @@ def test_commands_of_figures_are_understood(command, caught, type_in):
     elif name == "plot":
         picture = PICTURES[given["name"]]
         assert picture.fewest_runs <= len(given["runs"]) <= picture.most_runs
+    elif name == "reproduce":
+        assert isinstance(PAPERS[given["paper"]].entry(given["entry"]), MEASURED)
+
+
+def test_commands_on_the_page_are_those_of_the_rows():
+    tables = [table.values[0] for table in TABLES]
+    page = "".join(document(list(PAPERS.values()), tables, Place(Path("runs")), "untrimmed reproduce"))
+    train, evaluate = re.findall(r"`(untrimmed (?:train|evaluate) [^`]*)`", page.partition("\n## ")[0])
+    pairs = set()
+    for above, rows in itertools.pairwise(page.split("\n\n")):
+        own = re.search(r"Moments: `([^`]*)`", above)  # of all rows of a table
+        for cells in (re.findall(r"`([^`]*)`", line) for line in rows.splitlines() if line.startswith("| ")):
+            if cells:
+                pairs.add((train.replace("TRAIN", cells[0]), [*cells[1:], own[1] if own else evaluate][0]))
+    wanted = {(each.train, each.evaluate) for table in tables if table.has_figures for each in commands_of(table)}
+    assert wanted - pairs == set()
+
+
+def test_the_index_leads_to_headings_of_the_page():
+    settings = [entry for entry in PAPERS["gmmformer_v2"].entries if isinstance(entry, SettingsTable)]
+    page = "".join(document([PAPERS["gmmformer_v2"]], [*settings, TABLES[0].values[0]], Place(Path("runs")), "made"))
+    headings = re.findall(r"(?m)^##+ (.*)$", page)
+    anchors = {re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    linked = set(re.findall(r"\]\(#([^)]*)\)", page))
+    assert linked == anchors

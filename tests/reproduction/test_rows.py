@@ -1,4 +1,7 @@
-"""The losses of every row, once: settings that contradict the weights show here, not in the middle of a table."""
+"""The losses of every row, once: settings that contradict the weights show here, not in the middle of a table.
+
+`make stress` trains and evaluates every row.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model
 from untrimmed.reproduction.papers import PAPERS
-from untrimmed.reproduction.runner import Place, Plan, simulated_data
+from untrimmed.reproduction.runner import Place, Plan, pairs_of, run_table, simulated_data
 from untrimmed.reproduction.tables import TrainedTable
 from untrimmed.running.batches import caption_training_batch, training_batch
 from untrimmed.running.run import DataSettings
@@ -20,9 +23,13 @@ ROWS = [
     for paper in PAPERS.values()
     for table in paper.entries
     if isinstance(table, TrainedTable)
-    for column in table.columns[: table.simulated_columns]
-    for row in table.rows
-    if not row.without
+    for row, column in pairs_of(table)
+]
+TABLES = [
+    pytest.param(entry, id=f"{paper.name}-{entry.name}")
+    for paper in PAPERS.values()
+    for entry in paper.entries
+    if isinstance(entry, TrainedTable)
 ]
 
 
@@ -44,3 +51,13 @@ def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
     else:
         batch = training_batch(dataset, np.arange(3), sort_by=preset.features.sort_by)
     assert total_loss(model(batch, draws=Draws()), preset.weights).isfinite()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_of_a_table_trains_and_is_evaluated(table, tiny):
+    place, _ = tiny
+    figures = run_table(table, place).figures
+    assert set(figures) == {(row.name, column.name) for row, column in pairs_of(table)}
+    for metrics in figures.values():  # no moment of the few test videos need be in a group by ratio
+        assert all(np.isfinite(value) for name, value in metrics.items() if "M/V" not in name)

@@ -6,21 +6,27 @@ import pytest
 from tests.reproduction.conftest import TINY
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
-from untrimmed.reproduction.results import trained_grids
+from untrimmed.reproduction.results import printed_grids, smoke_grid, trained_grids
 from untrimmed.reproduction.runner import Plan, run_table, simulated_data
 
 
-def test_the_smallest_table_is_trained_and_printed_beside_the_paper(table, place):
+def test_the_smallest_table_is_tried_on_simulated_features_without_figures(table, place):
     measured = run_table(table, place)
     assert list(measured.figures) == [("mean", "tvr")]
     figures = measured.figures["mean", "tvr"]
     assert 0 <= figures["R@1"] <= 100 <= figures["SumR"]
-    (grid,) = trained_grids(table, measured, place)
-    assert grid.title == "Two systems (tvr; simulated, small scale, seed 3)"
-    assert grid.header == ("", "", "R@1", "SumR")
-    assert grid.lines[0] == ("mean", "paper", "9.9", "141.0")
-    assert grid.lines[1] == ("", "simulated", f"{figures['R@1']:.1f}", f"{figures['SumR']:.1f}")
-    assert grid.lines[2] == ("closed", "paper", "50.0", "300.0")
+    grid = smoke_grid(table, measured, place)
+    assert grid.title == "Two systems (15 simulated videos, seed 3)"
+    assert grid.lines == (("mean", "tvr", "trained and evaluated"),)
+
+
+def test_what_the_paper_prints_has_commands_and_no_figure_of_ours(table):
+    (grid,) = printed_grids(table)
+    assert grid.header == ("", "data", "R@1", "SumR", "train")
+    assert grid.lines == (
+        ("mean", "tvr", "9.9", "141.0", "`clip4clip --data tvr`"),
+        ("closed", "tvr", "50.0", "300.0", ""),
+    )
     assert grid.notes == ("Not run: XML.", "closed is not run: no program.")
 
 
@@ -80,7 +86,7 @@ def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp
     ours = measured.figures["mean", "tvr"]["SumR"]
     assert measured.missing == ("activitynet",)
     (grid,) = trained_grids(real, measured, there)
-    assert grid.title == "Two systems (tvr; real data, seed 3)"
+    assert grid.title == "Two systems (tvr, seed 3)"
     assert [line[1] for line in grid.lines] == ["paper", "ours", "difference", "paper"]
     assert grid.lines[2][3] == f"{ours - 141.0:+.1f}"
     assert "No data for: activitynet." in grid.notes

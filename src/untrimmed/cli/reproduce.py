@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from untrimmed.reproduction.render import Grid
     from untrimmed.reproduction.runner import Place, Step
-    from untrimmed.reproduction.tables import Entry, Paper
+    from untrimmed.reproduction.tables import Entry, Paper, TrainedTable
 
 
 def reproduce(
@@ -32,17 +32,21 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder with the data sets.  \\[default: simulated features, small scale, seed 0]",
+            help="The folder with the data sets, to train a table's rows.  \\[default: what the paper prints]",
             show_default=False,
         ),
     ] = None,
+    simulated: Annotated[
+        bool,
+        typer.Option("--simulated", help="Try a table's rows on a few simulated features, to see that they run."),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Run the table, or all tables of the paper or of all, and write them.",
+            help="Write the table, or all of the paper or of all papers; with --root, run them.",
         ),
     ] = None,
     seed: SeedOption = None,
@@ -51,17 +55,14 @@ def reproduce(
     ] = Path("runs/reproduction"),
     device: DeviceOption = "auto",
 ) -> None:
-    """List or run the tables and figures of the five papers.
+    """List the tables and figures of the five papers with the command behind each, or run one.
 
-    A stopped command goes on where it was.
+    A trained table is run with --root; a stopped command goes on where it was. Without, it is what the paper prints,
+    and the commands that train and evaluate each row.
     """
     from untrimmed.reproduction.papers import PAPERS, paper_named
-    from untrimmed.reproduction.tables import TrainedTable
 
-    if out is not None and out.suffix.lower() != ".md":
-        raise ConfigError(f"--out {out}: the document is Markdown; name a file that ends in .md")
-    if root is not None and not root.is_dir():
-        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
+    _require_fit(root, out, simulated)
     chosen = None if paper is None else paper_named(paper)
     papers = list(PAPERS.values()) if chosen is None else [chosen]
     only = None if chosen is None or entry is None else chosen.entry(entry)
@@ -72,29 +73,50 @@ def reproduce(
 
     place = Place(runs, root=root, seed=seed, device=device)
     if out is not None:
-        every = [each for one in papers for each in one.entries]
-        wanted = [each for each in every if not (isinstance(each, TrainedTable) and each.sweep)]
-        wanted = wanted if only is None else [only]
-        _write(papers, wanted, place, out, _command(paper, entry, place, out))
+        _write(papers, only, place, out, _command(paper, entry, place, out))
     elif chosen is not None and only is not None:
-        _run(chosen, only, place)
+        _run(chosen, only, place, simulated=simulated)
 
 
-def _run(paper: Paper, entry: Entry, place: Place) -> None:
+def _require_fit(root: Path | None, out: Path | None, simulated: bool) -> None:
+    if out is not None and out.suffix.lower() != ".md":
+        raise ConfigError(f"--out {out}: the document is Markdown; name a file that ends in .md")
+    if root is not None and not root.is_dir():
+        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
+    if simulated and (root is not None or out is not None):
+        raise ConfigError("--simulated only tries whether rows run, it has no figures; leave out --root and --out")
+
+
+def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
     """Measure one table or figure and print it; of one that other commands draw, print these."""
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.render import listing
+    from untrimmed.reproduction.tables import TrainedTable
 
     with progress_console.status("starting") as status:
-        grids = list(grids_of(entry, place, _Display(status)))
+        grids = list(grids_of(entry, place, _Display(status), simulated=simulated))
     for grid in grids or [listing(paper, only=entry)]:
         _print(grid)
+    if isinstance(entry, TrainedTable) and place.root is None and not simulated:
+        _print_commands(entry)
+        result_console.print(f"next    untrimmed reproduce {paper.name} {entry.name} --root DIR")
 
 
-def _write(papers: list[Paper], wanted: list[Entry], place: Place, out: Path, command: str) -> None:
-    """Measure all that is wanted and write the document."""
+def _print_commands(table: TrainedTable) -> None:
+    """What trains and evaluates each row, on lines that can be copied whole."""
+    from untrimmed.reproduction.commands import commands_of
+
+    for each in commands_of(table):
+        typer.echo(f"# {each.row.name}, {each.column.name}\n{each.train}\n{each.evaluate}")
+
+
+def _write(papers: list[Paper], only: Entry | None, place: Place, out: Path, command: str) -> None:
+    """Measure one entry, or all but sweeps, and write the document."""
     from untrimmed.reproduction.document import document
+    from untrimmed.reproduction.tables import TrainedTable
 
+    every = [each for one in papers for each in one.entries] if only is None else [only]
+    wanted = [each for each in every if each is only or not (isinstance(each, TrainedTable) and each.sweep)]
     # The file is opened first: nobody should learn after hours that it cannot be written.
     with whole_file(out) as path, progress_console.status("starting") as status:
         path.write_text("".join(document(papers, wanted, place, command, _Display(status))), encoding="utf-8")
@@ -124,11 +146,12 @@ def _print_papers(papers: list[Paper]) -> None:
 
 def _print(grid: Grid) -> None:
     table = Table(title=grid.title, title_justify="left", box=box.SIMPLE)
-    for place, name in enumerate(grid.header):
-        table.add_column(name, justify="left" if place < grid.num_labels else "right", overflow="fold")
+    width = len(grid.header) - grid.num_commands  # commands are printed whole, below
+    for name, figures in zip(grid.header[:width], grid.are_figures, strict=False):
+        table.add_column(name, justify="right" if figures else "left", overflow="fold")
     for line in grid.lines:
-        table.add_row(*line)
-    result_console.print(table)
+        table.add_row(*line[:width])
+    result_console.print(table if width > grid.num_labels or not grid.num_commands else grid.title)
     for note in grid.notes:
         result_console.print(note)
 

@@ -8,11 +8,14 @@ work without changing the result, the count is that of the layers as published.
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,10 +24,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from untrimmed.batches import EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.files import write_whole
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.nn.attention import TokenAttention
 from untrimmed.presets import load_preset
+from untrimmed.version import __version__
 
 UNITS = {
     "params_m": "parameters (M)",
@@ -124,12 +129,6 @@ def matching_gflops(model: RetrievalModel, num_videos: int) -> float:
     return 2 * stored_numbers(model) * num_videos / 1e9
 
 
-@cache
-def published_query_ms(method: str, num_videos: int) -> float:
-    """`query_ms` of a method at its published sizes, measured once: several tables ask for the same."""
-    return query_ms(published_model(method), num_videos)
-
-
 @torch.no_grad()
 def query_ms(model: RetrievalModel, num_videos: int) -> float:
     """Time from a query's word features to its scores against a corpus that lies in memory encoded: the median."""
@@ -143,21 +142,47 @@ def query_ms(model: RetrievalModel, num_videos: int) -> float:
     return 1e3 * statistics.median(times[1:])  # the first warms up
 
 
-def measure(method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]) -> dict[str, tuple[float, ...]]:
-    """The asked quantities of `UNITS`, one figure for each corpus size where they depend on it."""
-    torch.manual_seed(0)
-    model = published_model(method)
-    counted = flops(model)
-    figures: dict[str, tuple[float, ...]] = {
-        "params_m": (parameters(model) / 1e6,),
-        "flops_g": (counted.weights / 1e9,),
-        "attention_g": (counted.activations / 1e9,),
-        "memory_mb": tuple(size * megabytes_per_video(model) for size in corpus_sizes),
-        "matching_g": tuple(matching_gflops(model, size) for size in corpus_sizes),
-    }
-    if "runtime_ms" in quantities:
-        figures["runtime_ms"] = tuple(published_query_ms(method, size) for size in corpus_sizes)
-    return {name: figures[name] for name in quantities}
+@dataclass(frozen=True)
+class Costs:
+    """Costs of methods at their published sizes; times are kept in the file `times`, and measured where it has none.
+
+    Several tables ask for the same times, and a document that is written again takes those of a quiet machine.
+    """
+
+    times: Path
+
+    def measure(
+        self, method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]
+    ) -> dict[str, tuple[float, ...]]:
+        """The asked quantities of `UNITS`, one figure for each corpus size where they depend on it."""
+        torch.manual_seed(0)
+        model = published_model(method)
+        counted = flops(model)
+        figures: dict[str, tuple[float, ...]] = {
+            "params_m": (parameters(model) / 1e6,),
+            "flops_g": (counted.weights / 1e9,),
+            "attention_g": (counted.activations / 1e9,),
+            "memory_mb": tuple(size * megabytes_per_video(model) for size in corpus_sizes),
+            "matching_g": tuple(matching_gflops(model, size) for size in corpus_sizes),
+        }
+        if "runtime_ms" in quantities:
+            figures["runtime_ms"] = tuple(self._query_ms(method, model, size) for size in corpus_sizes)
+        return {name: figures[name] for name in quantities}
+
+    def _query_ms(self, method: str, model: RetrievalModel, num_videos: int) -> float:
+        known = json.loads(self.times.read_text(encoding="utf-8")) if self.times.is_file() else {}
+        key = f"{method}, {num_videos} videos; {conditions()}"
+        if key not in known:
+            self.times.parent.mkdir(parents=True, exist_ok=True)
+            known[key] = query_ms(model, num_videos)
+            write_whole(self.times, json.dumps(known, indent=1))
+        return float(known[key])
+
+
+def conditions() -> str:
+    """What times depend on besides the method."""
+    versions = f"untrimmed {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    return f"{versions}, {torch.get_num_threads()} threads on a machine with {os.cpu_count()} cores"
 
 
 def _videos(config: ModelConfig) -> VideoBatch:

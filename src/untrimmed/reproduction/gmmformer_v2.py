@@ -117,7 +117,7 @@ PAPER = Paper(
             title="Hyper-parameters",
             method="gmmformer_v2",
             datasets=("activitynet", "tvr", "charades"),
-            notes=("Words stand in the text (appendix A.4.1), not in the table.",),
+            notes=("Words stand in the text (appendix A.4.1), not in the table.", entries.WORDS),
         ),
         TABLE8,
         *entries.drawings(

@@ -67,7 +67,6 @@ TABLE5 = TrainedTable(
         Row("GZ-sim", "jsg", evaluated_with=GAZE),
         Row("Sum-sim", "jsg", evaluated_with=SUM),
     ),
-    simulated_columns=2,
     notes=(
         "Moments come from the event variant, videos from the video variant, as the paper reports them.",
         "w/o CBPG slides windows over the glance alone; at inference the gaze keeps its centre-based ones.",
@@ -85,7 +84,6 @@ TABLE6 = TrainedTable(
         Row("glance, intra", "jsg", NO_GAZE),
         Row("glance, gaze, intra", "jsg"),
     ),
-    simulated_columns=2,
     notes=(
         "none is not trained: random weights.",
         NO_GAZE_NOTE,

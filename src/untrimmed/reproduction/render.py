@@ -9,13 +9,20 @@ from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, Train
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as it is printed; the first `num_labels` columns are text, the others figures."""
+    """A table as it is printed: `num_labels` columns of text, then figures, and `num_commands` columns of code."""
 
     title: str
     header: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     num_labels: int = 2
+    num_commands: int = 0
+
+    @property
+    def are_figures(self) -> tuple[bool, ...]:
+        """Of each column, whether it holds figures, which stand right."""
+        count = len(self.header)
+        return tuple(self.num_labels <= place < count - self.num_commands for place in range(count))
 
 
 def listing(paper: Paper, *, only: Entry | None = None) -> Grid:
@@ -31,16 +38,17 @@ def command_of(paper: Paper, entry: Entry) -> str:
         return f"not covered: {entry.reason}"
     if isinstance(entry, Shown):
         return "\n".join(entry.commands)
-    root = " [--root DIR]" if isinstance(entry, TrainedTable) else ""
+    root = " --root DIR" if isinstance(entry, TrainedTable) else ""
     return f"untrimmed reproduce {paper.name} {entry.name}{root}"
 
 
-def markdown(grid: Grid) -> str:
-    """The grid as a Markdown table with its notes below."""
-    rules = ["---"] * grid.num_labels + ["---:"] * (len(grid.header) - grid.num_labels)
+def markdown(grid: Grid, *, heading: str = "") -> str:
+    """The grid as a Markdown table; its notes stand above, with the title unless that is the heading."""
+    rules = ("---:" if figures else "---" for figures in grid.are_figures)
     table = [grid.header, tuple(rules), *grid.lines]
     text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table)
-    return "\n\n".join([f"**{grid.title}**", text, *grid.notes]) + "\n"
+    above = " ".join([*([] if grid.title == heading else [f"{grid.title}."]), *grid.notes])
+    return f"{above}\n\n{text}\n" if above else f"\n{text}\n"
 
 
 def _escaped(cell: str) -> str:

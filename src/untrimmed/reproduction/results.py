@@ -1,4 +1,4 @@
-"""What tables come to: the paper's figures beside ours, on real data, on simulated features, or computed."""
+"""What tables come to: what a paper prints with the commands behind it, our figures on real data, costs, settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from untrimmed.presets import load_preset
-from untrimmed.reproduction.efficiency import UNITS, measure
+from untrimmed.reproduction.commands import EVALUATE, commands_of
+from untrimmed.reproduction.efficiency import UNITS, Costs
 from untrimmed.reproduction.render import Grid
 from untrimmed.reproduction.runner import STORED, Measured, Place
 from untrimmed.reproduction.tables import Column, EfficiencyTable, Row, SettingsTable, TrainedTable
@@ -14,28 +15,66 @@ from untrimmed.reproduction.tables import Column, EfficiencyTable, Row, Settings
 DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "memory_mb": 2, "matching_g": 3}
 
 
+def printed_grids(table: TrainedTable) -> Iterator[Grid]:
+    """What the paper prints and what trains each row, one grid for each set of metrics; no figure of ours."""
+    typed = {(each.row.name, each.column.name): each for each in commands_of(table)}
+    groups = dict.fromkeys(column.metrics for column in table.columns)
+    for metrics in groups:
+        columns = [column for column in table.columns if column.metrics == metrics]
+        shown = [
+            (row, column)
+            for column in columns
+            for row in table.rows
+            if column.name in row.paper or (row.name, column.name) in typed
+        ]
+        several, figures = len(columns) > 1, table.has_figures
+        changed = any(row.evaluated_with for row, _ in shown)
+        lines = []
+        for row, column in shown:
+            commands = typed.get((row.name, column.name))
+            line = [row.name, *([column.name] if several else [])]
+            if figures:
+                printed = row.paper.get(column.name, [None] * len(metrics))
+                line += [_figure(metric, value) for metric, value in zip(metrics, printed, strict=True)]
+            line.append(f"`{commands.trained}`" if commands else "")
+            if changed:
+                line.append(f"`{commands.evaluate}`" if commands else "")
+            lines.append(tuple(line))
+        header = ("", *(["data"] if several else []), *(metrics if figures else ()), "train")
+        header = (*header, "evaluate") if changed else header
+        notes = _notes(table) if metrics is list(groups)[-1] else ()
+        if columns[0].events and not changed:
+            notes = (f"Moments: `{EVALUATE.format('').rstrip()}`.", *notes)
+        yield Grid(table.title, header, tuple(lines), notes, num_labels=1 + several, num_commands=1 + changed)
+
+
+def smoke_grid(table: TrainedTable, measured: Measured, place: Place) -> Grid:
+    """That rows were trained and evaluated on simulated features: figures of so little would mean nothing."""
+    lines = tuple((row, column, "trained and evaluated") for row, column in measured.figures)
+    title = f"{table.title} ({place.scale.num_videos} simulated videos, seed {place.data_seed})"
+    return Grid(title, ("", "data", "runs"), lines, ("Figures at this scale would mean nothing.",), num_labels=3)
+
+
 def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iterator[Grid]:
-    """One grid for each data set that was run: the paper's figures, ours, and on real data the difference."""
+    """One grid for each data set that was run: the paper's figures, ours, and the difference."""
     for column in measured.columns:
         rows = [row for row in table.rows if row.without or (row.name, column.name) in measured.figures]
-        lines = [line for row in rows for line in _lines(row, column, measured, place)]
-        notes = list(table.notes)
-        if table.left_out:
-            notes.append(f"Not run: {table.left_out}.")
-        notes += [f"{row.name} is not run: {row.without}." for row in rows if row.without]
+        lines = [line for row in rows for line in _lines(row, column, measured)]
+        notes = list(_notes(table))
         if measured.missing:
             notes.append(f"No data for: {', '.join(measured.missing)}.")
-        title = f"{table.title} ({column.name}; {_conditions(place)})"
-        yield Grid(title, ("", "", *column.metrics), tuple(lines), tuple(notes))
+        seed = "" if place.seed is None else f", seed {place.seed}"
+        yield Grid(f"{table.title} ({column.name}{seed})", ("", "", *column.metrics), tuple(lines), tuple(notes))
 
 
-def _conditions(place: Place) -> str:
-    if place.simulated:
-        return f"simulated, small scale, seed {place.data_seed}"
-    return "real data" if place.seed is None else f"real data, seed {place.seed}"
+def _notes(table: TrainedTable) -> tuple[str, ...]:
+    notes = list(table.notes)
+    if table.left_out:
+        notes.append(f"Not run: {table.left_out}.")
+    return (*notes, *(f"{row.name} is not run: {row.without}." for row in table.rows if row.without))
 
 
-def _lines(row: Row, column: Column, measured: Measured, place: Place) -> Iterator[tuple[str, ...]]:
+def _lines(row: Row, column: Column, measured: Measured) -> Iterator[tuple[str, ...]]:
     printed = row.paper.get(column.name)
     ours = measured.figures.get((row.name, column.name))
     name = row.name
@@ -43,9 +82,8 @@ def _lines(row: Row, column: Column, measured: Measured, place: Place) -> Iterat
         yield (name, "paper", *(_figure(metric, value) for metric, value in zip(column.metrics, printed, strict=True)))
         name = ""
     if ours:
-        source = "simulated" if place.simulated else "ours"
-        yield (name, source, *(_figure(metric, ours[metric]) for metric in column.metrics))
-    if printed and ours and not place.simulated:
+        yield (name, "ours", *(_figure(metric, ours[metric]) for metric in column.metrics))
+    if printed and ours:
         pairs = zip(column.metrics, printed, strict=True)
         differences = ("" if value is None else _figure(metric, ours[metric] - value, "+") for metric, value in pairs)
         yield ("", "difference", *differences)
@@ -58,42 +96,42 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
     return f"{value:{sign}.{decimals}f}"
 
 
-def efficiency_grid(table: EfficiencyTable, tell: Callable[[str], None] = lambda name: None) -> Grid:
-    """Costs at the published sizes: the paper's, ours, and how much ours differ where both count the same."""
+def efficiency_grid(table: EfficiencyTable, costs: Costs, tell: Callable[[str], None] = lambda name: None) -> Grid:
+    """Costs at the published sizes: a line for each method, or for each of its quantities by corpus size."""
     quantities = list(table.paper)
     if "flops_g" in quantities:
         quantities.append("attention_g")
+    by_size = len(table.corpus_sizes) > 1
     lines = []
     for name, method in table.methods.items():
         tell(name)
-        ours = measure(method, quantities, table.corpus_sizes)
-        for quantity in quantities:
-            printed = table.paper.get(quantity, {}).get(name, ())
-            sizes = table.corpus_sizes if len(ours[quantity]) > 1 or quantity not in _SIZELESS else (None,)
-            for place, (size, value) in enumerate(zip(sizes, ours[quantity], strict=True)):
-                label = UNITS[quantity] + ("" if size is None else f", {size:,} videos")
-                paper = printed[place] if printed else None
-                lines.append((name, label, *_compared(quantity, paper, value)))
-    return Grid(table.title, ("", "", "paper", "ours", "difference"), tuple(lines), _efficiency_notes(table))
+        ours = costs.measure(method, quantities, table.corpus_sizes)
+        cells = {
+            quantity: [
+                _compared(quantity, paper, value)
+                for paper, value in zip(
+                    _printed(table, quantity, name, len(ours[quantity])), ours[quantity], strict=True
+                )
+            ]
+            for quantity in quantities
+        }
+        if by_size:
+            lines += [(name, UNITS[quantity], *cells[quantity]) for quantity in quantities]
+        else:
+            lines.append((name, *(cell for quantity in quantities for cell in cells[quantity])))
+    heads = [f"{size:,} videos" for size in table.corpus_sizes] if by_size else [UNITS[each] for each in quantities]
+    notes = ("Figures: paper / ours.", *table.notes, *([f"Not run: {table.left_out}."] if table.left_out else []))
+    notes += tuple(text for quantity, text in EFFICIENCY_NOTES.items() if quantity in table.paper)
+    header = ("", *([""] if by_size else []), *heads)
+    return Grid(table.title, header, tuple(lines), notes, num_labels=1 + by_size)
 
 
-_SIZELESS = ("params_m", "flops_g", "attention_g")
+def _printed(table: EfficiencyTable, quantity: str, method: str, count: int) -> tuple[float | None, ...]:
+    return tuple(table.paper.get(quantity, {}).get(method, (None,) * count))
 
 
-def _compared(quantity: str, paper: float | None, ours: float) -> tuple[str, str, str]:
-    decimals = DECIMALS[quantity]
-    if paper is None:
-        return "-", f"{ours:.{decimals}f}", ""
-    same = quantity != "runtime_ms"  # times are of other machines
-    return f"{paper:g}", f"{ours:.{decimals}f}", f"{100 * (ours / paper - 1):+.1f} %" if same else ""
-
-
-def _efficiency_notes(table: EfficiencyTable) -> tuple[str, ...]:
-    notes = [*table.notes]
-    if table.left_out:
-        notes.append(f"Not run: {table.left_out}.")
-    notes += [text for quantity, text in EFFICIENCY_NOTES.items() if quantity in table.paper]
-    return tuple(notes)
+def _compared(quantity: str, paper: float | None, ours: float) -> str:
+    return f"{'-' if paper is None else f'{paper:g}'} / {ours:.{DECIMALS[quantity]}f}"
 
 
 EFFICIENCY_NOTES = {
@@ -113,17 +151,15 @@ EFFICIENCY_NOTES = {
 
 
 def settings_grid(table: SettingsTable) -> Grid:
-    """The paper's hyper-parameters beside those of the presets."""
-    header = ("", "", *table.datasets)
+    """The paper's hyper-parameters, and those of the presets where they differ."""
     presets = {name: load_preset(table.method, name) for name in table.datasets}
-    lines: list[tuple[str, ...]] = []
+    lines = []
     for key, printed in table.paper.items():
         ours = [_at(presets[name], key) for name in table.datasets]
-        lines.append((key, "paper", *(f"{value:g}" for value in printed)))
-        marks = (f"{value:g}" + ("" if value == paper else " (!)") for value, paper in zip(ours, printed, strict=True))
-        lines.append(("", "preset", *marks))
-    notes = (*table.notes, "(!) marks a preset that differs; the file of the preset says why.")
-    return Grid(table.title, header, tuple(lines), notes)
+        pairs = zip(printed, ours, strict=True)
+        lines.append((key, *(f"{paper:g}" if paper == own else f"{paper:g} / {own:g}" for paper, own in pairs)))
+    notes = ("Two figures: paper / preset where they differ; the file of the preset says why.", *table.notes)
+    return Grid(table.title, ("", *table.datasets), tuple(lines), notes, num_labels=1)
 
 
 def _at(preset: Any, key: str) -> float:

@@ -68,15 +68,19 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that shows such figures as curves.
 
-    On simulated features the first `simulated_columns` are run: they all are the same data there. A `sweep` is run when
-    it is asked for by name, not with everything else. `left_out` names the rows of systems that have no program here.
+    A `sweep` is run when it is asked for by name, not with everything else. `left_out` names the rows of systems that
+    have no program here.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    simulated_columns: int = 1
     sweep: bool = False
     left_out: str = ""
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether the paper prints figures, not bars or curves alone."""
+        return any(row.paper for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
