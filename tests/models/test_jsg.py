@@ -33,6 +33,7 @@ OPTIONS = [
 OPTIONS_OF_LOSSES = [
     {"side_negatives": "paper"},
     {"logarithms": "per_direction"},
+    {"logarithms": "paper"},
     {"variant": "video"},
 ]
 
@@ -64,6 +65,12 @@ def test_every_option_of_the_network_changes_the_scores_and_still_trains(option,
 def test_every_option_of_the_losses_changes_them(option, batch):
     totals = [sum(build(**o)(batch, draws=Draws(hard_pool=1)).values()).item() for o in ({}, option)]
     assert abs(totals[0] - totals[1]) > 1e-5
+
+
+def test_the_printed_contrast_is_that_of_the_glance_too_where_batches_are_of_videos(batch):
+    terms = [build(variant="video", logarithms=form)(batch, draws=Draws(hard_pool=1)) for form in ("joint", "paper")]
+    changed = {name for name in terms[0] if not torch.allclose(terms[0][name], terms[1][name], atol=1e-6)}
+    assert changed == {"glance_nce", "attention_nce", "gaze_nce"}
 
 
 @pytest.mark.parametrize(

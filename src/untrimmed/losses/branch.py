@@ -16,7 +16,7 @@ from untrimmed.losses.triplet import (
     triplet_square_rows,
 )
 
-Logarithms = Literal["joint", "per_direction"]
+Logarithms = Literal["joint", "per_direction", "paper"]
 TripletForm = Literal["released", "paper"]
 
 
@@ -59,12 +59,17 @@ def square_branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """The same terms of a matrix with positives on the diagonal: one column for each query, not for each video.
 
-    As released InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each.
+    As released InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each; `paper`
+    (JSG Eq. 7) takes one for each of shares of the cosines, without exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
     column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)
     triplet = triplet_square_rows(cosine, row_ranks, margin=margin) + triplet_square_rows(
         cosine.T, column_ranks, margin=margin
     )
-    contrast = nce_square(dot) if logarithms == "joint" else nce(dot, torch.arange(len(dot), device=dot.device))
+    diagonal = torch.arange(len(dot), device=dot.device)
+    if logarithms == "joint":
+        contrast = nce_square(dot)
+    else:
+        contrast = nce(dot, diagonal) if logarithms == "per_direction" else nce_of_shares(cosine, diagonal)
     return {f"{branch}_nce": contrast, f"{branch}_triplet": triplet}

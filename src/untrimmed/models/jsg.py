@@ -29,6 +29,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import Logarithms, branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.intra_video import intra_video
+from untrimmed.losses.nce import Contrast
 from untrimmed.models import released
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
@@ -100,7 +101,7 @@ class JSG(RetrievalModel):
         shared_encoder: bool = True  # paper: an encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
         side_negatives: SideNegatives = "released"  # paper: centred in what is left over, of its width (Eq. 11)
-        logarithms: Logarithms = "joint"  # of InfoNCE on square matrices; per_direction: Eq. 7, on exponentials
+        logarithms: Logarithms = "joint"  # of InfoNCE; per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
         margin: float = 0.2
         intra_margin: float = 0.2
         whole_margin: float = 0.1  # a constant of the release; Delta_3 is 0.2 in the paper
@@ -235,7 +236,8 @@ class JSG(RetrievalModel):
         glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         if c.variant == "video":
-            terms = branch_terms("glance", glance.value, dot, index, margin=c.margin, draws=draws)
+            contrast: Contrast = "paper" if c.logarithms == "paper" else "released"
+            terms = branch_terms("glance", glance.value, dot, index, margin=c.margin, draws=draws, contrast=contrast)
         else:
             terms = self._square_terms("glance", glance.value[:, index], dot[:, index], draws)
         attended = self.attended_positives(videos, proposals, own_best, index)
