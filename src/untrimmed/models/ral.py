@@ -174,11 +174,7 @@ class RAL(Attachment):
 
     def watched_videos(self, model: RetrievalModel, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
         """The standard deviation of each video, geometric mean over the width (Fig. 10)."""
-        if self.video_head is None:
-            return {}
-        frames, mask = frames_of(videos)
-        predicted = self.video_head(self.video_rows(model, frames, mask), pooled_videos(frames, mask))
-        return {"video_uncertainty": predicted.sigma}
+        return {} if self.video_head is None else {"video_uncertainty": self.of_videos(model, videos).sigma}
 
     @property
     def _captions(self) -> int:
@@ -228,14 +224,18 @@ class RAL(Attachment):
     def distributions(self, model: RetrievalModel, step: Step) -> Distributions:
         """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
         assert self.text_head is not None
-        assert self.video_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)
         text = self.text_head(texts, pooled_rows(texts, self.own(step.queries).word_mask))
-        frames, mask = frames_of(step.videos)
-        rows, is_released = self.video_rows(model, frames, mask), self.config.distribution_form == "released"
-        video = self.video_head(rows, pooled_videos(frames, mask) if is_released else pooled_rows(rows, mask))
+        video = self.of_videos(model, step.videos)
         text_samples = self._samples("text_proxies", text, step.draws)
         return Distributions(text, video, text_samples, self._samples("video_proxies", video, step.draws), owner)
+
+    def of_videos(self, model: RetrievalModel, videos: EncodedVideos) -> Gaussian:
+        """The Gaussian of each video."""
+        assert self.video_head is not None
+        frames, mask = frames_of(videos)
+        rows, is_released = self.video_rows(model, frames, mask), self.config.distribution_form == "released"
+        return self.video_head(rows, pooled_videos(frames, mask) if is_released else pooled_rows(rows, mask))
 
     def _samples(self, term: str, gaussian: Gaussian, draws: Draws) -> Float[Tensor, "N K D"]:
         if self.config.num_proxies == 0:

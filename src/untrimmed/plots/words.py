@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WordConfidence:
-    """The words of a caption, how much each counts (they sum to 1), and their cosines with the frames of the video."""
+    """The words of a caption, how much each counts, and their cosines with the frames of the video.
+
+    As released the confidences sum to 1.
+    """
 
     video_id: str
     duration_s: float
@@ -75,8 +78,7 @@ def with_even_confidences(run: TrainedRun) -> TrainedRun:
     model = copy.deepcopy(run.model)
     for module in model.modules():
         if isinstance(module, WordMaxSim):
-            for parameter in module.confidence.parameters():
-                parameter.data.zero_()  # all logits are 0 then
+            module.confidences = "even"
     return replace(run, model=model)
 
 
