@@ -38,6 +38,7 @@ WIDTHS = {  # of the features of words and of frames, as they are published
     "didemo": (1024, 4352),
     "qvhighlights": (512, 2816),
     "msrvtt": (512, 512),
+    "msrvtt_b16": (512, 512),
     "tvr_clip": (768, 768),
     "activitynet_clip": (768, 768),
 }

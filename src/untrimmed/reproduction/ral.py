@@ -61,24 +61,26 @@ TABLE4 = TrainedTable(
         "model.ral.distribution_form=paper.",
     ),
 )
-MSRVTT = Column(
-    name="msrvtt",
-    preset="tvr",
-    metrics=("R@1", "R@5", "R@10", "median_rank", "mean_rank"),
-    overrides={"model.query_dim": 512, "model.video_dim": 512, "model.max_frames": 12, "model.sentence": "last"},
-)
-B16 = "the same program on features of ViT-B/16: lay them out as another msrvtt folder"
+# CLIP's words and frames share a space of 512: both maps start as the identity, and CLIP's own temperature fits.
+CLIP = {"model.query_dim": 512, "model.video_dim": 512, "model.temperature": 0.01, "model.sentence": "last"}
+CLIP4CLIP = CLIP | {"model.max_frames": 12, "model.max_words": 32}
+
+
+def _msrvtt(name: str) -> Column:
+    metrics = ("R@1", "R@5", "R@10", "median_rank", "mean_rank")
+    return Column(name=name, preset="tvr", metrics=metrics, overrides=CLIP4CLIP)
+
+
 TABLE5 = TrainedTable(
     name="table5",
     title="Ordinary text-to-video retrieval on MSR-VTT",
-    columns=(MSRVTT,),
-    rows=(
-        Row("CLIP4Clip (ViT-B/32)", "clip4clip"),
-        Row("+ RAL", "clip4clip+ral"),
-        Row("CLIP4Clip (ViT-B/16)", without=B16),
-        Row("+ RAL (ViT-B/16)", without=B16),
+    columns=(_msrvtt("msrvtt"), _msrvtt("msrvtt_b16")),
+    rows=(Row("CLIP4Clip", "clip4clip"), Row("+ RAL", "clip4clip+ral")),
+    notes=(
+        "The paper trains CLIP end to end; here both rows learn on features that CLIP has extracted.",
+        "msrvtt is a folder with frames and words of ViT-B/32, msrvtt_b16 one with those of ViT-B/16, both with the "
+        "captions of untrimmed data prepare msrvtt (the split 1k-A).",
     ),
-    notes=("The paper trains CLIP end to end; here both rows learn on features that CLIP has extracted.",),
 )
 METHODS = entries.methods("MS-SL", "GMMFormer", "GMMFormer v2") | {"RAL": BASE}
 TABLE6 = EfficiencyTable(

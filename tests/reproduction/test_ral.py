@@ -1,0 +1,27 @@
+"""RAL's tables mean what their rows are called."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from untrimmed.models.registry import create_model
+from untrimmed.reproduction.papers import paper_named
+from untrimmed.reproduction.runner import Place, Plan, pairs_of
+
+
+def test_both_networks_of_clip_are_rows_on_msrvtt_that_start_as_clip_is():
+    pairs = list(pairs_of(paper_named("ral").entry("table5")))
+    assert [(column.name, row.method, row.paper[column.name][0]) for row, column in pairs] == [
+        ("msrvtt", "clip4clip", 44.5),
+        ("msrvtt", "clip4clip+ral", 47.2),
+        ("msrvtt_b16", "clip4clip", 47.1),
+        ("msrvtt_b16", "clip4clip+ral", 50.2),
+    ]
+    for row, column in pairs:
+        settled = Plan.of(row, column, Place(Path("runs"), root=Path("data"))).settled
+        sizes = settled.sizes()
+        assert (sizes.query_dim, sizes.video_dim, sizes.max_frames, sizes.sentence) == (512, 512, 12, "last")
+        model = create_model(row.method, **settled.settings)
+        assert torch.equal(model.frame_map.weight, torch.eye(512))
+        assert 1 / model.logit_scale.exp().item() == pytest.approx(0.01)
