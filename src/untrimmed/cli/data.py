@@ -22,6 +22,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.prepare import Prepared, prepare
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
+from untrimmed.data.text_similarity import TextSimilarity, text_similarity
 from untrimmed.errors import ConfigError, FeatureError
 
 BAR_WIDTH = 30
@@ -34,6 +35,13 @@ data_app = typer.Typer(
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}, or your own.")]
 OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to ROOT/NAME.")]
+
+
+class TextPooling(str, Enum):
+    """What stands for a caption."""
+
+    mean = "mean"
+    last = "last"
 
 
 class LayoutChoice(str, Enum):
@@ -104,6 +112,14 @@ def check_command(
 def describe_command(
     name: NameArgument,
     root: RootOption,
+    texts: Annotated[
+        TextPooling | None,
+        typer.Option(
+            help="Also print how alike the captions are to their encoder: cosines of all pairs, a caption being the "
+            "mean or the last of its word features.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
@@ -116,10 +132,17 @@ def describe_command(
             missing.append(error)
     if not descriptions:
         raise missing[0]
+    alike = {}
+    if texts is not None:
+        with progress_console.status("comparing captions"):
+            alike = {d.split: text_similarity(name, root, d.split, texts.value) for d in descriptions}
     if as_json:
-        print_json([asdict(description) for description in descriptions])
+        documents = [asdict(description) for description in descriptions]
+        of_texts = {split: asdict(own) for split, own in alike.items() if own is not None}
+        print_json([d | {"texts": of_texts[d["split"]]} if d["split"] in of_texts else d for d in documents])
     else:
         _print_descriptions(name, descriptions)
+        _print_text_similarity([own for own in alike.values() if own is not None])
     for reason in missing:
         progress_console.print(str(reason))
 
@@ -140,6 +163,17 @@ def _print_descriptions(name: str, descriptions: list[Description]) -> None:
             for low, high, count in zip(RATIO_EDGES, RATIO_EDGES[1:], description.moment_ratios, strict=False):
                 bar = "█" * round(BAR_WIDTH * count / max(description.moment_ratios))
                 result_console.print(f"{low:.1f} - {high:.1f} {bar:{BAR_WIDTH}} {100 * count / total:5.1f} %")
+
+
+def _print_text_similarity(alike: list[TextSimilarity]) -> None:
+    if not alike:
+        return
+    result_console.print("\ncosine of any two captions to their encoder")
+    table = Table("", *(own.split for own in alike))
+    for figure in ("captions", "max", "mean", "median", "min"):
+        values = (getattr(own, figure) for own in alike)
+        table.add_row(figure, *(f"{value:,}" if figure == "captions" else f"{value:.3f}" for value in values))
+    result_console.print(table)
 
 
 def _figure(value: float | int | None) -> str:

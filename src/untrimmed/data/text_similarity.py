@@ -1,0 +1,74 @@
+"""How alike the sentences of a split are to their encoder (ProtoPRVR, Table 7): the cosines of all pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.sources import open_words
+
+Pooling = Literal["mean", "last"]
+
+MOST_CAPTIONS = 20_000  # of more, so many are drawn: 2e8 pairs say what all would
+ROWS_AT_A_TIME = 512
+BINS = 20_000  # from -1 to 1: the median is right to 0.0001
+
+
+@dataclass(frozen=True)
+class TextSimilarity:
+    """Cosines between any two of `captions` sentences of a split, each the mean or the last of its word features."""
+
+    split: str
+    captions: int
+    max: float
+    mean: float
+    median: float
+    min: float
+
+
+def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
+    """The statistics of one split from its word features, as extracted; None for a split of one caption.
+
+    `last` is for features whose last row is the sentence, as CLIP's. Of more than 20,000 captions as many are drawn,
+    the same every time.
+
+    Raises:
+        UnknownNameError: for an unknown split.
+        FeatureError: for captions or features that are missing or damaged.
+    """
+    captions = [annotation.caption_id for annotation in read_split(name, root, split)]
+    words = open_words(Layout.at(root, name))
+    if len(captions) > MOST_CAPTIONS:
+        drawn = np.random.default_rng(0).permutation(len(captions))[:MOST_CAPTIONS]
+        captions = [captions[row] for row in np.sort(drawn)]
+    if len(captions) < 2:
+        return None
+    tables = (words.read(caption) for caption in captions)
+    vectors = np.array([table[-1] if pooling == "last" else table.mean(axis=0) for table in tables], dtype=np.float32)
+    return TextSimilarity(split, len(captions), *pair_statistics(vectors))
+
+
+def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, float, float]:
+    """The largest, mean, median and smallest cosine of any two of at least two vectors.
+
+    >>> pair_statistics(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    (1.0, 0.0, 0.0, -1.0)
+    """
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    counts, total, low, high = np.zeros(BINS, dtype=np.int64), 0.0, np.inf, -np.inf
+    for start in range(0, len(unit) - 1, ROWS_AT_A_TIME):
+        block = unit[start : start + ROWS_AT_A_TIME] @ unit[start:].T
+        later = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # each pair once, none with itself
+        cosines = np.clip(block[later], -1, 1)
+        counts += np.histogram(cosines, BINS, (-1, 1))[0]
+        total += cosines.sum(dtype=np.float64)
+        low, high = min(low, float(cosines.min())), max(high, float(cosines.max()))
+    num_pairs = int(counts.sum())
+    middle = int(np.searchsorted(np.cumsum(counts), (num_pairs + 1) // 2))
+    median = -1 + 2 * middle / BINS
+    return high, total / num_pairs, median, low
