@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from untrimmed.moments.gaussian_proposals import JSG_WINDOWS
 from untrimmed.running.opened import evaluate, open_model
 from untrimmed.training.train import train
 
@@ -49,9 +48,9 @@ def test_the_best_moment_is_the_best_window_of_that_video(folder, opened, typed)
     found = json.loads(out)["queries"][5]["found"][1]
     video = opened.dataset.video_ids.index(found["video"])
     everything = opened.videos(np.arange(len(opened.dataset.video_ids)))  # one batch, as in evaluating
-    _, fits = opened.model.window_similarities(opened.queries(np.array([5])), everything)
+    proposals, fits = opened.model.window_similarities(opened.queries(np.array([5])), everything)
     best = int(fits(slice(0, None))[0, video].argmax())
-    wanted = JSG_WINDOWS.spans[best] * opened.dataset.durations_s[video]
+    wanted = proposals.spans[best] * opened.dataset.durations_s[video]
     assert [found["start_s"], found["end_s"]] == pytest.approx(wanted.tolist(), abs=1e-3)
 
 

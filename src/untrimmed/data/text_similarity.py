@@ -71,4 +71,4 @@ def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, fl
     num_pairs = int(counts.sum())
     middle = int(np.searchsorted(np.cumsum(counts), (num_pairs + 1) // 2))
     median = -1 + 2 * middle / BINS
-    return high, total / num_pairs, median, low
+    return high, float(total / num_pairs), median, low

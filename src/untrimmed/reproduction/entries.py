@@ -20,8 +20,8 @@ WORDS = (
     "On ActivityNet Captions the released program reads 30 words and so does the preset; for the paper's append "
     "model.max_words=64."
 )
-RANKS = "The JSON holds the rank of every query's video. With the videos themselves: untrimmed search."
-EVALUATE = "untrimmed evaluate RUN --format json"
+TOP = "untrimmed evaluate RUN --top 3"
+VIDEOS = "Frames with --videos DIR, the folder of the video files; other captions with --query ID."
 
 
 def methods(*names: str) -> dict[str, str]:
@@ -38,6 +38,11 @@ def drawings(**titles: str) -> tuple[NotCovered, ...]:
     """Figures in which nothing is measured, by name."""
     reason = "a drawing of the idea, nothing is measured"
     return tuple(NotCovered(name=name, title=title, reason=reason) for name, title in titles.items())
+
+
+def top(name: str, *runs: str) -> str:
+    """The command that draws the first videos of a caption."""
+    return f"untrimmed plot top {' '.join(runs or ('RUN',))} -o {name}.png"
 
 
 def training(method: str, data: str, out: str = "RUN") -> str:

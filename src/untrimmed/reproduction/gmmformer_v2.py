@@ -148,14 +148,14 @@ PAPER = Paper(
                 TRAIN,
                 NEITHER_LOSS,
                 f"{TRAIN}3 weights.optimal_matching=0.0",
-                "untrimmed plot variance RUN2 RUN3 RUN -o figure8.png",
+                "untrimmed plot variance RUN2 RUN3 RUN --untrained -o figure8.png",
             ),
         ),
         Shown(
             name="figure9",
             title="First three videos of some queries",
-            commands=(TRAIN, entries.EVALUATE),
-            notes=(entries.RANKS,),
+            commands=(TRAIN, entries.TOP, entries.top("figure9")),
+            notes=(entries.VIDEOS,),
         ),
     ),
 )

@@ -119,8 +119,10 @@ PAPER = Paper(
             title="First three videos of two queries and the moments in them",
             commands=(
                 entries.training("jsg", "charades --preset charades_event"),
-                "untrimmed plot heatmap RUN -o figure3.png",
+                entries.TOP,
+                entries.top("figure3"),
             ),
+            notes=(entries.VIDEOS,),
         ),
         _strategies("figure4", "Ranking strategies for moments on Charades-STA", _event("charades")),
         _strategies("figure5", "Ranking strategies for videos on Charades-STA", entries.CHARADES),
