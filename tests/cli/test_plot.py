@@ -60,7 +60,6 @@ def test_the_first_videos_of_several_captions_are_one_picture(run, tmp_path):
         (["prototypes", "RUN", "-o", "x.png"], "plot prototypes wants proto, any +prototypes; give such a run"),
         (["words", "RUN", "-o", "x.png"], "plot words wants any +ral; give such a run"),
         (["noise", "RUN", "-o", "x.png", "--split", "tset"], "'tset'"),
-        (["noise", "RUN", "-o", "x.png", "--untrained"], "plot noise takes no --untrained; it is for variance"),
         (["tsne", "RUN", "-o", "x.png", "--seed", "1"], "plot tsne takes no --seed; it is for texts"),
         (["noise", "RUN", "-o", "x.png", "--moment-ratio", "0.2", "0.4"], "--moment-ratio; it is for uncertainty"),
         (["noise", "RUN", "-o", "x.png", "--videos", "."], "plot noise takes no --videos; it is for top"),

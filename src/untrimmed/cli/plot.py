@@ -48,9 +48,6 @@ def plot(
             show_default=False,
         ),
     ] = None,
-    untrained: Annotated[
-        bool, typer.Option("--untrained", help="For variance: the first run with its first weights too.")
-    ] = False,
     split: SplitOption = "test",
     root: MovedRootOption = None,
     device: DeviceOption = "auto",
@@ -65,9 +62,7 @@ def plot(
     catalogue.get_picture(name)
     if out is None:
         raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
-    asked = catalogue.Asked(
-        query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio, untrained=untrained
-    )
+    asked = catalogue.Asked(query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio)
     with progress_console.status("drawing"):
         catalogue.plot(name, runs or [], out, asked, split=split, root=root, device=device)
     result_console.print(f"written to {out}")

@@ -50,7 +50,6 @@ class Asked:
     videos: Path | None = None  # a folder with video files
     seed: int | None = None
     moment_ratio: tuple[float, float] | None = None
-    untrained: bool = False
 
     @property
     def caption(self) -> str | None:
@@ -117,9 +116,7 @@ PICTURES: dict[str, Picture] = {
     "variance": Picture(
         "how far the captions of a video are spread over it",
         "GMMFormer v2 Fig. 8",
-        lambda runs, asked: draw_positioning_variances(positioning_variances_of(runs, untrained=asked.untrained)),
-        most_runs=len(COLOURS) - 1,
-        takes=frozenset({"untrained"}),
+        lambda runs, asked: draw_positioning_variances(positioning_variances_of(runs)),
     ),
     "prototypes": _of_prototypes(
         "what the prototypes of a video look at",

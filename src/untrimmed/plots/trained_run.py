@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError, nearest
@@ -28,14 +27,6 @@ class TrainedRun(OpenedModel):
     label: str
     config: RunConfig
     history: list[dict[str, Any]]
-
-    def untrained(self) -> TrainedRun:
-        """The same with the weights that the run has begun with."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.train.seed)
-            model = type(self.model)(self.model.config)
-        device = next(self.model.parameters()).device
-        return replace(self, model=model.to(device).eval(), label=f"{self.label} untrained")
 
     @cached_property
     def rank(self) -> Int[np.ndarray, " Q"]:

@@ -42,13 +42,12 @@ def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.nda
     return np.array([own.var() for own in of_videos if len(own) > 1])
 
 
-def positioning_variances_of(runs: Sequence[TrainedRun], *, untrained: bool = False) -> PositioningVariances:
-    """The variances of all videos of the split; `untrained` puts the first run with its first weights before all.
+def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances:
+    """The variances of all videos of the split.
 
     Raises: FeatureError when no video has two captions, ConfigError for a method without frames and clips.
     """
     require_same_split(runs)
-    runs = [runs[0].untrained(), *runs] if untrained else runs
     dataset = runs[0].dataset
     by_run = {run.label: variance_by_video(positions(run), dataset.video_index) for run in runs}
     if not len(by_run[runs[0].label]):
