@@ -148,7 +148,8 @@ PAPER = Paper(
                 TRAIN,
                 NEITHER_LOSS,
                 f"{TRAIN}3 weights.optimal_matching=0.0",
-                "untrimmed plot variance RUN2 RUN3 RUN --untrained -o figure8.png",
+                f"{TRAIN}4 train.epochs=0",
+                "untrimmed plot variance RUN4 RUN2 RUN3 RUN -o figure8.png",
             ),
         ),
         Shown(

@@ -122,7 +122,7 @@ TABLE7_NOTE = (
 )
 WORDS_NOTE = (
     "Words a query, the paper's and those of the annotations: TVR 12.2 and 12.2 (val), ActivityNet Captions 13.6 and "
-    "13.6 (val_1; train 13.5), QVHighlights 10.5 and 10.5 (val; train 10.5), Charades-STA 6.2 and 6.2 (test; train 6.2)."
+    "13.6 (val_1; train 13.5), QVHighlights 10.5 and 10.5 (val and train), Charades-STA 6.2 and 6.2 (both)."
 )
 TRAIN = entries.training("proto", "tvr")
 PAPER = Paper(
