@@ -2,8 +2,8 @@
 
 What is published is put together in FOLDER/docs (default: build/): the pages of docs/, README, CONTRIBUTING and
 CHANGELOG, the two pictures of the map, and one page for every module, made from its docstrings. Links are written for
-readers of the repository; here those to files of the code become links to their pages. A link that leads nowhere and
-every warning of the generator end the build.
+readers of the repository; here those to files of the code become links to their pages. The cells of notebook.md are
+run. A link that leads nowhere, a cell that ends with an error and every warning of the generator end the build.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import notebook
 import pictures
 import yaml
 
@@ -39,8 +40,9 @@ def build(folder: Path) -> Path:
         shutil.copy(picture, tree)
     shutil.copy(DOCS / "site" / "site.css", tree)
     for page in [*(ROOT / name for name in FRONT), *DOCS.glob("*.md")]:
-        source = page.relative_to(ROOT).as_posix()
-        (tree / _place(source)).write_text(_relinked(page.read_text(encoding="utf-8"), source, tree), encoding="utf-8")
+        source, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
+        text = notebook.run_page(text) if page == notebook.PAGE else text
+        (tree / _place(source)).write_text(_relinked(text, source, tree), encoding="utf-8")
     config = yaml.safe_load((DOCS / "site" / "config.yml").read_text(encoding="utf-8"))
     config["nav"].append({"Code": _write_api(tree)})
     python = config["plugins"][1]["mkdocstrings"]["handlers"]["python"]

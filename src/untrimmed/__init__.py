@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from untrimmed.data.annotations import Annotation
     from untrimmed.data.dataset import dataset_of_arrays, load_dataset
     from untrimmed.data.simulation.simulate import simulate
+    from untrimmed.data.simulation.world import SimulationSettings
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.opened import evaluate, load
@@ -31,6 +32,7 @@ _PUBLIC = {
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
     "Progress": "untrimmed.search.index_report:Progress",
+    "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
     "VideoRecord": "untrimmed.search.records:VideoRecord",
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
@@ -52,6 +54,7 @@ __all__ = [
     "Library",
     "Moment",
     "Progress",
+    "SimulationSettings",
     "VideoRecord",
     "__version__",
     "create_model",

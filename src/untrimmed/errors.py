@@ -86,7 +86,9 @@ def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
     untrimmed.errors.ConfigError: method is 3 (int), wanted a name
     """
     if not isinstance(value, kinds):
-        raise ConfigError(f"{what} is {' '.join(repr(value).split())[:80]} ({type(value).__name__}), wanted {wanted}")
+        found = repr(value)
+        short = f"{found} ({type(value).__name__})" if len(found) <= 60 else f"a {type(value).__name__}"
+        raise ConfigError(f"{what} is {' '.join(short.split())}, wanted {wanted}")
 
 
 def one_line(error: BaseException) -> str:

@@ -145,7 +145,6 @@ def load_dataset(
         ConfigError: for a setting out of range, or several frame features and none chosen.
         FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
     """
-    require_type(name, str, "name", "the name of a data set")
     require_type(root, str | os.PathLike, "root", f"the folder that holds the data set {name!r}")
     root = Path(root)
     layout = Layout.at(root, name)

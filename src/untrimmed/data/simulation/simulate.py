@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -18,7 +19,7 @@ from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
 from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, require_type
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
@@ -36,7 +37,7 @@ class Simulated:
 
 def simulate(
     name: str,
-    out: Path,
+    out: Path | str,
     *,
     num_videos: int,
     annotations_dir: Path | None = None,
@@ -57,7 +58,8 @@ def simulate(
         FeatureError: if an annotation file is damaged or none is there.
     """
     settings = settings or SimulationSettings()
-    target = Layout.at(out, name)
+    require_type(out, str | os.PathLike, "out", "the folder to write to")
+    target = Layout.at(Path(out), name)
     if target.folder.exists():
         raise ConfigError(f"{target.folder} is already there; choose another --out, or remove it first")
     if teacher and layout == "plain":
