@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from untrimmed.scores import word_max_sim
-from untrimmed.scores.word_max_sim import WordMaxSim, word_maxima
+from untrimmed.scores import max_sim
+from untrimmed.scores.max_sim import best_rows
+from untrimmed.scores.word_max_sim import WordMaxSim
 
 
 def world(dtype=torch.float32):
@@ -58,7 +59,7 @@ def test_videos_scored_one_at_a_time_score_as_all_at_once(monkeypatch):
     words, word_mask, frames, frame_mask = world()
     model = scorer()
     whole = model(words, word_mask, frames, frame_mask)
-    monkeypatch.setattr(word_max_sim, "SIMILARITIES_AT_A_TIME", 1)
+    monkeypatch.setattr(max_sim, "SIMILARITIES_AT_A_TIME", 1)
     parts = model(words, word_mask, frames, frame_mask)
     assert torch.allclose(parts.value, whole.value, atol=1e-6)
     assert torch.equal(parts.best, whole.best)
@@ -69,7 +70,7 @@ def test_gradients_are_those_of_the_dense_similarities():
     rows = words[word_mask]
     weights = torch.randn(len(rows), 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     gradients = []
-    for maxima in (lambda w, f: word_maxima(w, f, frame_mask)[0], lambda w, f: dense(w, f, frame_mask)):
+    for maxima in (lambda w, f: best_rows(w, f, frame_mask)[0], lambda w, f: dense(w, f, frame_mask)):
         leaves = rows.clone().requires_grad_(), frames.clone().requires_grad_()
         (maxima(*leaves) * weights).sum().backward()
         gradients.append([leaf.grad for leaf in leaves])

@@ -66,10 +66,10 @@ class StudentBranch(nn.Module):
         c = config
         self.query_input = InputLayer(c.query_dim, dim, c.input_dropout) if own_query_input else None
         self.query_positions = Positions(c.max_words, dim, c.input_dropout)
-        self.query_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True)
+        self.query_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True, skip_padding="training")
         self.query_pooling = AttentionPooling(dim)
-        frame_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True)
-        self.frame_tower = Tower(c.video_dim, dim, c.max_frames, c.input_dropout, frame_layer)
+        frame_layer = TransformerLayer(dim, c.num_heads, c.dropout, output_map=True, skip_padding="training")
+        self.frame_tower = Tower(c.video_dim, dim, c.max_frames, c.input_dropout, frame_layer, skip_padding="training")
         self.frame_map = nn.Linear(dim, dim)
 
     def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
@@ -146,14 +146,15 @@ class DLDKD(RetrievalModel):
         """One pooled vector a query and branch."""
         c, words, mask = self.config, queries.words, queries.mask
         require_fit(words, c.query_dim, c.max_words)
+        real = mask if self.training else None  # padding is read as released where golden cases look
         first = self.inheritance.query_input
         assert first is not None
-        sentence = self.inheritance.sentences(first(words), mask)
+        sentence = self.inheritance.sentences(first(words, real), mask)
         if self.exploration is None:
             return DLDKDQueries(sentence=sentence)
         # A shared layer runs once for each branch, so that each has dropout of its own.
         second = first if self.exploration.query_input is None else self.exploration.query_input
-        return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words), mask))
+        return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words, real), mask))
 
     def own_videos(self, videos: VideoBatch) -> DLDKDVideos:
         """The frames of both branches."""

@@ -68,8 +68,8 @@ class MSSL(ClipFrameModel):
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
-        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm)
-        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
+        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm, skip_padding="training")
+        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def own_videos(self, videos: VideoBatch) -> MSSLVideos:
         """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""

@@ -141,8 +141,10 @@ class Proto(RetrievalModel):
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
-        layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, ffn_ratio=c.ffn_ratio)
-        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer)
+        layer = TransformerLayer(
+            c.dim, c.num_heads, c.dropout, output_map=True, ffn_ratio=c.ffn_ratio, skip_padding="training"
+        )
+        return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def own_queries(self, queries: QueryBatch) -> ProtoQueries:
         """One text tower, pooled for each branch."""

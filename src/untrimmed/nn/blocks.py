@@ -17,6 +17,12 @@ from untrimmed.nn.packing import packing_of
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
+SkipPadding = bool | Literal["training"]  # whether rows at masked positions are left out, always or in training
+
+
+def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
+    """Whether a module leaves padding out now."""
+    return module.training if when == "training" else when
 
 
 class ParallelLayers(nn.Module):
@@ -25,7 +31,8 @@ class ParallelLayers(nn.Module):
     `output_map` adds a linear map after the heads, `ffn_ratio` a feed-forward part of that many times the width. MS-SL
     and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released programs; the papers write
     `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). `skip_padding`: rows at masked positions are not computed and come out
-    as anything; only for methods that never look at them (some released ones do).
+    as anything; only for methods that never look at them (some released ones do), and in `training` only where golden
+    cases compare them.
     """
 
     def __init__(
@@ -41,7 +48,7 @@ class ParallelLayers(nn.Module):
         constraint: Constraint = "gaussian",
         window_formula: Formula = "released",
         window_length: int | None = None,
-        skip_padding: bool = False,
+        skip_padding: SkipPadding = False,
     ):
         super().__init__()
         count = len(widths)
@@ -77,7 +84,8 @@ class ParallelLayers(nn.Module):
         """The outputs of all layers on the same input; rows at masked positions mean nothing."""
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
-            packing = packing_of(len(x), x.shape[1], mask, x.device) if self.skip_padding else None
+            skips = skips_padding(self, self.skip_padding)
+            packing = packing_of(len(x), x.shape[1], mask, x.device) if skips else None
             if packing is not None:
                 rows = packing.pack(x)
                 return packing.unpack(self._after_attention(rows, self.attention.packed(rows, windows, packing)))
@@ -153,7 +161,7 @@ class TransformerLayer(nn.Module):
         output_map: bool,
         ffn_ratio: int = 0,
         norm: NormOrder = "post",
-        skip_padding: bool = False,
+        skip_padding: SkipPadding = False,
     ):
         super().__init__()
         self.layers = ParallelLayers(

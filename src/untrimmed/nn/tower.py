@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from untrimmed.errors import FeatureError
 from untrimmed.nn import lean
 from untrimmed.nn.attention import AttentionPooling
-from untrimmed.nn.blocks import ParallelLayers
+from untrimmed.nn.blocks import ParallelLayers, SkipPadding, skips_padding
 from untrimmed.nn.lean import Dropout
 from untrimmed.nn.norm import LayerNorm
 
@@ -66,7 +66,13 @@ class Tower(nn.Module):
     """
 
     def __init__(
-        self, in_dim: int, dim: int, max_length: int, dropout: float, *blocks: nn.Module, skip_padding: bool = False
+        self,
+        in_dim: int,
+        dim: int,
+        max_length: int,
+        dropout: float,
+        *blocks: nn.Module,
+        skip_padding: SkipPadding = False,
     ):
         super().__init__()
         self.skip_padding = skip_padding
@@ -83,7 +89,7 @@ class Tower(nn.Module):
         Raises: FeatureError when the features have another width or are longer than the position table.
         """
         require_fit(features, self.input.linear.in_features, self.max_length)
-        x = self.positions(self.input(features, mask if self.skip_padding else None))
+        x = self.positions(self.input(features, mask if skips_padding(self, self.skip_padding) else None))
         for block in self.blocks:
             x = block(x, mask)
         return x

@@ -1,16 +1,17 @@
 """A video is as good as its best clip or frame."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.scores.score import Score
 
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
+SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
 
 
 def max_sim(
@@ -30,10 +31,7 @@ def max_sim(
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)
     Score(value=tensor([[1.]]), best=tensor([[1]]))
     """
-    sim = cosines(query, clips) if similarity == "cosine" else products(query, clips)
-    if mask is not None:
-        sim = sim.masked_fill(~mask, -torch.inf)
-    value, best = sim.max(dim=-1)
+    value, best = best_rows(query, clips, mask, similarity=similarity)
     if zero_floor is not None:
         value = torch.where(zero_floor & (value < 0), torch.zeros_like(value), value)
     return Score(value, best)
@@ -67,3 +65,79 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 def zero_floor(mask: Bool[Tensor, "V T"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
     """Which videos have padding that competes with similarity 0: those with fewer than `max_frames` real frames."""
     return mask.sum(dim=1) < max_frames if padding == "zero" else None
+
+
+def best_rows(
+    query: Float[Tensor, "Q D"],
+    rows: Float[Tensor, "V L D"],
+    mask: Bool[Tensor, "V L"] | None = None,
+    *,
+    similarity: Similarity = "cosine",
+) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
+    """The similarity of each query (or word) with its best row of each video, and which that is; padding never wins."""
+    if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
+        if similarity == "cosine":
+            query, rows = F.normalize(query, dim=-1), F.normalize(rows, dim=-1)
+        value, best = _BestRows.apply(query, rows, mask)
+        return value, best
+    return _best_rows(query, rows, mask, similarity)
+
+
+def _best_rows(
+    query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None, similarity: Similarity
+) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
+    """`best_rows` without a gradient, some videos at a time."""
+    similarities = cosines if similarity == "cosine" else products
+    at_once = max(1, SIMILARITIES_AT_A_TIME // max(1, len(query) * rows.shape[1]))
+    maxima = []
+    for start in range(0, max(len(rows), 1), at_once):
+        part = slice(start, start + at_once)
+        found = similarities(query, rows[part])
+        if mask is not None:
+            found = found.masked_fill_(~mask[part], -torch.inf)
+        maxima.append(found.max(dim=-1))
+    value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
+    return value, best
+
+
+class _BestRows(torch.autograd.Function):
+    """Maxima of dot products.
+
+    Only one row in L gets a gradient from a query, so the backward pass sums the rows that won: L times less work than
+    through the dense similarities, which are never kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, rows: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        value, best = _best_rows(query, rows, mask, "dot")
+        ctx.save_for_backward(query, rows, best)
+        ctx.mark_non_differentiable(best)
+        return value, best
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query, rows, best = ctx.saved_tensors
+        weight = gradients[0].to(query.dtype).flatten()
+        num_videos, length = rows.shape[:2]
+        row = (best + torch.arange(num_videos, device=best.device) * length).flatten()  # for each query and video
+        asking = torch.arange(len(query), device=best.device).repeat_interleave(num_videos)
+        of_query = of_rows = None
+        if ctx.needs_input_grad[0]:
+            of_query = _weighted_sums(rows.flatten(0, 1), row, weight, asking, len(query))
+        if ctx.needs_input_grad[1]:
+            order = row.argsort()
+            of_rows = _weighted_sums(query, asking[order], weight[order], row[order], num_videos * length)
+            of_rows = of_rows.view_as(rows)
+        return of_query, of_rows, None
+
+
+def _weighted_sums(
+    rows: Float[Tensor, "R D"],
+    row: Int[Tensor, " P"],
+    weight: Float[Tensor, " P"],
+    target: Int[Tensor, " P"],
+    num_targets: int,
+) -> Float[Tensor, "S D"]:
+    """For each target the weighted sum of the rows that go to it; `target` must ascend."""
+    count = torch.bincount(target, minlength=num_targets)
+    return F.embedding_bag(row, rows, count.cumsum(0) - count, mode="sum", per_sample_weights=weight)
