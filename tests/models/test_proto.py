@@ -152,9 +152,9 @@ def test_thirty_two_units_make_528_clips_that_are_means_of_their_units():
 def test_both_halves_of_a_joined_video_share_all_attention(model, batch):
     joined = joined_videos(batch.videos, 1, max_frames=SIZES["max_frames"])
     read = model.read(joined)
-    for prototypes, length in ((read.clip, 32), (read.frame, SIZES["max_frames"])):
-        assert prototypes.attention.shape[-1] == length
-        assert torch.allclose(prototypes.attention.sum(-1), torch.ones(()), atol=1e-6)
+    for attention, length in ((read.on_units, 32), (read.on_frames, SIZES["max_frames"])):
+        assert attention.shape[-1] == length
+        assert torch.allclose(attention.sum(-1), torch.ones(()), atol=1e-6)
 
 
 def test_a_query_counts_in_the_two_joined_videos_that_hold_its_own():

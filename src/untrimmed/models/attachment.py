@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
 from untrimmed.scores.score import Scores
@@ -60,7 +60,7 @@ class AttachmentConfig:
 class Step:
     """What losses read: encodings, the batch they came from (teacher features, words, frames), and the epoch.
 
-    Random numbers come from `draws` only.
+    Random numbers come from `draws` only; `encode` runs what a loss encodes beside them as the batch was encoded.
     """
 
     queries: EncodedQueries
@@ -68,6 +68,7 @@ class Step:
     batch: TrainingBatch
     draws: Draws
     epoch: int = 0
+    encode: Encode = encode_here
 
 
 Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off

@@ -178,7 +178,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     ) -> dict[str, Float[Tensor, ""]]:
         """All loss terms of a batch by name, unweighted: the method's own, those of parts, and the attached ones."""
         queries, videos = encode(self.encode_queries, batch.queries), encode(self.encode_videos, batch.videos)
-        step = Step(queries, videos, batch, draws, epoch)
+        step = Step(queries, videos, batch, draws, epoch, encode)
         terms = self.own_losses(step)
         is_second_due = self.training and self.config.separate_pass
         for attachment in self.carried:  # losses come last

@@ -30,16 +30,14 @@ Beside its prototypes a video keeps what share of each unit they read, 4 % more,
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.attention_guidance import attention_guidance
 from untrimmed.losses.branch import branch_terms
-from untrimmed.losses.draws import Draws
 from untrimmed.losses.orthogonal import orthogonal
 from untrimmed.losses.reconstruction import frame_reconstruction, masked_word_nce, masked_words
 from untrimmed.models.attachment import Step
@@ -51,7 +49,7 @@ from untrimmed.models.registry import register
 from untrimmed.moments.proposals import proposals, unit_shares
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
-from untrimmed.nn.prototypes import Prototypes, prototype_timeline
+from untrimmed.nn.prototypes import prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.max_sim import Similarity, max_sim
 from untrimmed.scores.score import Score, Scores, required_best
@@ -73,11 +71,14 @@ class ProtoVideos(EncodedVideos):
     unit_attention: Float[Tensor, "V M K"] | None = None
 
 
-class Read(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Read(Record):
     """Prototypes of clips and of frames with their attention: that of clips on units, that of frames on frames."""
 
-    clip: Prototypes
-    frame: Prototypes
+    clips: Float[Tensor, "V K D"]
+    on_units: Float[Tensor, "V K M"]
+    frames: Float[Tensor, "V K D"]
+    on_frames: Float[Tensor, "V K T"]
 
 
 class ProtoBranch(nn.Module):
@@ -157,9 +158,9 @@ class Proto(RetrievalModel):
         """The prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
         read = self.read(videos)
         return ProtoVideos(
-            clips=read.clip.vectors,
-            frame_prototypes=read.frame.vectors,
-            unit_attention=read.clip.attention.transpose(1, 2) if self.config.keep_attention else None,
+            clips=read.clips,
+            frame_prototypes=read.frames,
+            unit_attention=read.on_units.transpose(1, 2) if self.config.keep_attention else None,
         )
 
     def read(self, videos: VideoBatch) -> Read:
@@ -167,7 +168,8 @@ class Proto(RetrievalModel):
         units = self.clip_tower(videos.clips)
         clip = self.clip_branch.builder(proposals(units))
         frame = self.frame_branch.builder(self.frame_tower(videos.frames, videos.frame_mask), videos.frame_mask)
-        return Read(Prototypes(clip.vectors, unit_shares(clip.attention, units.shape[1])), frame)
+        shares = unit_shares(clip.attention, units.shape[1])
+        return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the clip prototypes that read it.
@@ -214,7 +216,7 @@ class Proto(RetrievalModel):
         return terms | {
             "word_reconstruction": words[0] + words[1],
             "frame_reconstruction": frames[0] + frames[1],
-            "attention_guidance": self._guidance_loss(queries, batch, draws),
+            "attention_guidance": self._guidance_loss(queries, step),
             "orthogonal": apart[0] + apart[1],
         }
 
@@ -225,19 +227,22 @@ class Proto(RetrievalModel):
         query_index = hidden.nonzero()[:, 0]
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
-    def _guidance_loss(self, queries: ProtoQueries, batch: TrainingBatch, draws: Draws) -> Float[Tensor, ""]:
+    def _guidance_loss(self, queries: ProtoQueries, step: Step) -> Float[Tensor, ""]:
         """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
-        c, num_videos = self.config, len(batch.videos)
+        c, batch, num_videos = self.config, step.batch, len(step.batch.videos)
         if num_videos == 1:
             return 0 * queries.sentence.sum()
-        shift = 1 + int(draws.uniform("mixing", 1).item() * (num_videos - 1))
+        shift = 1 + int(step.draws.uniform("mixing", 1).item() * (num_videos - 1))
         pairs = pairing(batch.video_index, shift, num_videos)
-        read = self.read(joined_videos(batch.videos, shift, max_frames=c.max_frames))
+        read = step.encode(self.read, joined_videos(batch.videos, shift, max_frames=c.max_frames))
         losses = []
-        for query, prototypes in ((queries.sentence, read.clip), (queries.frame_sentence, read.frame)):
-            best = required_best(max_sim(query, prototypes.vectors)).repeat(2, 1)
+        for query, prototypes, attention in (
+            (queries.sentence, read.clips, read.on_units),
+            (queries.frame_sentence, read.frames, read.on_frames),
+        ):
+            best = required_best(max_sim(query, prototypes)).repeat(2, 1)
             retrieved = best.gather(1, pairs.mixed[:, None])[:, 0]
-            shares = prototypes.attention[pairs.mixed, retrieved]
+            shares = attention[pairs.mixed, retrieved]
             on_first = shares[:, : first_part(shares.shape[1])].sum(dim=1)
             losses.append(
                 attention_guidance(on_first, pairs.is_first, margin=c.guidance_margin, clamp=c.guidance_clamp)

@@ -27,7 +27,7 @@ class WordDecoder(nn.Module):
         self.positions = Positions(max_words, dim, dropout=0.0)
         self.prototype_map = nn.Linear(dim, dim)
         self.norm = LayerNorm(dim)
-        self.layer = TransformerLayer(dim, num_heads, dropout=0.0, output_map=True)
+        self.layer = TransformerLayer(dim, num_heads, dropout=0.0, output_map=True, skip_padding=True)
         self.output = nn.Linear(dim, word_dim)
 
     def forward(
@@ -38,8 +38,12 @@ class WordDecoder(nn.Module):
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
         """The words marked `hidden`, query after query."""
-        seen = torch.where(hidden[..., None], self.mask_token, words)
-        x = self.norm(self.positions(self.word_map(seen)) + self.prototype_map(prototype)[:, None])
+        # The map of one token stands for all hidden words, and for padding, which the layer leaves out.
+        seen = (mask & ~hidden).flatten().nonzero()[:, 0]
+        tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
+        mapped = self.word_map(words.flatten(0, 1).index_select(0, seen)).to(tokens.dtype)
+        x = tokens.index_copy(0, seen, mapped).unflatten(0, mask.shape)
+        x = self.norm(self.positions(x) + self.prototype_map(prototype)[:, None])
         return self.output(self.layer(x, mask)[hidden])
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.nn.attention import StackedSelfAttention
+from untrimmed.nn.attention import Source, StackedSelfAttention
 from untrimmed.nn.norm import LayerNorm
 
 Builder = Literal["cross_attention", "perceiver", "slot_attention"]
@@ -68,12 +68,18 @@ class PrototypeBuilder(nn.Module):
         """The prototypes of each sequence; masked rows are not read."""
         rows = self.input_norm(x)
         key, value = self._split_heads(self.key(rows)), self._split_heads(self.value(rows))
+        source = Source.of(key, value, mask)
         vectors = self.prototypes.expand(len(x), -1, -1)
         weights = key.new_zeros(())
         for iteration in range(self.iterations):
             query = self._split_heads(self.query(self.prototype_norm(self._asking(vectors, iteration))))
-            weights = self._weights(query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]), mask)
-            read = self.output((weights @ value).transpose(1, 2).flatten(-2))
+            query = query / math.sqrt(query.shape[-1])
+            if self.builder == "slot_attention":
+                weights = self._competing(query @ key.transpose(-1, -2), mask)
+                read = weights @ value
+            else:
+                read, weights = source.read(query)
+            read = self.output(read.transpose(1, 2).flatten(-2))
             vectors = self._updated(vectors, read, iteration)
         return Prototypes(vectors, weights.mean(dim=1))
 
@@ -81,12 +87,9 @@ class PrototypeBuilder(nn.Module):
         """[V, N, D] -> [V, H, N, D / H], in one piece because every iteration multiplies with it."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
 
-    def _weights(self, logits: Float[Tensor, "V H K L"], mask: Tensor | None) -> Float[Tensor, "V H K L"]:
-        excluded = None if mask is None else ~mask[:, None, None]
-        if self.builder != "slot_attention":
-            return (logits if excluded is None else logits.masked_fill(excluded, -torch.inf)).softmax(dim=-1)
+    def _competing(self, logits: Float[Tensor, "V H K L"], mask: Tensor | None) -> Float[Tensor, "V H K L"]:
         shares = logits.softmax(dim=-2)  # of each row among the prototypes
-        shares = shares if excluded is None else shares.masked_fill(excluded, 0.0)
+        shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
         return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
 
     def _asking(self, vectors: Tensor, iteration: int) -> Tensor:
