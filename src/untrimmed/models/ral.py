@@ -45,7 +45,10 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 class RALConfig(AttachmentConfig):
     """Tables 2 to 4 vary the first five settings, and the weights of the two losses.
 
-    Without CSA nothing in retrieval reads words of their own, so distributions are made of the method's.
+    Without CSA nothing in retrieval reads words of their own, so distributions are made of the method's. `released`
+    follows the program, `paper` the print: `distribution_form` one aggregator and two linear maps (Eq. 3, 6, 7), not a
+    pooling each for mean and spread; `alignment_form` divergences of means and deviations (Eq. 8); `proxy_form` cosines
+    over a temperature (Eq. 10); `confidences` not normalised (Eq. 12), where `even` is the mean over words (Fig. 8c).
     """
 
     csa: bool = True  # off: the method keeps its own frame score and words (Table 2)
@@ -53,8 +56,8 @@ class RALConfig(AttachmentConfig):
     support: Literal["set", "single"] = "set"  # single: a distribution for each query (Table 4)
     aggregation: Aggregation = "both"
     num_proxies: int = 6  # 0: the means themselves (Table 3, w/o sampling)
-    distribution_form: Form = "released"  # a head each for mean and spread; paper: one aggregator (Eq. 3, 6, 7)
-    confidences: Confidences = "released"  # softmax; paper: not normalised (Eq. 12); even: the mean (Fig. 8c)
+    distribution_form: Form = "released"
+    confidences: Confidences = "released"
     word_tower: Literal["own", "shared"] = "own"  # of CSA; shared: encoders unchanged, as the paper says
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
     pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6

@@ -73,7 +73,12 @@ class TwoBranchVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchConfig(ClipFrameConfig):
-    """Settings of layers, score and losses; methods set their own defaults of the first three."""
+    """Settings of layers, score and losses; methods set their own defaults of the first three.
+
+    `released` follows the program, `paper` the print: `window` Eq. 7 over counted positions; `triplet` pair by pair
+    (Eq. 11; Eq. 20), not a video by the mean of its queries; `nce` shares of cosines pair by pair (Eq. 12; Eq. 21), not
+    a softmax of dot products. `norm: pre` is Eq. 8-9; Eq. 14-15.
+    """
 
     gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
@@ -81,8 +86,8 @@ class TwoBranchConfig(ClipFrameConfig):
     constraint: Constraint = "gaussian"  # v2: Table 8
     window: Formula = "released"
     norm: NormOrder = "post"
-    triplet: TripletForm = "released"  # a video by the mean of its queries; paper: pair by pair (Eq. 11; Eq. 20)
-    nce: Contrast = "released"  # softmax of dot products; paper: shares of cosines, pair by pair (Eq. 12; Eq. 21)
+    triplet: TripletForm = "released"
+    nce: Contrast = "released"
 
     def __post_init__(self) -> None:
         super().__post_init__()
