@@ -5,6 +5,8 @@ import io
 import json
 import shutil
 
+import h5py
+import numpy as np
 import pytest
 import torch
 import typer
@@ -16,6 +18,7 @@ from untrimmed.cli import app as app_module
 from untrimmed.cli.models import import_checkpoint, models
 from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
 from untrimmed.cli.train import train
+from untrimmed.data.layout import read_split
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import create_model
@@ -354,3 +357,50 @@ def test_evaluation_refuses_what_is_for_libraries_and_a_second_run_that_is_none(
         with pytest.raises(SystemExit, match="2"):
             app_module.main()
         assert message in capsys.readouterr().err
+
+
+def change_features(root, what, change):
+    """`change` gets the rows of each video or caption of a data set in the plain layout, and its number."""
+    if what == "frames":
+        for number, path in enumerate(sorted((root / "mine" / "frames").glob("*.npy"))):
+            np.save(path, change(np.load(path), number))
+        return
+    with h5py.File(root / "mine" / "words.h5", "r+") as file:
+        for number, name in enumerate(file):
+            file[name][...] = change(file[name][...], number)
+
+
+NOTHING = [
+    (lambda rows, number: 0 * rows, "has the same features, wanted different ones"),
+    (lambda rows, number: 0 * rows + 3, "has the same features, wanted different ones"),
+    (lambda rows, number: rows * (number % 2), "are all zeros, and of"),
+]
+
+
+@pytest.mark.parametrize("what", ["frames", "words"])
+@pytest.mark.parametrize(("change", "found"), NOTHING)
+def test_features_that_say_nothing_are_refused_and_checked(what, change, found, refusal, typed, tmp_path):
+    simulate("mine", tmp_path, num_videos=24, settings=SMALL, layout="plain")
+    change_features(tmp_path, what, change)
+    kind = {"frames": "video", "words": "caption"}[what]
+    words = ["--data", "mine", "--root", tmp_path, "--out", tmp_path / "run"]
+    error = refusal("train", "ms_sl", *words, "model.dim=8", "model.max_frames=20", "train.epochs=1")
+    assert "mine, split train: " in error
+    assert kind in error
+    assert found in error
+    assert "; extract them again, or " in error
+    assert not (tmp_path / "run").exists()
+    code, out, _ = typed("data", "check", "mine", "--root", tmp_path)
+    assert code == 2
+    assert found.partition(",")[0] in out
+
+
+def test_one_video_of_zeros_among_hundreds_is_told_but_does_not_stop(tmp_path, caplog):
+    simulate("mine", tmp_path, num_videos=200, settings=SMALL, layout="plain")
+    train_videos = {annotation.video for annotation in read_split("mine", tmp_path, "train")}
+    path = tmp_path / "mine" / "frames" / f"{min(train_videos)}.npy"
+    np.save(path, 0 * np.load(path))
+    words = ["train", "ms_sl", "--data", "mine", "--root", tmp_path, "--out", tmp_path / "run", "model.dim=8"]
+    assert run(*words, "model.max_frames=20", "train.epochs=1").exit_code == 0
+    (told,) = [record.getMessage() for record in caplog.records if "zeros" in record.getMessage()]
+    assert f"mine, split train: the features of video '{min(train_videos)}' are all zeros, and of 0 more" in told

@@ -46,6 +46,51 @@ def poison_a_frame(root):
     values.tofile(frame_data(root, "feature.bin"))
 
 
+def rewrite_frames(root, change):
+    """`change` gets the frames of each video, and its number in order of names."""
+    table = eval(frame_data(root, "video2frames.txt").read_text())
+    rows = {name: row for row, name in enumerate(frame_data(root, "id.txt").read_text().split())}
+    values = np.fromfile(frame_data(root, "feature.bin"), dtype="<f4").reshape(len(rows), -1)
+    for number, name in enumerate(sorted(table)):
+        own = [rows[frame] for frame in table[name]]
+        values[own] = change(values[own], number)
+    values.tofile(frame_data(root, "feature.bin"))
+
+
+def rewrite_words(root, change):
+    with h5py.File(text_data(root, "roberta_toy_query_feat.hdf5"), "r+") as file:
+        for number, name in enumerate(file):
+            file[name][...] = change(file[name][...], number)
+
+
+def blank_a_video(root):
+    rewrite_frames(root, lambda rows, number: rows if number else 0 * rows)
+
+
+def blank_a_caption(root):
+    rewrite_words(root, lambda rows, number: rows if number else 0 * rows)
+
+
+def freeze_a_video(root):
+    rewrite_frames(root, lambda rows, number: rows if number else rows[:1])
+
+
+def freeze_a_caption(root):
+    rewrite_words(root, lambda rows, number: rows if number else rows[:1])
+
+
+def blank_all_videos(root):
+    rewrite_frames(root, lambda rows, number: 0 * rows)
+
+
+def make_all_videos_alike(root):
+    rewrite_frames(root, lambda rows, number: 0 * rows + 1)
+
+
+def make_all_captions_alike(root):
+    rewrite_words(root, lambda rows, number: 0 * rows + 1)
+
+
 def cut_features(root):
     whole = frame_data(root, "feature.bin").read_bytes()
     frame_data(root, "feature.bin").write_bytes(whole[:-4])
@@ -104,6 +149,13 @@ def drop_half_the_teacher(root):
         (remove_words, "no features of caption"),
         (widen_words, "has width 7, 'video00000#enc#0' has 6"),
         (poison_a_frame, "is not finite in 1 of"),
+        (blank_a_video, "the features of video 'video00000' are all zeros"),
+        (blank_a_caption, "the features of caption 'video00000#enc#0' are all zeros"),
+        (freeze_a_video, "all frames of video 'video00000' have the same features"),
+        (freeze_a_caption, "all words of caption 'video00000#enc#0' have the same features"),
+        (blank_all_videos, "every video has the same features"),
+        (make_all_videos_alike, "every video has the same features"),
+        (make_all_captions_alike, "every caption has the same features"),
         (cut_features, "truncated"),
         (forget_a_video, "no features of video 'video00000'"),
         (empty_a_video, "video 'video00000' without a single frame"),

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.emptiness import is_still
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.packed import read_finite
 from untrimmed.data.sources import VectorSource, open_frames, open_teacher, open_words
@@ -90,6 +93,7 @@ def _check_source(source: VectorSource, names: Sequence[str], what: str, values:
     missing: list[str] = []
     empty: list[str] = []
     unusable: list[str] = []
+    content = _Content(what, source)
     _ = source.dim  # a BigFile folder opens its files here: damage to them is one problem, not one per video
     for name in names:
         done.step()
@@ -100,7 +104,7 @@ def _check_source(source: VectorSource, names: Sequence[str], what: str, values:
             if source.count(name) == 0:
                 empty.append(name)
             elif values:
-                read_finite(source, name)
+                content.add(name, read_finite(source, name))
         except FeatureError as error:
             unusable.append(str(error))
     problems = []
@@ -111,6 +115,7 @@ def _check_source(source: VectorSource, names: Sequence[str], what: str, values:
     if empty:
         unit = "frame" if what == "video" else "word"
         problems.append(f"{source.place}: {what} {_some(empty)} without a single {unit}; extract again or remove")
+    problems += content.problems()
     problems += unusable[:MOST_LINES]
     if len(unusable) > MOST_LINES:
         problems.append(f"{source.place}: {len(unusable) - MOST_LINES} more of the kind above; see to those first")
@@ -141,6 +146,39 @@ def _some(names: Iterable[str]) -> str:
     listed = list(names)
     text = ", ".join(repr(name) for name in listed[:3])
     return f"{text} and {len(listed) - 3} more" if len(listed) > 3 else text
+
+
+class _Content:
+    """Notes entries that say nothing: all zeros, the same in all rows, or the same in all entries."""
+
+    def __init__(self, what: str, source: VectorSource):
+        self._what, self._place = what, source.place
+        self._zeros: list[str] = []
+        self._still: list[str] = []
+        self._first: np.ndarray | None = None
+        self._num_entries, self._is_constant = 0, True
+
+    def add(self, name: str, rows: np.ndarray) -> None:
+        self._num_entries += 1
+        self._first = rows[0] if self._first is None else self._first
+        self._is_constant = self._is_constant and bool((rows == self._first).all())
+        if not rows.any():
+            self._zeros.append(name)
+        elif is_still(rows):
+            self._still.append(name)
+
+    def problems(self) -> list[str]:
+        if self._is_constant and self._num_entries > 1:
+            return [f"{self._place}: every {self._what} has the same features; extract them again"]
+        problems = []
+        if self._zeros:
+            what = f"the features of {self._what} {_some(self._zeros)} are all zeros"
+            problems.append(f"{self._place}: {what}; extract them again, or remove their captions")
+        if self._still:
+            unit = "frames" if self._what == "video" else "words"
+            what = f"all {unit} of {self._what} {_some(self._still)} have the same features"
+            problems.append(f"{self._place}: {what}; extract them again, unless nothing changes there")
+        return problems
 
 
 class _Counting:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.emptiness import require_content
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
@@ -94,6 +95,7 @@ def train(
     sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
     for dataset in sets:
         require_widths(sizes, dataset, f"{name}/{chosen.dataset}")
+        require_content(dataset)
         require_sizes(sizes, chosen.features, dataset, str(name))
     config = _run_config(chosen, sizes, settings, number_format)
     _require_own(folder, config)
