@@ -165,6 +165,14 @@ def test_commands_on_the_page_are_those_of_the_rows():
     assert wanted - pairs == set()
 
 
+def test_the_page_in_the_documentation_has_every_row_as_it_is_now():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    tables = [table.values[0] for table in TABLES]
+    rows = [each for table in tables if table.has_figures for each in commands_of(table)]
+    missing = [each.trained for each in rows if f"| `{each.trained}` |" not in page]
+    assert missing == [], "write the page again: untrimmed reproduce --out docs/reproduction.md"
+
+
 def test_the_index_leads_to_headings_of_the_page():
     settings = [entry for entry in PAPERS["gmmformer_v2"].entries if isinstance(entry, SettingsTable)]
     page = "".join(document([PAPERS["gmmformer_v2"]], [*settings, TABLES[0].values[0]], Place(Path("runs")), "made"))
