@@ -35,7 +35,7 @@ def test_without_arguments_the_five_papers_are_listed():
 
 def test_a_paper_is_listed_with_the_command_behind_each_part():
     listed = run("gmmformer").stdout
-    for word in ("table8", "figure7", "untrimmed plot tsne", "not covered"):
+    for word in ("table8", "figure7", "untrimmed plot texts", "not covered"):
         assert word in listed
 
 
@@ -53,8 +53,8 @@ def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path)
     assert "15 simulated videos, seed 2" in first.stdout
     assert "Figures at this scale would mean nothing" in first.stdout
     assert "44.5" not in first.stdout
-    assert "1/2 CLIP4Clip (ViT-B/32): done" in first.stderr
-    assert "2/2 + RAL: kept from before" in second.stderr
+    assert "1/4 CLIP4Clip, msrvtt: done" in first.stderr
+    assert "2/4 + RAL, msrvtt: kept from before" in second.stderr
     assert second.stdout == first.stdout
 
 
@@ -69,7 +69,7 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     text = out.read_text(encoding="utf-8")
     assert f"untrimmed reproduce ral table5 --out {out}" in text
     assert "| table7 | Runtime of one query by corpus size. | `untrimmed reproduce ral table7` |" in text
-    assert "| CLIP4Clip (ViT-B/32) | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
+    assert "| CLIP4Clip | msrvtt | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
     assert not (tmp_path / "runs").exists()
 
 

@@ -94,7 +94,8 @@ def caught(monkeypatch):
     real_evaluate = opened.evaluate
     monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
     monkeypatch.setattr(training, "load_split", lambda data, *_, **__: Features(data.name))
-    monkeypatch.setattr(training, "require_sizes", lambda *_: None)  # of arrays in memory
+    for check in ("require_sizes", "require_content"):  # of features, and there are none; their widths are checked
+        monkeypatch.setattr(training, check, lambda *_: None)
     monkeypatch.setattr(training, "_require_own", stop_training)
     monkeypatch.setattr(opened, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
