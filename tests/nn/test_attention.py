@@ -3,7 +3,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from untrimmed.nn.attention import AttentionPooling, StackedSelfAttention, TokenAttention, stacked_dims
+from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, TokenAttention, stacked_dims
 from untrimmed.nn.init import initialise
 from untrimmed.nn.window import constraint_windows
 
@@ -86,3 +86,15 @@ def test_stacks_say_how_many_leading_axes_count_tensors():
     attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
     assert stacked_dims(attention, "weight") == 2
     assert stacked_dims(torch.nn.Linear(2, 2), "weight") == 0
+
+
+def test_reading_a_source_several_times_is_plain_attention_with_its_gradients():
+    query, key, value = (torch.randn(2, 3, rows, 4, dtype=torch.float64, requires_grad=True) for rows in (5, 7, 7))
+    mask = torch.arange(7) < torch.tensor([7, 3])[:, None]
+    plain = (query @ key.transpose(-1, -2)).masked_fill(~mask[:, None, None], -torch.inf).softmax(dim=-1)
+    outcomes = []
+    for read, weights in (Source.of(key, value, mask).read(query), (plain @ value, plain)):
+        loss = read.sin().sum() + weights.square().sum()
+        outcomes.append((read, weights, *torch.autograd.grad(loss, (query, key, value))))
+    for ours, theirs in zip(*outcomes, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)

@@ -171,6 +171,15 @@ def test_a_tower_that_skips_padding_gives_the_same_rows():
     assert torch.allclose(*towers, atol=1e-6)
 
 
+def test_padding_that_training_skips_is_made_in_evaluation():
+    features, mask = torch.randn(2, 4, 7), torch.arange(4) < torch.tensor([2, 4])[:, None]
+    tower = Tower(7, 8, 4, 0.0, skip_padding="training")
+    initialise(tower, 0.5)
+    trained, evaluated = tower(features, mask), tower.eval()(features, mask)
+    assert torch.allclose(trained[mask], evaluated[mask], atol=1e-6)
+    assert not torch.allclose(trained[~mask], evaluated[~mask], atol=1e-2)
+
+
 def test_without_a_gradient_nothing_is_different():
     layers, x = layers_of(True, output_map=False, ffn_ratio=2), normal(2, 4, 8)
     with torch.no_grad():
