@@ -1,54 +1,29 @@
-"""What needs no training where words and frames share a space, as simulated features do: R@K on the test split.
+"""What needs no training, beside which trained methods are read: R@K on the test split.
 
     python examples/baselines.py ROOT NAME
 
-`chance` is the expectation of a random order, `mean frame` the cosine of a caption's mean word with a video's mean
-frame, `best clip` that with the best of its 32 segments.
+`chance` is the expectation of a random order, `zero-shot` the cosine of a caption's mean word with a video's mean frame
+in raw coordinates, `ridge` that of a linear map learned by least squares, and of simulated features the `oracle` reads
+what they were made from. See `untrimmed.running.untrained`.
 """
 
 import sys
+from pathlib import Path
 
-import numpy as np
-from jaxtyping import Float
-
-from untrimmed.data.dataset import RetrievalDataset, load_dataset
-from untrimmed.evaluation.recall import RECALL_AT, retrieval_metrics
-
-
-def chance(num_videos: int) -> dict[str, float]:
-    """The expectation over random orders."""
-    figures = {f"R@{k}": 100 * min(k, num_videos) / num_videos for k in RECALL_AT}
-    return figures | {"SumR": sum(figures.values())}
+from untrimmed.data.dataset import load_dataset
+from untrimmed.data.simulation.simulate import open_world
+from untrimmed.running.untrained import untrained_rows
 
 
-def mean_words(dataset: RetrievalDataset) -> Float[np.ndarray, "Q D"]:
-    """The mean word of each caption at unit length."""
-    words = dataset.features.words(np.arange(len(dataset.caption_ids)))
-    return unit((words.rows * words.mask[..., None]).sum(axis=1))
-
-
-def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-    """The rows at length one."""
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-def main(root: str, name: str) -> None:
-    """Print the three baselines on the test split."""
-    dataset = load_dataset(name, root, "test")
-    queries = mean_words(dataset)
-    videos = dataset.features.videos(np.arange(len(dataset.video_ids)))
-    frames = unit((videos.frames * videos.frame_mask[..., None]).sum(axis=1))
-    clips = np.einsum("qd,vld->qvl", queries, unit(videos.clips)).max(axis=-1)
-    rows = {
-        "chance": chance(len(dataset.video_ids)),
-        "mean frame": retrieval_metrics(queries @ frames.T, dataset.video_index),
-        "best clip": retrieval_metrics(clips, dataset.video_index),
-    }
-    print(f"{name}, test: {len(queries)} queries, {len(frames)} videos")
-    for row, figures in rows.items():
+def main(root: Path, name: str) -> None:
+    """Print every row on the test split."""
+    train, val, test = (load_dataset(name, root, split) for split in ("train", "val", "test"))
+    world = open_world(name, root) if (root / name / "simulation.json").is_file() else None
+    print(f"{name}, test: {len(test.caption_ids)} queries, {len(test.video_ids)} videos")
+    for row, figures in untrained_rows(train, val, test, world).items():
         cells = (f"{column} {figures[column]:5.1f}" for column in ("R@1", "R@5", "R@10", "R@100", "SumR"))
-        print(f"{row:<12}" + "   ".join(cells))
+        print(f"{row:<27}" + "   ".join(cells))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -22,7 +22,7 @@ small=(model.dim=128 model.max_frames=32 train.learning_rate=0.001 train.warmup_
        train.hard_negatives_from_epoch=8)
 
 # A corpus of simulated features: train two methods on it and compare them on its test split.
-tell untrimmed data simulate toy --out data --videos 500 frames_per_second=0.5 noise=0.7 background=0.7
+tell untrimmed data simulate toy --out data --videos 500 query_dim=128 video_dim=128
 tell python "$here/baselines.py" data toy
 for method in gmmformer_v2 ms_sl; do
     tell untrimmed train "$method" --data toy --root data --out "runs/$method" "${small[@]}" \

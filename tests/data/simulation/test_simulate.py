@@ -7,12 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.layout import Layout
+from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.simulate import VIDEO_FEATURES, open_world, simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.data.sources import open_frames
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.evaluation.moment_ratio import group_of
 
 SMALL = SimulationSettings(query_dim=16, video_dim=20, teacher_dim=8)
 
@@ -111,3 +115,23 @@ def test_real_captions_keep_all_their_moments(shared, tmp_path):
     assert min(len(moments) for moments in data.moments) > 1
     with pytest.raises(ConfigError, match="ask for fewer"):
         simulate("didemo", tmp_path / "more", num_videos=99999, annotations_dir=folder, settings=SMALL)
+
+
+def test_invented_captions_fill_every_group_of_moment_ratios():
+    ratios = np.array([caption.moment_ratio for caption in invent(100, np.random.default_rng(0))])
+    assert (np.bincount(group_of(ratios), minlength=3) > 10).all()
+    assert ratios.max() <= 1
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["tvr", "activitynet", "charades"])
+def test_a_benchmark_keeps_its_own_moment_ratios(shared, tmp_path, name):
+    """Every group has the share of captions in the drawn videos that it has in the whole benchmark."""
+    simulate(name, tmp_path, num_videos=250, annotations_dir=shared / "data" / "annotations", settings=SMALL)
+    drawn = [r for split in SPLITS for r in load_dataset(name, tmp_path, split).moment_ratios if not np.isnan(r)]
+    benchmark = get_benchmark(name)
+    parts = [part for part in benchmark.files if benchmark.find(part, shared / "data" / "annotations")]
+    real = [a.moment_ratio for part in parts for a in benchmark.read_part(part, shared / "data" / "annotations")]
+    groups = [np.bincount(group_of(np.array(r)), minlength=3) / len(r) for r in (drawn, [r for r in real if r])]
+    assert (groups[1] > 0.02).all()
+    np.testing.assert_allclose(*groups, atol=0.06)

@@ -32,20 +32,26 @@ _ENDINGS = ("", " slowly", " while talking", " and smiles", " again", " with one
 
 
 def invent(num_videos: int, rng: np.random.Generator) -> list[Annotation]:
-    """Captions of that many videos: three to five moments each, 3 to 15 s long, in videos of one to three minutes.
+    """Captions of that many videos of one to three minutes: three to five moments each of 3 to 15 s, none overlapping.
 
-    Moments of a video do not overlap. All captions of a video share one place, as scenes do.
+    Half of the videos have a caption more, of a quarter to nine tenths of the video, so that there are moments of every
+    ratio to their video. All captions of a video share one place, as scenes do.
     """
     annotations = []
     for video in range(num_videos):
         duration_s = float(np.round(rng.uniform(60, 180), 2))
         num_captions = int(rng.integers(3, 6))
-        place = _pick(_PLACES, rng)
-        slot_s = duration_s / num_captions
+        slot_s, spans = duration_s / num_captions, []
         for slot in range(num_captions):
             length_s = rng.uniform(3, 15)
             start_s = slot * slot_s + rng.uniform(0, slot_s - length_s) if slot_s > length_s else slot * slot_s
-            end_s = min(start_s + length_s, (slot + 1) * slot_s)
+            spans.append((start_s, min(start_s + length_s, (slot + 1) * slot_s)))
+        if rng.random() < 0.5:
+            length_s = rng.uniform(0.25, 0.9) * duration_s
+            start_s = rng.uniform(0, duration_s - length_s)
+            spans.append((start_s, start_s + length_s))
+        place = _pick(_PLACES, rng)
+        for start_s, end_s in spans:
             verb = _pick(tuple(_ACTIONS), rng)
             sentence = f"{_pick(_SUBJECTS, rng)} {verb} {_pick(_ACTIONS[verb], rng)} {place}{_pick(_ENDINGS, rng)}."
             moment = (round(float(start_s), 2), round(float(end_s), 2))
