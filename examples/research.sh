@@ -18,15 +18,15 @@ tell() {
 }
 
 # Sizes and rate for minutes on 2 cores; all else is as published for TVR.
-small=(model.dim=128 model.max_frames=32 train.learning_rate=0.001 train.warmup_share=0.1
-       train.hard_negatives_from_epoch=8)
+small=(model.dim=128 model.max_frames=32 train.learning_rate=0.0003 train.warmup_share=0.1
+       train.hard_negatives_from_epoch=20)
 
 # A corpus of simulated features: train two methods on it and compare them on its test split.
 tell untrimmed data simulate toy --out data --videos 500 query_dim=128 video_dim=128
 tell python "$here/baselines.py" data toy
 for method in gmmformer_v2 ms_sl; do
     tell untrimmed train "$method" --data toy --root data --out "runs/$method" "${small[@]}" \
-        train.batch_size=24 train.epochs=8
+        train.batch_size=24 train.epochs=20
 done
 tell untrimmed evaluate runs/gmmformer_v2 --against runs/ms_sl
 

@@ -349,8 +349,8 @@ def test_a_refused_training_says_nothing_but_its_error(trained):
 def test_evaluation_refuses_what_is_for_libraries_and_a_second_run_that_is_none(trained, monkeypatch, capsys):
     root, _ = trained
     for words, message in (
-        (["--details"], "are for a library, leave them out"),
-        (["--queries", "q.jsonl"], "are for a library, leave them out"),
+        (["--details"], "--skip-unknown and --details are for a library"),
+        (["--queries", "q.jsonl"], "--queries for one or with --top K"),
         (["--against", str(root / "nowhere")], "nowhere: no run or model there"),
     ):
         monkeypatch.setattr("sys.argv", ["untrimmed", "evaluate", str(root / "run"), *words])

@@ -42,6 +42,17 @@ def test_equal_models_have_p_1():
     assert {(c.fisher_p, c.student_p, c.difference) for c in compare(same, same)} == {(1.0, 1.0, 0.0)}
 
 
+def test_several_seeds_of_a_side_count_by_their_mean_of_each_query():
+    good, bad, other = report_of([1] * 21 + [300] * 20), report_of([300] * 20 + [1] * 21), report_of([300] * 41)
+    seeds = {c.metric: c for c in compare([good, bad], [other, other])}
+    assert seeds["R@1"].first == pytest.approx(100 * (2 * 21) / (2 * 41))
+    assert seeds["R@1"].second == 0.0
+    assert seeds["SumR"].difference == pytest.approx(4 * seeds["R@1"].first)
+    assert seeds["SumR"].fisher_p < 0.001
+    with pytest.raises(ConfigError, match="different queries"):
+        compare([good, report_of([1])], other)
+
+
 def test_different_queries_are_refused():
     with pytest.raises(ConfigError, match="different queries"):
         compare(report_of([1, 2]), report_of([1, 2], ids=["x", "y"]))

@@ -115,7 +115,7 @@ def test_training_learns(data_root, small, tmp_path):
     settings = small | {
         "train.epochs": 12,
         "train.batch_size": 16,
-        "train.learning_rate": 0.01,
+        "train.learning_rate": 0.003,
         "train.warmup_share": 0.2,
     }
     settings |= {"model.dim": 16, "model.dropout": 0.0, "model.input_dropout": 0.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ MOST_LINES = 10
 
 Progress = Callable[[int, int], None]
 
+logger = logging.getLogger(__name__)
+
 
 def check_dataset(
     name: str,
@@ -34,6 +37,7 @@ def check_dataset(
     """One line a problem (file, id, what was found, what to do), none if the data set can be used.
 
     Reads every feature unless `values` is off; then widths are checked but neither finiteness nor damage inside files.
+    A video all of whose frames are alike is logged as a warning, since it may be one in which nothing changes.
     `progress` is called with entries done and entries in all.
     """
     layout = Layout.at(root, name)
@@ -149,7 +153,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 class _Content:
-    """Notes entries that say nothing: all zeros, the same in all rows, or the same in all entries."""
+    """Notes entries that say nothing: all zeros, the same in all entries, or (a warning) the same in all their rows."""
 
     def __init__(self, what: str, source: VectorSource):
         self._what, self._place = what, source.place
@@ -174,10 +178,10 @@ class _Content:
         if self._zeros:
             what = f"the features of {self._what} {_some(self._zeros)} are all zeros"
             problems.append(f"{self._place}: {what}; extract them again, or remove their captions")
-        if self._still:
+        if self._still:  # the truth where nothing changes: no reason to call the data set unusable
             unit = "frames" if self._what == "video" else "words"
             what = f"all {unit} of {self._what} {_some(self._still)} have the same features"
-            problems.append(f"{self._place}: {what}; extract them again, unless nothing changes there")
+            logger.warning("%s: %s; extract them again, unless nothing changes there", self._place, what)
         return problems
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
-from untrimmed.evaluation.recall import ranks, recall, retrieval_metrics
+from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "queries")
 HEADINGS = {"median_rank": "median"}  # where they differ from the columns' names
@@ -188,11 +188,13 @@ def escape_latex(text: str) -> str:
 
 
 def per_query(rank: Int[np.ndarray, " Q"], metric: str) -> Float[np.ndarray, " Q"]:
-    """A metric of each query by itself, whose mean is the metric: R@K in percent, or mAP.
+    """A metric of each query by itself, whose mean is the metric: R@K or their sum SumR in percent, or mAP.
 
     >>> per_query(np.array([1, 4]), "R@1").tolist(), per_query(np.array([1, 4]), "mAP").tolist()
     ([100.0, 0.0], [1.0, 0.25])
     """
     if metric == "mAP":
         return 1.0 / rank
+    if metric == "SumR":
+        return np.sum([100.0 * (rank <= k) for k in RECALL_AT], axis=0)
     return 100.0 * (rank <= int(metric.removeprefix("R@")))

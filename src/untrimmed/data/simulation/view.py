@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 HIDDEN_DIM = 128
 STEEPNESS = 3.0
-THRESHOLDS = 0.9
-"""Spread of where hidden units turn, against rows of length 1. With these three, a linear map read from means tells
-little of single frames (docs/data.md); with gentle units about 0 the views would be linear in the main.
+THRESHOLDS = 0.3
+"""Spread of where hidden units turn, against rows of length 1. Steep units, so that a linear map read from means tells
+little of single frames (docs/data.md); a larger spread would give all rows more in common than what tells them apart.
 """
 
 

@@ -43,8 +43,8 @@ NEAR = 0.5
 """Share of it that has a rare word of the video's own captions."""
 CONTEXT, OWN = 0.5, 0.3
 """Weights of the sentence's intent and of noise in a token, against its word's meaning."""
-COMMON = 0.9
-"""Root mean square of what all words share, about 1.5 times that of what a word is besides."""
+COMMON = 0.3
+"""Root mean square of what all words share; with what the network adds, half of what a word is besides."""
 
 FAINT = 0.1
 """The first coordinate of a frame that would be zero throughout, as happens where there are a dozen or fewer."""
