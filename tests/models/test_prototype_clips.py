@@ -57,6 +57,8 @@ def test_methods_without_clips_of_their_own_refuse(method):
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ConfigError, match="prototypes: iterations is 0"):
         build("ms_sl+prototypes", prototypes={"iterations": 0})
+    with pytest.raises(ConfigError, match=r"prototypes: prototype_scale is -1\.0, wanted more than 0"):
+        build("ms_sl+prototypes", prototypes={"prototype_scale": -1.0})
 
 
 @pytest.mark.parametrize(("dataset", "weight"), [("tvr", 0.01), ("activitynet", 0.3), ("charades", 0.3)])

@@ -44,6 +44,7 @@ def test_settings_are_written_as_they_were_but_spelled_out(tmp_path):
         (model["ral"], ("distribution_form", "confidences")),
     ):
         assert [section.pop(name) for name in later] == ["released"] * len(later)
+    assert model["prototypes"].pop("prototype_scale") == 2.0  # of weights that were read, not drawn
     assert now == before
 
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from untrimmed.nn.init import initialise
 from untrimmed.nn.prototypes import PrototypeBuilder
@@ -43,9 +44,10 @@ def test_one_row_is_all_that_a_prototype_can_read(builder):
     assert torch.allclose(made.attention, torch.ones(1, 3, 1), atol=1e-6)
 
 
-def test_one_reading_is_equation_one():
-    # One head, identity maps: softmax(norm(P) norm(X)^T / sqrt(2)) norm(X), without residual.
-    model = PrototypeBuilder(1, 2, 1, iterations=1)
+@pytest.mark.parametrize(("residual", "kept"), [("none", 0), ("anchored", 0), ("all", 1)])
+def test_one_reading_is_equation_one(residual, kept):
+    # One head, identity maps: softmax(norm(P) norm(X)^T / sqrt(2)) norm(X), and P itself in a layer with a residual.
+    model = PrototypeBuilder(1, 2, 1, iterations=1, residual=residual)
     with torch.no_grad():
         for name in ("query", "key", "value", "output"):
             getattr(model, name).weight.copy_(torch.eye(2))
@@ -55,7 +57,8 @@ def test_one_reading_is_equation_one():
     share = torch.tensor([2.0, -2.0]).div(2**0.5).softmax(0)
     made = model(rows)
     assert torch.allclose(made.attention[0, 0], share, atol=1e-4)
-    assert torch.allclose(made.vectors[0, 0], (share[0] - share[1]) * torch.tensor([1.0, -1.0]), atol=1e-4)
+    read = (share[0] - share[1]) * torch.tensor([1.0, -1.0])
+    assert torch.allclose(made.vectors[0, 0], kept * torch.tensor([5.0, 3.0]) + read, atol=1e-4)
 
 
 def rows_of_one_video(dim):
@@ -68,7 +71,7 @@ def difference(attention):
     return 0.5 * (attention[:, :, None] - attention[:, None]).abs().sum(-1).mean().item()
 
 
-@pytest.mark.parametrize(("residual", "differ"), [("none", False), ("later", True), ("all", True), ("anchored", True)])
+@pytest.mark.parametrize(("residual", "differ"), [("none", False), ("all", True), ("anchored", True)])
 def test_prototypes_stay_apart_over_six_readings_only_if_they_keep_what_they_had(residual, differ):
     model = make(30, 384, 4, std=0.02, iterations=6, residual=residual)
     vectors = model(rows_of_one_video(384)).vectors
@@ -77,20 +80,49 @@ def test_prototypes_stay_apart_over_six_readings_only_if_they_keep_what_they_had
     assert (model.prototypes.grad.abs().max().item() > 1e-3) == differ
 
 
+@pytest.mark.parametrize(("residual", "differ"), [("all", True), ("anchored", False), ("none", False)])
+def test_readings_differ_only_if_they_are_added_to_the_prototypes(residual, differ):
+    model = make(30, 384, 4, std=0.02, iterations=6, residual=residual)
+    first, *later = (made.vectors for made in model.readings(rows_of_one_video(384)))
+    cosines = [F.cosine_similarity(first, vectors, dim=-1).mean().item() for vectors in later]
+    if differ:
+        assert cosines == sorted(cosines, reverse=True)  # each reading leads farther away
+        assert 0.5 < cosines[-1] < 0.9
+    else:
+        assert min(cosines) > 0.98
+
+
+def test_the_prototypes_are_those_of_the_last_reading(rows):
+    model = make(iterations=3)
+    *_, last = model.readings(*rows)
+    assert torch.equal(last.vectors, model(*rows).vectors)
+    assert torch.equal(next(model.readings(*rows)).vectors, make(iterations=1)(*rows).vectors)
+
+
+@pytest.mark.parametrize("dim", [64, 384])
+def test_learned_prototypes_start_so_many_times_as_large_as_what_a_row_gives(dim):
+    model = make(30, dim, 4, std=0.02, iterations=1, residual="all", scale=3.0)
+    row = torch.randn(200, 1, dim)
+    given = model(row).vectors - model.prototypes
+    assert model.prototypes.std().item() == pytest.approx(3 * given.std().item(), rel=0.1)
+
+
 @pytest.mark.parametrize("dim", [64, 384])
 @pytest.mark.parametrize("builder", ["cross_attention", "perceiver"])
 def test_six_readings_look_as_far_apart_as_one_if_they_ask_with_the_learned_prototypes(builder, dim):
     rows = rows_of_one_video(dim)
     apart = {
         (residual, iterations): difference(
-            make(30, dim, 4, std=0.02, builder=builder, iterations=iterations, residual=residual)(rows).attention
+            make(30, dim, 4, std=0.02, builder=builder, iterations=iterations, residual=residual, scale=1.0)(
+                rows
+            ).attention
         )
-        for residual in ("later", "anchored")
+        for residual in ("none", "anchored")
         for iterations in (1, 6)
     }
-    assert apart["later", 1] == apart["anchored", 1] > 0.15
+    assert apart["none", 1] == apart["anchored", 1] > 0.15
     assert apart["anchored", 6] > 0.15
-    assert apart["later", 6] < 0.02
+    assert apart["none", 6] < 0.02
 
 
 def test_maps_to_queries_and_keys_start_wide_enough_for_uneven_attention_whatever_the_others_do():
@@ -102,11 +134,11 @@ def test_maps_to_queries_and_keys_start_wide_enough_for_uneven_attention_whateve
 
 def test_the_gated_unit_keeps_by_itself():
     rows = torch.randn(2, 5, 8)
-    later, anchored = (
+    added, anchored = (
         make(builder="slot_attention", iterations=3, residual=residual)(rows).vectors
-        for residual in ("later", "anchored")
+        for residual in ("all", "anchored")
     )
-    assert torch.equal(later, anchored)
+    assert torch.equal(added, anchored)
 
 
 @pytest.mark.parametrize("builder", BUILDERS)

@@ -9,11 +9,13 @@ No program was released. The paper leaves the following open; what we take, why,
   the query token with the branch (`shared_pooling`: one for both, as the models of reference have).
 - Prototypes: one set of weights in all iterations (the paper counts iterations, not layers), softmax over the sequence
   (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. The maps to queries and keys are drawn
-  with deviation width^-0.5; the 0.02 of all other maps leaves attention flat. From the second iteration on a prototype
-  keeps what it has read and asks with its learned vector beside it (`prototype_residual: anchored`; one iteration is
-  Eq. 1 to the letter). Eq. 1 repeated (`none`) makes all prototypes of a video equal: its clips have much in common, a
-  reading gives nearly that to every prototype, and the next one asks with it. Keeping it alone (`later`) leaves them
-  nearly equal; keeping the learned vector in them too (`all`) makes them alike in all videos.
+  with deviation width^-0.5; the 0.02 of all other maps leaves attention flat. What a reading is added to is
+  `prototype_residual`. `none`, Eq. 1 to the letter, makes all prototypes of a video equal when it is repeated: its
+  clips have much in common, a reading gives nearly that to every prototype, and the next one asks with it. `anchored`
+  keeps what was read and asks with the learned vector beside it: prototypes stay apart, but later readings repeat the
+  first. `all` is a standard attention layer (P + map(attention), norms before the maps), whose learned prototypes
+  start `prototype_scale` times as large as what a reading gives them: readings differ. One reading is Eq. 1 to the
+  letter with `none` and `anchored`.
 - Words (Eq. 2-4): a third of each query's words is hidden (`masked_share`), the customary share; temperature 1 as
   printed (`word_temperature`); hidden words of all queries are candidates, the right one included.
 - Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse; the sum
@@ -117,9 +119,7 @@ class Proto(RetrievalModel):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            for name in ("num_prototypes", "iterations"):
-                if getattr(self, name) < 1:
-                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+            self.require_range()
             for name in ("num_clips", "max_frames"):
                 if getattr(self, name) < 2:
                     raise ConfigError(f"{name} is {getattr(self, name)}, and half of it goes to each of two videos")

@@ -41,13 +41,28 @@ class PrototypeSettings:
     iterations: int = 1  # the paper's K
     builder: Builder = "cross_attention"  # Table 6
     prototype_residual: Residual = "anchored"
+    prototype_scale: float = 2.0  # of the learned ones at the start, times what a row gives them; with `all`
     orthogonal_norm: OrthogonalNorm = "absolute"
+
+    def require_range(self, owner: str = "") -> None:
+        """Raise a ConfigError for what cannot be."""
+        for name in ("num_prototypes", "iterations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{owner}{name} is {getattr(self, name)}, wanted at least 1")
+        if not self.prototype_scale > 0:
+            raise ConfigError(f"{owner}prototype_scale is {self.prototype_scale}, wanted more than 0")
 
     def new_builder(self, dim: int, num_heads: int) -> PrototypeBuilder:
         """What reads the prototypes."""
-        builder, residual = self.builder, self.prototype_residual
-        count, iterations = self.num_prototypes, self.iterations
-        return PrototypeBuilder(count, dim, num_heads, iterations=iterations, builder=builder, residual=residual)
+        return PrototypeBuilder(
+            self.num_prototypes,
+            dim,
+            num_heads,
+            iterations=self.iterations,
+            builder=self.builder,
+            residual=self.prototype_residual,
+            scale=self.prototype_scale,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +70,7 @@ class PrototypeConfig(PrototypeSettings, AttachmentConfig):
     """Those of the prototypes alone."""
 
     def __post_init__(self) -> None:
-        for name in ("num_prototypes", "iterations"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"prototypes: {name} is {getattr(self, name)}, wanted at least 1")
+        self.require_range("prototypes: ")
 
 
 @register("prototypes")
