@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -137,6 +138,17 @@ def write_all(folder):
     (data / "diary.json").write_text(json.dumps(lines))
     np.savez(data / "pictures.npz", **{video: draw(size=(6, 4)) for _, video, _, _ in lines})
     np.savez(data / "sentences.npz", **{f"{video}#{i}": draw(size=(3, 4)) for _, video, i, _ in lines})
+
+
+@contextmanager
+def written(folder, monkeypatch):
+    """All of it in the folder; no code from outside known, nothing noted as imported before."""
+    monkeypatch.setattr("platformdirs.user_data_path", lambda name: folder / "user" / name)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_all(folder)
+    yield folder
+    forget()
+    plugins.load_installed.cache_clear()
 
 
 def forget():

@@ -18,12 +18,8 @@ from untrimmed.models.storage import save_model
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A folder with the module; no code from outside known, nothing noted as imported before."""
-    monkeypatch.setattr("platformdirs.user_data_path", lambda name: tmp_path / "user" / name)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    outside_code.write_all(tmp_path)
-    yield tmp_path
-    outside_code.forget()
-    plugins.load_installed.cache_clear()
+    with outside_code.written(tmp_path, monkeypatch) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -70,6 +66,55 @@ def test_a_module_beside_a_stranger_s_run_is_not_executed(saved, monkeypatch):
         assert len(str(refused.value).splitlines()) == 1
     assert not mark.exists()
     assert "evil" not in sys.modules
+
+
+def test_a_package_that_appears_around_a_module_is_not_executed(saved, tmp_path):
+    """A stranger's run names the user's own file, with its content, as part of a package that came later."""
+    (tmp_path / "code").rename(tmp_path / "notes")
+    file, before = tmp_path / "notes" / "diary.py", list(sys.path)
+    import_module(file)
+    outside_code.forget()
+    sys.path[:] = before
+    mark = hostile(tmp_path / "notes" / "__init__.py")
+    rewrite(saved, name="notes.diary", file=str(file))
+    with pytest.raises(
+        ConfigError, match=r"not been imported by you before as 'notes\.diary'; .* --import notes\.diary"
+    ):
+        load(saved)
+    assert sys.path == before
+    assert not mark.exists()
+
+
+def test_a_package_that_gets_code_of_its_own_later_is_not_executed(world, monkeypatch):
+    package = world / "lab" / "jotter"
+    package.mkdir(parents=True)
+    shutil.copy(world / "code" / "diary.py", package / "diary.py")
+    shutil.copy(world / "code" / "diary_losses.py", world / "lab")
+    monkeypatch.chdir(world / "lab")
+    import_module("jotter.diary")
+    save_model(create_model("diary_frames", query_dim=4, video_dim=4, dim=8), world / "run")
+    for name in ("jotter.diary", "jotter"):
+        del sys.modules[name]
+    outside_code.forget()
+    sys.path[:] = [place for place in sys.path if place != str(world / "lab")]
+    mark, before = hostile(package / "__init__.py"), list(sys.path)
+    with pytest.raises(
+        ConfigError, match=r"jotter/__init__\.py, which has not been imported by you before as 'jotter'"
+    ):
+        load(world / "run")
+    assert not mark.exists()
+    assert sys.path == before
+
+
+def test_a_module_beside_that_has_changed_is_asked_for_again(saved, tmp_path):
+    beside = tmp_path / "code" / "diary_losses.py"
+    mark = tmp_path / "executed"
+    beside.write_text(beside.read_text() + f"\nopen({str(mark)!r}, 'w').close()\n")
+    with pytest.raises(ConfigError, match=r"diary_losses\.py, which has changed since you last imported it"):
+        load(saved)
+    assert not mark.exists()
+    import_module(beside)
+    assert load(saved).model.name == "diary_frames+diary_bias"
 
 
 def test_a_file_that_was_never_imported_here_is_named_with_what_to_do(saved, tmp_path):
@@ -136,27 +181,34 @@ def test_a_module_is_imported_by_name_and_in_a_package_without_executing_others(
         ("missing.py", "", "no such .py file"),
         ("my-method.py", "x = 1", "'my-method' is no name of a module; rename the file"),
         ("broken.py", "import no_such_package", r"ModuleNotFoundError: No module named 'no_such_package'; correct"),
+        ("leaves.py", "import sys; sys.exit()", "SystemExit; correct the module"),
+        ("os", "", "is part of Python itself, which registers nothing"),
         ("json.py", "x = 1", "module 'json' is .*; rename yours"),
         ("antigravity.py", "x = 1", "Python finds .*antigravity.py by the name 'antigravity'; rename yours"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_told_in_one_line(name, text, message, world):
+    before = list(sys.path)
     if text:
         (world / name).write_text(text)
     with pytest.raises(ConfigError, match=message):
         import_module(str(world / name) if name.endswith(".py") else name)
+    assert sys.path == before
 
 
 def test_installed_packages_announce_their_modules_and_a_broken_one_harms_nobody(world, monkeypatch, caplog):
     sys.path.insert(0, str(world / "code"))
-    entries = [importlib.metadata.EntryPoint(name, name, plugins.GROUP) for name in ("diary_broken", "diary")]
+    names = ("diary_broken", "diary_leaves", "diary")
+    entries = [importlib.metadata.EntryPoint(name, name, plugins.GROUP) for name in names]
     (world / "code" / "diary_broken.py").write_text("1 / 0")
+    (world / "code" / "diary_leaves.py").write_text("raise SystemExit(0)")
     monkeypatch.setattr(plugins.importlib.metadata, "entry_points", lambda group: entries)
     monkeypatch.setattr(plugins, "_INSTALLED", set())
     plugins.load_installed.cache_clear()
     assert find_benchmark("pages") is not None
     assert create_model("diary_frames", query_dim=4, video_dim=4, dim=8).name == "diary_frames"
     assert "plug-in diary_broken (diary_broken) left out: ZeroDivisionError" in caplog.text
+    assert "plug-in diary_leaves (diary_leaves) left out: SystemExit" in caplog.text
 
 
 def test_without_its_module_a_name_is_unknown(world):

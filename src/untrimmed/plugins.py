@@ -3,8 +3,10 @@
 There are three ways in: a module that a program imports by itself, one that `--import` or `import_module` names, and an
 installed package whose entry points in the group `untrimmed.plugins` name its modules. A saved model names those it
 needs, so that it is opened again without being told. Naming is no permission: a folder may come from a stranger. Only a
-file that this user has imported before, at the same place and with the same content, is executed because a folder
-names it (`require`); what was imported is noted in the user's own folder, never beside the model.
+file that this user has imported before, by the same name, at the same place and with the same content, is executed
+because a folder names it (`require`), and the same holds for every file that is imported with it: packages above it,
+modules beside it. Of installed packages nothing is asked. What was imported is noted in the user's own folder, never
+beside the model.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ import importlib.util
 import json
 import logging
 import os
+import site
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 import platformdirs
 
@@ -70,7 +76,7 @@ def load_installed() -> None:
             _INSTALLED.add(entry.value)
             try:
                 entry.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a script calls sys.exit
                 what = f"{type(error).__name__}: {one_line(error)}"
                 logger.warning("plug-in %s (%s) left out: %s; repair or uninstall it", entry.name, entry.value, what)
 
@@ -99,48 +105,106 @@ def require(wanted: Iterable[Source], place: Path | str) -> None:
         there = getattr(sys.modules.get(source.name), "__file__", None)
         if there is None:
             _require_trust(source, place)
-            _execute(source)
+            with _only_trusted(place):
+                _execute(source)
         elif not Path(there).is_file() or file_sha256(Path(there)) != source.sha256:
             logger.warning("%s: made with other code of %s than that of %s", place, source.name, there)
 
 
 def trust(sources: Iterable[Source]) -> None:
-    """Note that this user has run these files, as they are now; models that name them are opened without being told."""
+    """Note that this user has run these files and those imported with them, as they are now.
+
+    Models that name them are opened without being told.
+    """
+    asked = list(sources)
     noted = _trusted()
-    wanted = noted | {source.file: source.sha256 for source in sources}
+    wanted = noted | {(source.name, source.file): source for source in [*asked, *(_imported() if asked else ())]}
     if wanted != noted:
         try:
-            write_whole(_note(), json.dumps(wanted, indent=1))
+            write_whole(_note(), json.dumps(plain(wanted.values()), indent=1))
         except OSError as error:
             logger.warning("%s: cannot be written (%s); name modules with --import each time", _note(), error.strerror)
 
 
+class _RefusedError(ConfigError):
+    """A folder names code, or code that it names imports some, that this user has not run as it is."""
+
+
+class _Guard(MetaPathFinder):
+    """Finds nothing, and stops the import of a file that this user has not run before by this name, as it is now."""
+
+    def __init__(self, place: Path | str):
+        self._place = place
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        spec = None if fullname in sys.builtin_module_names else PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None and spec.has_location and not _is_installed(spec.origin):
+            _require_trust(Source(fullname, str(Path(spec.origin).resolve()), ""), self._place)
+        return None
+
+
+@contextmanager
+def _only_trusted(place: Path | str) -> Iterator[None]:
+    """Nothing but what this user has run before, and what is installed, can be imported meanwhile."""
+    guard = _Guard(place)
+    sys.meta_path.insert(0, guard)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(guard)
+
+
+def _imported() -> Iterator[Source]:
+    """All modules that are imported from files, but those of this package and of installed ones, and the program."""
+    for name, module in list(sys.modules.items()):
+        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if file and name.partition(".")[0] not in ("untrimmed", "__main__") and not _is_installed(file):
+            with suppress(OSError):
+                yield _source(name, Path(file))
+
+
+@cache
+def _installed_folders() -> tuple[str, ...]:
+    known = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple(
+        {os.path.realpath(folder) + os.sep for folder in (*known, *site.getsitepackages(), site.getusersitepackages())}
+    )
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is Python's own or of an installed package: nobody else's folder can bring it."""
+    return os.path.realpath(file).startswith(_installed_folders())
+
+
 def _require_trust(source: Source, place: Path | str) -> None:
-    path, known = Path(source.file), _trusted().get(source.file)
-    step = "look at it, then add --import"
+    path, known = Path(source.file), _trusted().get((source.name, source.file))
+    by_name = source.name != path.stem  # of a package, whose modules go by its name
+    given = source.name if by_name else shown(path)
+    step = f"look at it, then add --import {given}"
     if not path.is_file():
-        wrong, step = "is not there", "add --import and where it is now, instead of"
+        wrong, step = "is not there", f"add --import and where it is now, instead of {given}"
     elif known is None:
-        wrong = "has not been imported by you before"
-    elif known != file_sha256(path):
+        wrong = "has not been imported by you before" + (f" as {source.name!r}" if by_name else "")
+    elif known.sha256 != file_sha256(path):
         wrong = "has changed since you last imported it"
     else:
         return
-    raise ConfigError(
-        f"{place}: needs the code of {shown(path)}, which {wrong}; {step} {shown(path)} (in Python: import_module)"
-    )
+    raise _RefusedError(f"{place}: needs the code of {shown(path)}, which {wrong}; {step} (in Python: import_module)")
 
 
 def _note() -> Path:
     return Path(platformdirs.user_data_path("untrimmed")) / "imports.json"
 
 
-def _trusted() -> dict[str, str]:
+def _trusted() -> dict[tuple[str, str], Source]:
+    """What this user has run, by name and file."""
     try:
-        noted = json.loads(_note().read_text(encoding="utf-8"))
+        noted = read_sources(json.loads(_note().read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-    return noted if isinstance(noted, dict) else {}
+    return {(source.name, source.file): source for source in noted}
 
 
 def _find(module: str) -> Source:
@@ -153,6 +217,8 @@ def _find(module: str) -> Source:
             raise ConfigError(f"import {module}: {path.stem!r} is no name of a module; rename the file")
         return _source(path.stem, path)
     spec = _spec(module)
+    if spec is not None and spec.origin in ("built-in", "frozen"):
+        raise ConfigError(f"import {module}: is part of Python itself, which registers nothing; give a module of yours")
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise ConfigError(f"import {module}: no such module on Python's path or in the current folder; give its file")
     return _source(module, Path(spec.origin))
@@ -161,15 +227,18 @@ def _find(module: str) -> Source:
 def _spec(module: str) -> ModuleSpec | None:
     """As `importlib.util.find_spec`, which would import the packages above, and in the current folder too."""
     top, *below = module.split(".")
-    with suppress(ValueError):  # of a module that is imported and has no spec, as a program has none
+    try:
         spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
-        for depth in range(len(below)):
-            if spec is None or spec.submodule_search_locations is None:
-                return None
-            name = ".".join([top, *below[: depth + 1]])
-            spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
-        return spec
-    return None
+    except _RefusedError:
+        raise
+    except ValueError:  # of a module that is imported and has no spec, as a program has none
+        return None
+    for depth in range(len(below)):
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = ".".join([top, *below[: depth + 1]])
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
 
 
 def _source(name: str, path: Path) -> Source:
@@ -192,16 +261,27 @@ def _execute(source: Source) -> None:
     path = Path(source.file)
     levels = source.name.count(".") + (path.name == "__init__.py")
     folder = str(path.parents[min(levels, len(path.parents) - 1)])  # from where it is imported by its name
+    before = list(sys.path)
     if folder not in sys.path:
         sys.path.append(folder)  # last, so that nothing in it hides another module
         importlib.invalidate_caches()
+    try:
+        _import_found(source, path)
+    except ConfigError:
+        sys.path[:] = before
+        raise
+
+
+def _import_found(source: Source, path: Path) -> None:
     spec = _spec(source.name)
     if spec is None or spec.origin is None or Path(spec.origin).resolve() != path:  # told before anything is executed
         found = "nothing" if spec is None else spec.origin
         raise ConfigError(f"import {source.file}: Python finds {found} by the name {source.name!r}; rename yours")
     try:
         importlib.import_module(source.name)
-    except Exception as error:
+    except _RefusedError:
+        raise
+    except (Exception, SystemExit) as error:  # a script calls sys.exit
         what = f"{type(error).__name__}: {one_line(error)}"
         raise ConfigError(f"import {source.file}: {what}; correct the module") from error
 

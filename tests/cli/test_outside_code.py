@@ -1,7 +1,6 @@
 """One module outside the package, with a method, a part, a loss and a layout, through all commands that meet it."""
 
 import json
-import sys
 
 import pytest
 
@@ -12,11 +11,8 @@ METHOD = "diary_frames+diary_bias+diary_short"
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    monkeypatch.setattr("platformdirs.user_data_path", lambda name: tmp_path / "user" / name)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    outside_code.write_all(tmp_path)
-    yield tmp_path
-    outside_code.forget()
+    with outside_code.written(tmp_path, monkeypatch) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -58,6 +54,21 @@ def test_names_are_known_where_the_module_is_named(world, anew):
     assert json.loads(anew("data", "describe", *data, "--json"))[0]["captions"] == 8
     pages = anew("data", "prepare", "pages", "--annotations", world, "--out", world / "out", *data[3:])
     assert "Pages" in pages
+
+
+def test_a_module_that_has_changed_can_be_named_to_doctor(trained, world, run):
+    file = world / "code" / "diary.py"
+    file.write_text(file.read_text() + "\n# more\n")
+    outside_code.forget()
+    _, out, _ = run("doctor", "--model", trained)
+    assert f"add --import {file}" in " ".join(out.split())
+    _, out, _ = run("doctor", "--model", trained, "--import", file)
+    assert f"{METHOD}, whole" in " ".join(out.split())
+
+
+def test_a_module_that_ends_the_program_is_one_line(world, refusal):
+    (world / "bye.py").write_text("import sys\nsys.exit()\n")
+    assert "SystemExit; correct the module" in refusal("models", "--import", world / "bye.py")
 
 
 def test_a_module_that_is_not_there_is_one_line(refusal):

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from untrimmed.cli.console import USAGE, result_console
-from untrimmed.cli.options import LibraryOption
+from untrimmed.cli.options import ImportOption, LibraryOption
 from untrimmed.errors import UntrimmedError
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
@@ -40,6 +40,7 @@ def doctor(
         Path | None,
         typer.Option(metavar="RUN", help="Test this model.  \\[default: the library's, if any]", show_default=False),
     ] = None,
+    imports: ImportOption = None,
 ) -> None:
     """Check this machine: packages, video decoding, encoders, the library, its model, free disk space.
 
