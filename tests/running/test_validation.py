@@ -9,8 +9,10 @@ from untrimmed.errors import FeatureError
 from untrimmed.models.registry import create_model
 from untrimmed.running import validation
 from untrimmed.running.batches import caption_training_batch, prefetched, query_batch, training_batch, video_batch
+from untrimmed.running.encoding import Encoding
 from untrimmed.running.events import locate_split
 from untrimmed.running.validation import Batching, query_batches, score_split
+from untrimmed.scores import max_sim
 
 SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20, "init_std": 0.3}
 
@@ -95,6 +97,21 @@ def test_a_model_in_double_precision_is_scored_in_double_precision(dataset):
     double = score_split(model.double(), dataset, dataclasses.replace(sizes, encode=encode)).fused
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, atol=2e-6)
+
+
+@pytest.mark.parametrize("method", ["gmmformer_v2", "gmmformer_v2+ral", "ms_sl"])
+def test_a_split_is_scored_in_the_format_in_which_it_is_encoded(method, dataset, monkeypatch):
+    tiles, seen = max_sim._best_rows_in_tiles, []
+    monkeypatch.setattr(max_sim, "_best_rows_in_tiles", lambda *given: seen.append(given) or tiles(*given))
+    model, cpu = model_of(method), torch.device("cpu")
+    in_float32 = Batching(videos=3, queries=4, encode=Encoding(cpu))
+    wide = score_split(model, dataset, in_float32)
+    assert seen == []
+    narrow = score_split(model, dataset, dataclasses.replace(in_float32, encode=Encoding(cpu, "bfloat16")))
+    assert seen
+    assert narrow.fused.dtype == np.float32
+    np.testing.assert_allclose(narrow.fused, wide.fused, atol=0.05)
+    np.testing.assert_array_equal(score_split(model, dataset, in_float32).fused, wide.fused)
 
 
 def test_a_training_batch_holds_the_features_of_its_rows(dataset):

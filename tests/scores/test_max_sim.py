@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from untrimmed.scores.max_sim import cosines, max_sim, vector_sim, zero_floor
+from untrimmed.scores import max_sim as tiles
+from untrimmed.scores.max_sim import best_rows_in_bfloat16, cosines, max_sim, products, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
 QUERY = torch.tensor([[1.0, 0.0]])
@@ -69,3 +70,26 @@ def test_cosines_are_the_same_for_few_queries_for_many_and_for_those_that_are_tr
     trained = cosines(queries[:2].requires_grad_(), rows)
     assert trained.requires_grad
     assert torch.allclose(trained, few, atol=1e-12)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("sizes", [(512, 16), (3, 2)])
+def test_best_rows_in_bfloat16_are_those_of_float32_and_values_lose_little(similarity, sizes, monkeypatch):
+    for name, size in zip(("TILE_QUERIES", "TILE_VIDEOS"), sizes, strict=True):
+        monkeypatch.setattr(tiles, name, size)
+    torch.manual_seed(0)
+    common = torch.randn(5, 1, 32)
+    query, rows = torch.randn(7, 32) - common[0], common + 0.3 * torch.randn(5, 9, 32)
+    mask = torch.rand(5, 9) < 0.6
+    mask[1], mask[2, 0], mask[3] = True, False, False  # a full video, one whose first row is padding, one of padding
+    rows[~mask] = 100 * torch.randn(32)  # means nothing
+    score = max_sim(query, rows, mask, similarity=similarity)
+    with best_rows_in_bfloat16(True):
+        narrow = max_sim(query, rows, mask, similarity=similarity)
+    assert (narrow.value[:, 3] == -torch.inf).all()
+    some = [0, 1, 2, 4]
+    near = 2e-3 * score.value[:, some].abs().max()
+    assert 0 < (narrow.value - score.value)[:, some].abs().max() < near
+    every = cosines(query, rows) if similarity == "cosine" else products(query, rows)
+    chosen = every.masked_fill(~mask, -torch.inf).gather(2, narrow.best[..., None])[..., 0]
+    assert ((score.value - chosen)[:, some] < near).all()

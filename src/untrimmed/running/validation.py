@@ -15,6 +15,8 @@ from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, encode_here
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.models.base import RetrievalModel
 from untrimmed.running.batches import prefetched, query_batch, video_batch
+from untrimmed.running.encoding import Encoding
+from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
 SIMILARITIES_AT_A_TIME = 2**24  # bounds [queries, videos, clips or frames] while scoring
 
@@ -38,6 +40,11 @@ class Batching:
     encode: Encode = encode_here
     order: QueryOrder = "length"
 
+    @property
+    def in_bfloat16(self) -> bool:
+        """Whether the split is encoded in bfloat16; best rows are then looked for in it too."""
+        return isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
+
 
 @contextmanager
 def evaluating(model: RetrievalModel) -> Iterator[None]:
@@ -56,7 +63,7 @@ def score_split(model: RetrievalModel, dataset: RetrievalDataset, batching: Batc
 
     Each batch of videos is scored against all queries and then forgotten.
     """
-    with evaluating(model):
+    with evaluating(model), best_rows_in_bfloat16(batching.in_bfloat16):
         queries = encode_queries(model, dataset, batching)
         parts = [_score(model, queries, videos) for _, videos in encode_videos(model, dataset, batching)]
     fused, branches = zip(*parts, strict=True)

@@ -1,5 +1,8 @@
 """A video is as good as its best clip or frame."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import torch
@@ -12,6 +15,21 @@ from untrimmed.scores.score import Score
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
+TILE_QUERIES, TILE_VIDEOS = 512, 16  # of similarities in bfloat16: a tile stays in the cache
+_in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
+
+
+@contextmanager
+def best_rows_in_bfloat16(wanted: bool) -> Iterator[None]:
+    """Whether best rows are looked for by products in bfloat16 meanwhile: on the CPU, and where none needs a gradient.
+
+    Everything else of a score stays in its own format.
+    """
+    before = _in_bfloat16.set(wanted)
+    try:
+        yield
+    finally:
+        _in_bfloat16.reset(before)
 
 
 def max_sim(
@@ -80,6 +98,8 @@ def best_rows(
             query, rows = F.normalize(query, dim=-1), F.normalize(rows, dim=-1)
         value, best = _BestRows.apply(query, rows, mask)
         return value, best
+    if _in_bfloat16.get() and rows.device.type == "cpu":
+        return _best_rows_in_tiles(query, rows, mask, similarity)
     return _best_rows(query, rows, mask, similarity)
 
 
@@ -98,6 +118,43 @@ def _best_rows(
         maxima.append(found.max(dim=-1))
     value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
     return value, best
+
+
+def _best_rows_in_tiles(
+    query: Float[Tensor, "Q D"],
+    rows: Float[Tensor, "V L D"],
+    mask: Bool[Tensor, "V L"] | None,
+    similarity: Similarity,
+) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
+    """`best_rows` without a gradient by products in bfloat16, tiles of which stay in the cache.
+
+    Rows are compared by how they differ from their video's mean, whose product is in float32: what rounding loses is
+    then a share of these differences. Padding repeats the first real row. A product's 16 bits become the upper half of
+    a float32 and its row's place the lower, so that one maximum finds both.
+    """
+    if similarity == "cosine":
+        query, rows = F.normalize(query, dim=-1), F.normalize(rows, dim=-1)
+    real = rows.new_ones(rows.shape[:2], dtype=torch.bool) if mask is None else mask
+    place = torch.arange(rows.shape[1], dtype=torch.int32).expand(real.shape)
+    lengths = torch.where(real, place + 1, 0).amax(dim=1)
+    if mask is not None:
+        first = mask.int().argmax(dim=1)
+        place = torch.where(mask, place, first[:, None].int())
+        rows = rows.where(mask[..., None], rows[torch.arange(len(rows)), first][:, None])
+    mean = torch.bmm(real[:, None] / real.sum(dim=1).clamp_min(1)[:, None, None], rows)[:, 0]
+    narrow_query, narrow_rows = query.bfloat16(), (rows - mean[:, None]).bfloat16()
+    value, best = mean @ query.T, torch.empty(len(rows), len(query), dtype=torch.int64)
+    for videos in lengths.argsort().split(TILE_VIDEOS):
+        length = int(lengths[videos].max().clamp_min(1))
+        tile, places = narrow_rows[videos, :length].flatten(0, 1), place[videos, :length, None]
+        for start in range(0, len(query), TILE_QUERIES):
+            part = slice(start, start + TILE_QUERIES)
+            found = (tile @ narrow_query[part].T).float().view(len(videos), length, -1)
+            found.view(torch.int32).bitwise_or_(places)
+            top = found.amax(dim=1).view(torch.int32)
+            value[videos, part] += (top & -65536).view(torch.float32)
+            best[videos, part] = (top & 65535).long()
+    return value.masked_fill_(lengths[:, None] == 0, -torch.inf).T, best.T
 
 
 class _BestRows(torch.autograd.Function):
