@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from untrimmed.nn import lean
+from untrimmed.nn import lean, narrow
 from untrimmed.nn.lean import Dropout
 from untrimmed.nn.packing import Packing
 
@@ -58,7 +58,8 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B M D"]:
         """The same for sequences without padding, which share their input; `windows` are of the padded length."""
         _, count, dim, _ = self.weight.shape
-        joint = F.linear(x, self.weight.flatten(0, 2), self.bias.flatten())
+        linear = narrow.linear if narrow.applies(x) else F.linear
+        joint = linear(x, self.weight.flatten(0, 2), self.bias.flatten())
         heads = joint.view(len(x), 3, count, self.num_heads, dim // self.num_heads)
         return lean.self_attention(heads, windows, packing.groups, lean.rate(self.dropout))
 
@@ -100,15 +101,16 @@ class TokenAttention(nn.Module):
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
         # One query for every sequence: fold it into the key map, so that the keys themselves are never formed.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
-        reader = torch.einsum("he,hed->hd", query, weight).to(x.dtype)
+        rows = x.to(lean.product_dtype(x))  # once for both products
+        reader = torch.einsum("he,hed->hd", query, weight).to(rows.dtype)
         constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1).to(x.dtype)
-        logits = (x @ reader.T + constant) / math.sqrt(query.shape[-1])  # [..., N, T, H]
+        logits = (rows @ reader.T + constant) / math.sqrt(query.shape[-1])  # [..., N, T, H]
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))
         # The value map is linear, so reading first and mapping once per head gives the same with far less work; its
         # bias counts with the weights' sum, which dropout makes differ from 1.
-        read = torch.einsum("...th,...td->...hd", weights, x).double()
+        read = torch.einsum("...th,...td->...hd", weights, rows).double()
         value = self.value.weight.unflatten(0, (self.num_heads, -1)).double()
         bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
         return (torch.einsum("...hd,hed->...he", read, value) + bias).flatten(-2).to(x.dtype)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.nn import lean
+from untrimmed.nn import lean, narrow
 from untrimmed.nn.attention import StackedSelfAttention
 from untrimmed.nn.lean import Dropout
 from untrimmed.nn.linear import StackedLinear
@@ -103,6 +103,8 @@ class ParallelLayers(nn.Module):
         dropped = lean.rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             read = self.output(read[:, None])[:, 0]
+        if self.ffn is not None and self.norm2 is not None and not dropped and x.ndim == 2 and narrow.applies(x):
+            return narrow.after_attention(x, read, self.norm1, self.ffn.layer1, self.ffn.layer2, self.norm2)
         y = lean.add_norm(x, read, self.norm1.weight, self.norm1.bias, dropped)
         if self.ffn is None or self.norm2 is None:
             return y
