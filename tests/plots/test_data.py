@@ -12,7 +12,9 @@ from tests.plots.conftest import RUNS, SMALL_MODEL
 from tests.toy import write_clip
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import ranks, recall
-from untrimmed.plots.epochs import epochs_of
+from untrimmed.models.registry import plain_settings
+from untrimmed.moments.gaussian_proposals import Proposals, pool
+from untrimmed.plots.epochs import draw_epochs, epochs_of
 from untrimmed.plots.first_ten import similarity_by_place_of
 from untrimmed.plots.heatmap import MOST_CAPTIONS, heat_map_of
 from untrimmed.plots.moment_ratio import draw_recall_by_ratio, recall_by_ratio_of
@@ -447,6 +449,8 @@ def test_a_swept_word_is_refused(trained):
     with pytest.raises(ConfigError, match=r"model\.window is 'released', and a sweep wants a number"):
         sweep_of([run, other])
 
+    # A model of that setting, as on opening, not one whose parts say other than its settings.
+    assert plain_settings(even.model.config)["ral"]["confidences"] == "even"
 
 def test_runs_on_different_captions_are_not_compared(trained):
     run = trained["v2"]

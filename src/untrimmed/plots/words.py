@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,8 @@ from untrimmed.data.annotations import Span
 from untrimmed.models.ral import RALQueries
 from untrimmed.plots.style import BLUE, GREY, HEAT, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
+from untrimmed.running.opened import with_settings
 from untrimmed.running.top import top_videos
-from untrimmed.scores.word_max_sim import WordMaxSim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,11 +74,7 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
 
 def with_even_confidences(run: TrainedRun) -> TrainedRun:
     """The run with a model to which all words of a caption count alike (RAL Fig. 8c)."""
-    model = copy.deepcopy(run.model)
-    for module in model.modules():
-        if isinstance(module, WordMaxSim):
-            module.confidences = "even"
-    return replace(run, model=model)
+    return replace(run, model=with_settings(run.model, {"model.ral.confidences": "even"}))
 
 
 @styled

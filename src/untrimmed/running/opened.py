@@ -197,7 +197,7 @@ class LoadedModel:
         judging = {key.removeprefix("train."): value for key, value in settings.items() if key == JUDGING}
         own = {key: value for key, value in settings.items() if key != JUDGING}
         train = build(TrainSettings, override(to_plain(self.train), judging), where="train") if judging else self.train
-        return replace(self, model=_with_settings(self.model, own) if own else self.model, train=train)
+        return replace(self, model=with_settings(self.model, own) if own else self.model, train=train)
 
     def evaluate(
         self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | None = None
@@ -320,8 +320,11 @@ def open_model(
     return loaded.on(loaded.load_dataset(split, data=data, root=root, video_features=video_features))
 
 
-def _with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
-    """The model with other settings and the weights that it has learned."""
+def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
+    """The model with other settings, by dotted keys that begin with `model.`, and the weights that it has learned.
+
+    Raises: ConfigError when a setting cannot change after training.
+    """
     for key in changed:
         if not key.startswith("model."):
             raise ConfigError(f"setting {key!r} cannot change after training; write model.KEY=VALUE, or train anew")
