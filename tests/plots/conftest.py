@@ -35,3 +35,11 @@ def runs_folder(tmp_path_factory) -> Path:
 def trained(runs_folder) -> dict[str, TrainedRun]:
     """The runs, opened."""
     return {name: open_trained(runs_folder / name, label=name, device="cpu") for name in RUNS}
+
+
+@pytest.fixture(scope="session")
+def untrained(runs_folder) -> TrainedRun:
+    """A model of the first weights."""
+    settings = SMALL_MODEL | {"train.epochs": 0}
+    train("gmmformer_v2", data="tvr", root=runs_folder / "data", out=runs_folder / "untrained", **settings)
+    return open_trained(runs_folder / "untrained", label="untrained", device="cpu")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.plots.conftest import RUNS, SMALL_MODEL
 from tests.toy import write_clip
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import ranks, recall
@@ -29,13 +28,12 @@ from untrimmed.plots.prototypes import (
 from untrimmed.plots.sweep import sweep_of, swept, swept_settings
 from untrimmed.plots.timeline import courses, parts
 from untrimmed.plots.top import draw_top, top_of
-from untrimmed.plots.trained_run import open_trained, require_same_split
+from untrimmed.plots.trained_run import require_same_split
 from untrimmed.plots.tsne import captions_of_some, closest_videos, embeddings_of, in_the_plane
 from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
 from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
 from untrimmed.plots.words import with_even_confidences, word_confidence_of, word_names
 from untrimmed.running.opened import evaluate
-from untrimmed.training.train import train
 
 
 def without_moments(run):
@@ -117,12 +115,8 @@ def test_variances_know_the_annotated_moments_and_do_without_them(trained):
     assert 0 <= with_them.by_run["v2"].min() <= with_them.by_run["v2"].max() <= 0.25
 
 
-def test_a_run_that_has_not_learned_has_a_positioning_variance(trained, runs_folder):
-    method, _ = RUNS["v2"]
-    sizes = SMALL_MODEL | {"train.epochs": 0}
-    train(method, data="tvr", root=runs_folder / "data", out=runs_folder / "untrained", **sizes)
-    runs = [open_trained(runs_folder / "untrained", label="untrained", device="cpu"), trained["v2"]]
-    variances = positioning_variances_of(runs).by_run
+def test_a_run_that_has_not_learned_has_a_positioning_variance(trained, untrained):
+    variances = positioning_variances_of([untrained, trained["v2"]]).by_run
     assert list(variances) == ["untrained", "v2"]
     assert not np.array_equal(variances["untrained"], variances["v2"])
 
@@ -404,6 +398,7 @@ def test_word_confidences_sum_to_one_and_each_word_meets_every_frame(trained):
     # The released score: no word counts below 0 in a video with padding.
     best = data.similarity.max(axis=1)
     best = np.maximum(best, 0) if frames < 20 else best
+    assert data.epoch["v2"] == (1,)
     assert float(csa.detach()) == pytest.approx(float(data.confidence @ best), abs=1e-5)
 
 
@@ -411,6 +406,17 @@ def test_even_confidences_rank_by_the_mean_of_the_words(trained):
     run = trained["ral"]
     data = word_confidence_of(run, run.dataset.caption_ids[5])
     assert data.rank == run.rank[5]
+def test_a_model_that_has_not_been_trained_stands_at_epoch_0(trained, untrained):
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    data = epochs_of([untrained])
+    assert data.epoch == {"untrained": (0,)}
+    axes = draw_epochs(data).axes[0]
+    axes.figure.draw_without_rendering()
+    assert axes.lines[0].get_xdata().tolist() == [0]
+    assert [tick.get_text() for tick in axes.get_xticklabels() if abs(tick.get_position()[0]) <= 0.5] == ["0"]
+    assert draw_epochs(epochs_of([untrained, trained["v2"]])).axes[0].lines[1].get_xdata().tolist() == [1]
+
+
     even = with_even_confidences(run)
     said = even.queries(np.array([5])).attached["ral"]
     assert said.word_weights[0][said.word_mask[0]].numpy() == pytest.approx(1 / int(said.word_mask.sum()))

@@ -59,10 +59,12 @@ def test_without_an_epoch_the_model_is_kept_as_it_was_drawn(data_root, small, tm
     assert all(torch.equal(a, b) for a, b in zip(run.load_model().parameters(), drawn.parameters(), strict=True))
     assert [step.stage for step in seen] == ["validating", "validated", "finished"]
     (entry,) = run.history
-    assert entry["updates"] == 0
+    assert (entry["epoch"], entry["updates"]) == (0, 0)
     assert entry["val"]["SumR"] > 0
     again = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert again.history == run.history
+    (tmp_path / "run" / "metrics.jsonl").write_text(json.dumps(entry | {"epoch": 1}))  # as it was counted before
+    assert open_run(tmp_path / "run").history == run.history
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(data_root, small, tmp_path):

@@ -17,8 +17,12 @@ UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of
 
 @dataclass(frozen=True)
 class Epochs:
-    """SumR in percent of each run after each epoch, and the uncertainties that the run has followed, by name."""
+    """SumR in percent of each run after each `epoch`, and the uncertainties that the run has followed, by name.
 
+    Epoch 0 is a model that has not been trained.
+    """
+
+    epoch: Mapping[str, tuple[int, ...]]
     sum_r: Mapping[str, tuple[float, ...]]
     uncertainty: Mapping[str, Mapping[str, tuple[float, ...]]]
 
@@ -27,6 +31,7 @@ def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
     """What metrics.jsonl of the runs says of each epoch (RAL Fig. 10)."""
     figures = {run.label: [entry["val"] for entry in run.history] for run in runs}
     return Epochs(
+        {run.label: tuple(entry["epoch"] for entry in run.history) for run in runs},
         {label: tuple(own["SumR"] for own in of_run) for label, of_run in figures.items()},
         {
             label: {
@@ -44,14 +49,16 @@ def draw_epochs(data: Epochs) -> Figure:
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]
     for place, (label, values) in enumerate(data.sum_r.items()):
-        epochs = range(1, len(values) + 1)
         look = {"color": COLOURS[place], "marker": MARKERS[place], "markevery": max(1, len(values) // 10)}
-        panels[0].plot(epochs, values, label=label, **look)
+        panels[0].plot(data.epoch[label], values, label=label, **look)
         for name, own in data.uncertainty[label].items():
-            panels[1].plot(epochs, own, linestyle=UNCERTAIN[name][1], **look)
+            panels[1].plot(data.epoch[label], own, linestyle=UNCERTAIN[name][1], **look)
     panels[0].set_ylabel("SumR (sum of percents)")
     panels[-1].set_xlabel("epoch")
-    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    shown = set().union(*data.epoch.values())
+    if len(shown) == 1:  # matplotlib would zoom in on a point until epochs have decimals
+        panels[-1].set_xlim(min(shown) - 0.5, min(shown) + 0.5)
     for axes in panels:
         axes.grid(axis="y")
     if has_more:

@@ -63,7 +63,7 @@ class RunConfig(Preset):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that `train` has written; `history` has one entry for each finished epoch, counted from 1."""
+    """A folder that `train` has written; `history` has one entry for each finished epoch, counted as in `counted`."""
 
     folder: Path
     config: RunConfig
@@ -106,8 +106,13 @@ def open_run(folder: Path | str) -> Run:
 
 
 def counted(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of a run's epochs with these counted from 1; earlier versions wrote them counted from 0."""
-    return [entry | {"epoch": number} for number, entry in enumerate(history, start=1)]
+    """The entries of a run's epochs with these counted from 1, and 0 for a model that has not been trained.
+
+    Earlier versions wrote epochs counted from 0, and 1 for an untrained model.
+    """
+    return [
+        entry | {"epoch": number if entry.get("updates") != 0 else 0} for number, entry in enumerate(history, start=1)
+    ]
 
 
 def read_config(folder: Path) -> RunConfig:

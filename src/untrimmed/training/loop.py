@@ -220,7 +220,7 @@ class TrainingLoop:
         figures = self._figures()
         self._validation_s = time.monotonic() - started
         entry = {
-            "epoch": state.epoch + 1,
+            "epoch": state.epoch + 1 if train.epochs else 0,
             "updates": state.updates,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
         }

@@ -29,7 +29,7 @@ class TrainingState:
     """How far a run is. `epoch` and `step` (inside the epoch) are the next to be done; both count from 0.
 
     `sums` adds up the loss terms of the present epoch; `history` has one entry for each finished one, for people:
-    counted from 1.
+    counted from 1, and 0 where nothing is trained.
     """
 
     epoch: int = 0
