@@ -15,7 +15,7 @@ from untrimmed.models.registry import plain_settings
 from untrimmed.moments.gaussian_proposals import Proposals, pool
 from untrimmed.plots.epochs import draw_epochs, epochs_of
 from untrimmed.plots.first_ten import similarity_by_place_of
-from untrimmed.plots.heatmap import MOST_CAPTIONS, heat_map_of
+from untrimmed.plots.heatmap import MOST_CAPTIONS, draw_heat_map, heat_map_of
 from untrimmed.plots.moment_ratio import draw_recall_by_ratio, recall_by_ratio_of
 from untrimmed.plots.noise import noisy_dataset, robustness_of, with_noise
 from untrimmed.plots.prototypes import (
@@ -82,14 +82,41 @@ def test_the_moment_found_lies_where_the_clips_are_like_the_caption(trained, mon
     run = trained["v2"]
     caption = run.dataset.captions_of(0)[0]
     sentence = run.queries(np.array([caption])).sentence[0]
-    clips = -sentence.repeat(32, 1)
-    clips[16:20] = sentence  # the middle is at 18/32 of the video
+    sentence = torch.nn.functional.normalize(sentence, dim=0)
+    other = torch.nn.functional.normalize(sentence.roll(1) - (sentence.roll(1) @ sentence) * sentence, dim=0)
+    away = (torch.arange(32.0) - 18).abs()[:, None] / 18  # clips turn from the caption's direction, row by row
+    clips = sentence * (1 - away) + other * away
     monkeypatch.setattr("untrimmed.plots.timeline.parts", lambda model, videos: (clips[None], None))
     strip = heat_map_of([run], run.dataset.caption_ids[caption]).captions[0].strips[0]
     start, end = np.array(strip.found_s) / run.dataset.durations_s[0]
-    assert abs((start + end) / 2 - 18 / 32) < 1 / 32
-    assert end - start < 0.5  # JSG's windows weigh their middle: a ninth of the width is the deviation
-    assert strip.similarity.argmax() == 16
+    assert strip.similarity.argmax() == 18
+    assert abs((start + end) / 2 - 18 / 31) < 1 / 62  # no other row is nearer to the middle
+    assert end - start < 0.2  # wider windows read rows that fit less
+
+
+def test_cells_of_a_heat_map_stand_where_windows_pool_them(trained):
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    data = heat_map_of([trained["v2"]], None)
+    mesh = draw_heat_map(data).axes[0].collections[0]
+    edges = mesh.get_coordinates()[0, :, 0] / data.duration_s
+    assert len(edges) == 33
+    assert (edges[0], edges[-1]) == (0, 1)
+    middles = (edges[1:-1] + edges[2:])[:-1] / 2
+    # A narrow window around row i of 32 reads row i alone: there the row is drawn.
+    rows = torch.eye(32)[None]
+    windows = Proposals(torch.from_numpy(middles).float(), torch.full((30,), 0.05))
+    weights = pool(rows, windows)[0]
+    assert weights.argmax(dim=1).tolist() == list(range(1, 31))
+    assert torch.allclose((weights * torch.arange(32.0)).sum(dim=1), torch.arange(1.0, 31.0), atol=1e-3)
+    assert edges[1] == pytest.approx((edges[2] - edges[1]) / 2)
+
+
+def test_the_curve_of_a_found_video_begins_and_ends_where_windows_pool_it(trained):
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    data = top_of([trained["v2"]], [])
+    curve, video = draw_top(data).axes[0].lines[0].get_xdata(), data[0].videos[0]
+    assert curve[0] == 0
+    assert curve[-1] == pytest.approx(video.duration_s)
 
 
 def test_the_variance_of_a_video_is_that_of_the_places_of_its_captions():
@@ -371,11 +398,23 @@ def test_the_first_ten_are_the_highest_scores_as_means_of_cosines(trained):
 
 def test_epochs_are_those_of_the_metrics(trained):
     data = epochs_of([trained["v2"], trained["ral"]])
+    assert data.epoch["v2"] == (1,)
     assert data.sum_r["v2"] == tuple(entry["val"]["SumR"] for entry in trained["v2"].history)
     assert data.uncertainty["v2"] == {}
     of_ral = trained["ral"].history[0]["val"]
     assert data.uncertainty["ral"]["video_uncertainty"] == (of_ral["video_uncertainty"],)
     assert data.uncertainty["ral"]["query_uncertainty"] == (of_ral["query_uncertainty"],)
+
+
+def test_a_model_that_has_not_been_trained_stands_at_epoch_0(trained, untrained):
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    data = epochs_of([untrained])
+    assert data.epoch == {"untrained": (0,)}
+    axes = draw_epochs(data).axes[0]
+    axes.figure.draw_without_rendering()
+    assert axes.lines[0].get_xdata().tolist() == [0]
+    assert [tick.get_text() for tick in axes.get_xticklabels() if abs(tick.get_position()[0]) <= 0.5] == ["0"]
+    assert draw_epochs(epochs_of([untrained, trained["v2"]])).axes[0].lines[1].get_xdata().tolist() == [1]
 
 
 # -- words, sweep
@@ -398,7 +437,6 @@ def test_word_confidences_sum_to_one_and_each_word_meets_every_frame(trained):
     # The released score: no word counts below 0 in a video with padding.
     best = data.similarity.max(axis=1)
     best = np.maximum(best, 0) if frames < 20 else best
-    assert data.epoch["v2"] == (1,)
     assert float(csa.detach()) == pytest.approx(float(data.confidence @ best), abs=1e-5)
 
 
@@ -406,22 +444,13 @@ def test_even_confidences_rank_by_the_mean_of_the_words(trained):
     run = trained["ral"]
     data = word_confidence_of(run, run.dataset.caption_ids[5])
     assert data.rank == run.rank[5]
-def test_a_model_that_has_not_been_trained_stands_at_epoch_0(trained, untrained):
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    data = epochs_of([untrained])
-    assert data.epoch == {"untrained": (0,)}
-    axes = draw_epochs(data).axes[0]
-    axes.figure.draw_without_rendering()
-    assert axes.lines[0].get_xdata().tolist() == [0]
-    assert [tick.get_text() for tick in axes.get_xticklabels() if abs(tick.get_position()[0]) <= 0.5] == ["0"]
-    assert draw_epochs(epochs_of([untrained, trained["v2"]])).axes[0].lines[1].get_xdata().tolist() == [1]
-
-
     even = with_even_confidences(run)
     said = even.queries(np.array([5])).attached["ral"]
     assert said.word_weights[0][said.word_mask[0]].numpy() == pytest.approx(1 / int(said.word_mask.sum()))
     assert data.even_rank == even.rank[5]
     assert len(set(data.confidence.round(6))) > 1  # the run's own stay as they are
+    # A model of that setting, as on opening, not one whose parts say other than its settings.
+    assert plain_settings(even.model.config)["ral"]["confidences"] == "even"
 
 
 def test_a_sweep_over_several_settings_shares_its_base_run():
@@ -455,8 +484,6 @@ def test_a_swept_word_is_refused(trained):
     with pytest.raises(ConfigError, match=r"model\.window is 'released', and a sweep wants a number"):
         sweep_of([run, other])
 
-    # A model of that setting, as on opening, not one whose parts say other than its settings.
-    assert plain_settings(even.model.config)["ral"]["confidences"] == "even"
 
 def test_runs_on_different_captions_are_not_compared(trained):
     run = trained["v2"]

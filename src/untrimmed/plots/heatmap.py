@@ -22,7 +22,7 @@ from untrimmed.plots.style import (
     short,
     styled,
 )
-from untrimmed.plots.timeline import best_windows
+from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STRIP_IN, TEXT_IN, REST_IN = 0.17, 0.19, 1.1
 
 @dataclass(frozen=True)
 class Strip:
-    """One caption to one model: cosines with equal parts of the video, and the span that the model finds best."""
+    """One caption to one model: cosines with the parts of the video, and the span that the model finds best."""
 
     label: str
     similarity: Float[np.ndarray, " N"]
@@ -123,8 +123,8 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
     for row, strip in enumerate(caption.strips):
         low, high = strip.similarity.min(), strip.similarity.max()
         scaled = (strip.similarity - low) / max(high - low, 1e-9)
-        box = (0, duration_s, num_strips - row - 1, num_strips - row)
-        axes.imshow(scaled[None], cmap=HEAT, vmin=0, vmax=1, aspect="auto", extent=box)
+        edges_s = duration_s * cell_edges(len(scaled))
+        axes.pcolormesh(edges_s, (num_strips - row - 1, num_strips - row), scaled[None], cmap=HEAT, vmin=0, vmax=1)
         start_s, end_s = strip.found_s
         frame = (start_s, num_strips - row - 0.92), end_s - start_s, 0.84
         axes.add_patch(Rectangle(*frame, fill=False, edgecolor=VERMILION, linewidth=1.1))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.moments.gaussian_proposals import JSG_WINDOWS
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, time_grid
 from untrimmed.moments.localise import window_similarities
 from untrimmed.plots.trained_run import TrainedRun
 
@@ -31,6 +31,18 @@ class Course:
         [0.75, 0.25]
         """
         return (self.similarity.argmax(axis=1) + 0.5) / self.similarity.shape[1]
+
+
+def cell_edges(count: int) -> Float[np.ndarray, " E"]:
+    """Between which shares of a video its `count` parts are drawn: each around the time at which windows pool it.
+
+    Windows hold row i of N at i / (N - 1) as released, so that the outer cells are half as wide as the others.
+
+    >>> cell_edges(5).tolist()
+    [0.0, 0.125, 0.375, 0.625, 0.875, 1.0]
+    """
+    times = time_grid(count).double().numpy()
+    return np.concatenate([[0.0], (times[:-1] + times[1:]) / 2, [1.0]])
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:

@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.data.annotations import Span
 from untrimmed.errors import FeatureError
+from untrimmed.moments.gaussian_proposals import time_grid
 from untrimmed.plots.style import (
     BLACK,
     BLUE,
@@ -169,7 +170,7 @@ def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> N
 
     top = 1 if video.frames is None else 1 + FRAMES_IN / CURVE_IN
     count = len(video.relevance)
-    times_s = (np.arange(count) + 0.5) / count * video.duration_s
+    times_s = video.duration_s * time_grid(count).numpy()  # where windows pool the curve, so that the moment fits it
     low, high = min(own.min() for own in scale), max(own.max() for own in scale)
     heights = 0.9 * (video.relevance - low) / max(high - low, 1e-9)
     axes.fill_between(times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
