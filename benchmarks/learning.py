@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--search-steps", type=int, default=750)
-    parser.add_argument("--rates", type=float, nargs="+", default=[3e-4, 1e-4])
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 3e-4, 1e-4])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--dim", type=int, default=128)
