@@ -48,10 +48,10 @@ def test_a_row_that_was_stopped_after_training_is_only_evaluated(table, place):
     assert not any("training" in step.doing for step in steps)
 
 
-@pytest.mark.parametrize("change", ["seed", "scale", "features", "overrides"])
+@pytest.mark.parametrize("change", ["seed", "scale", "features", "overrides", "data"])
 def test_other_settings_have_a_folder_of_their_own(change, table, place):
     row, column = table.rows[0], table.columns[0]
-    other, changed = place, row
+    other, changed, on = place, row, column
     if change == "seed":
         other = dataclasses.replace(place, seed=4)
     elif change == "scale":
@@ -59,9 +59,11 @@ def test_other_settings_have_a_folder_of_their_own(change, table, place):
     elif change == "features":
         features = dataclasses.replace(TINY.features, noise=0.1)
         other = dataclasses.replace(place, scale=dataclasses.replace(TINY, features=features))
+    elif change == "data":
+        on = dataclasses.replace(column, data="tvr_clip")
     else:
         changed = dataclasses.replace(row, overrides={"weights.video_nce": 0.5})
-    assert Plan.of(changed, column, other).folder != Plan.of(row, column, place).folder
+    assert Plan.of(changed, on, other).folder != Plan.of(row, column, place).folder
 
 
 def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
@@ -79,8 +81,7 @@ def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
 def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp_path):
     root = tmp_path / "data"
     simulate("tvr", root, num_videos=15, settings=TINY.features)
-    sized = TINY.all_overrides
-    columns = tuple(dataclasses.replace(column, overrides=sized) for column in table.columns)
+    columns = tuple(dataclasses.replace(column, overrides=TINY.overrides_of(column)) for column in table.columns)
     real, there = dataclasses.replace(table, columns=columns), dataclasses.replace(place, root=root)
     measured = run_table(real, there)
     ours = measured.figures["mean", "tvr"]["SumR"]

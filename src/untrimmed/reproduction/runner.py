@@ -50,11 +50,10 @@ class Scale:
         }
     )
 
-    @property
-    def all_overrides(self) -> dict[str, Any]:
-        """With the widths of the features."""
+    def overrides_of(self, column: Column) -> dict[str, Any]:
+        """Of all rows on a column: what it sets itself, smallness where it does not, and the widths of the features."""
         widths = {"model.query_dim": self.features.query_dim, "model.video_dim": self.features.video_dim}
-        return {**widths, **self.overrides}
+        return {**self.overrides, **column.overrides, **widths}
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ class Plan:
         preset = next((name for name in candidates if has_preset(row.method, name)), None)
         if place.simulated:
             preset = preset or OWN_DATA_PRESET
-            overrides = {**place.scale.all_overrides, **row.overrides, "train.seed": place.data_seed}
+            overrides = {**place.scale.overrides_of(column), **row.overrides, "train.seed": place.data_seed}
         else:
             seeded = {} if place.seed is None else {"train.seed": place.seed}
             overrides = {**column.overrides, **row.overrides, **seeded}
@@ -173,7 +172,8 @@ class Plan:
         data = self.place.root and str(self.place.root.resolve() / self.column.data_name)
         identity = [__version__, to_plain(self.settled), data, self.preset]
         if self.place.simulated:
-            identity += [self.place.data_seed, self.place.scale.num_videos, to_plain(self.place.scale.features)]
+            of_features = to_plain(self.place.scale.features)
+            identity += [self.column.data_name, self.place.data_seed, self.place.scale.num_videos, of_features]
         name = "simulated" if self.place.simulated else self.column.data_name
         return self.place.runs / f"{self.row.method}-{name}-{_digest(identity)}"
 
