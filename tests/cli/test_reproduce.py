@@ -59,7 +59,11 @@ def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path)
 
 
 def test_a_figure_of_another_command_prints_that_command():
-    assert "untrimmed plot uncertainty RUN BASE" in " ".join(run("ral", "figure3").stdout.split())
+    printed = run("jsg", "figure3").stdout.splitlines()
+    figure = PAPERS["jsg"].entry("figure3")
+    assert all(command in printed for command in figure.commands)  # whole, however narrow the terminal
+    assert any("First three videos" in line for line in printed)
+    assert "not covered" in run("jsg", "figure1").stdout
 
 
 def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):

@@ -15,8 +15,10 @@ from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.document import document
+from untrimmed.reproduction.efficiency import Costs
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
+from untrimmed.reproduction.results import printed_grids
 from untrimmed.reproduction.runner import Place, Plan, pairs_of
 from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, TrainedTable
 from untrimmed.running import opened
@@ -138,11 +140,26 @@ LISTED = [
 ]
 
 
+def understood(name, words):
+    """What a command takes from its words; a wrong subcommand, option or value ends here."""
+    command = COMMANDS[name]
+    while hasattr(command, "commands"):  # `data` has commands of its own
+        name, *words = words
+        command = command.commands[name]
+    return command.make_context(name, list(words)).params
+
+
+@pytest.mark.parametrize("words", [["describes", "tvr"], ["describe", "tvr", "--root", "DIR", "--text", "last"]])
+def test_a_wrong_subcommand_or_option_of_a_group_would_be_found(words):
+    with pytest.raises(Exception, match=r"describes|No such option: --text"):
+        understood("data", words)
+
+
 @pytest.mark.parametrize("command", dict.fromkeys(LISTED))
 def test_commands_of_tables_and_figures_are_understood(command, caught, type_in):
     program, name, *rest = shlex.split(command)
     assert program == "untrimmed"
-    given = COMMANDS[name].make_context(name, rest).params  # a wrong option or value ends here
+    given = understood(name, rest)
     if name == "train":
         assert caught(type_in, command).method == given["method"]
     elif name == "plot":
@@ -158,7 +175,7 @@ def test_commands_on_the_page_are_those_of_the_rows():
     train, evaluate = re.findall(r"`(untrimmed (?:train|evaluate) [^`]*)`", page.partition("\n## ")[0])
     pairs = set()
     for above, rows in itertools.pairwise(page.split("\n\n")):
-        own = re.search(r"Moments: `([^`]*)`", above)  # of all rows of a table
+        own = re.search(r"Evaluated by: `([^`]*)`\.", above)  # of all rows of a table
         for cells in (re.findall(r"`([^`]*)`", line) for line in rows.splitlines() if line.startswith("| ")):
             if cells:
                 pairs.add((train.replace("TRAIN", cells[0]), [*cells[1:], own[1] if own else evaluate][0]))
@@ -166,12 +183,31 @@ def test_commands_on_the_page_are_those_of_the_rows():
     assert wanted - pairs == set()
 
 
-def test_the_page_in_the_documentation_has_every_row_as_it_is_now():
+def test_the_page_in_the_documentation_is_as_it_would_be_written_now(monkeypatch):
+    monkeypatch.setattr(Costs, "measure", lambda self, method, asked, sizes: _no_costs(asked, sizes))
+    every = [entry for paper in PAPERS.values() for entry in paper.entries]
+    wanted = [entry for entry in every if not (isinstance(entry, TrainedTable) and entry.sweep)]
     page = (Path(__file__).resolve().parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    tables = [table.values[0] for table in TABLES]
-    rows = [each for table in tables if table.has_figures for each in commands_of(table)]
-    missing = [each.trained for each in rows if f"| `{each.trained}` |" not in page]
-    assert missing == [], "write the page again: untrimmed reproduce --out docs/reproduction.md"
+    now = "".join(document(list(PAPERS.values()), wanted, Place(Path("runs")), "untrimmed reproduce"))
+    assert _uncosted(page) == _uncosted(now), "write it again: untrimmed reproduce --out docs/reproduction.md"
+
+
+def _no_costs(asked, sizes):
+    single = {"params_m", "flops_g", "attention_g"}
+    return {quantity: (0.0,) * (1 if quantity in single else len(sizes)) for quantity in asked}
+
+
+def _uncosted(page):
+    """The sections of a page without those of measured costs, and without the line that says where they were."""
+    costs = {
+        f"{paper.name} {entry.name}: {entry.title}"
+        for paper in PAPERS.values()
+        for entry in paper.entries
+        if isinstance(entry, EfficiencyTable)
+    }
+    sections = re.split(r"(?m)^(?=##+ )", page)
+    kept = [each for each in sections if each.splitlines()[0].removeprefix("### ") not in costs]
+    return [line.rstrip() for line in "".join(kept).splitlines() if line.strip() and not line.startswith("Made by ")]
 
 
 def test_the_index_leads_to_headings_of_the_page():
@@ -181,3 +217,25 @@ def test_the_index_leads_to_headings_of_the_page():
     anchors = {re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings}
     linked = set(re.findall(r"\]\(#([^)]*)\)", page))
     assert linked == anchors
+
+
+def test_where_papers_print_the_mean_rank_the_command_does_too():
+    table = PAPERS["ral"].entry("table5")
+    assert {each.evaluate for each in commands_of(table)} == {"untrimmed evaluate RUN --no-moments --format json"}
+    (grid,) = printed_grids(table)
+    assert grid.header[-3:] == ("MdR", "MnR", "train")
+    assert any("--format json" in note for note in grid.notes)
+
+
+def test_captions_that_are_listed_are_those_that_are_drawn():
+    for paper in PAPERS.values():
+        for entry in paper.entries:
+            commands = "" if isinstance(entry, NotCovered) else command_of(paper, entry)
+            listed = [asked for each in re.findall(r"--queries (\S+)", commands) for asked in each.split(",")]
+            assert listed == re.findall(r"--query (\S+)", commands), entry.title
+    assert "--query ID --query ID2" in command_of(PAPERS["jsg"], PAPERS["jsg"].entry("figure3"))
+
+
+def test_ral_shows_first_videos_of_both_data_sets():
+    commands = command_of(PAPERS["ral"], PAPERS["ral"].entry("figure12"))
+    assert {"tvr", "activitynet"} == set(re.findall(r"--data (\S+)", commands))

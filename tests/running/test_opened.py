@@ -20,7 +20,10 @@ def test_a_model_opens_with_other_settings_than_it_was_saved_with(data_root, tmp
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"train.epochs": 3}, "setting 'train.epochs' cannot change after training; write model.KEY=VALUE"),
+        (
+            {"train.epochs": 3},
+            "setting 'train.epochs' cannot change after training; write model.KEY=VALUE or train.annotators=COUNT",
+        ),
         ({"model.glanceweight": 1.0}, "unknown key 'glanceweight'"),
         ({"model.dim": 4}, r"model.dim: the learned weights do not fit \(.* has shape \(.*8.*\), wanted \(.*4.*\)\)"),
     ],

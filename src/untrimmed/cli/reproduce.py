@@ -90,16 +90,25 @@ def _require_fit(root: Path | None, out: Path | None, simulated: bool) -> None:
 def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
     """Measure one table or figure and print it; of one that other commands draw, print these."""
     from untrimmed.reproduction.document import grids_of
-    from untrimmed.reproduction.render import listing
     from untrimmed.reproduction.tables import TrainedTable
 
     with progress_console.status("starting") as status:
         grids = list(grids_of(entry, place, _Display(status), simulated=simulated))
-    for grid in grids or [listing(paper, only=entry)]:
+    for grid in grids:
         _print(grid)
+    if not grids:
+        _print_behind(paper, entry)
     if isinstance(entry, TrainedTable) and place.root is None and not simulated:
         _print_commands(entry)
         result_console.print(f"next    untrimmed reproduce {paper.name} {entry.name} --root DIR")
+
+
+def _print_behind(paper: Paper, entry: Entry) -> None:
+    """What other commands draw, or why nothing does; commands stand on lines that can be copied whole."""
+    from untrimmed.reproduction.render import command_of
+
+    result_console.print(f"{entry.title}.", *entry.notes)
+    typer.echo(command_of(paper, entry))
 
 
 def _print_commands(table: TrainedTable) -> None:

@@ -12,6 +12,7 @@ METHODS = {
     "ProtoPRVR": "proto",
 }
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
+TITLES = {"tvr": "TVR", "activitynet": "ActivityNet Captions", "charades": "Charades-STA"}
 BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
 CORPUS_SIZES = (500, 1000, 1500, 2000, 2500)
 POINTS = "The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep."
@@ -20,8 +21,7 @@ WORDS = (
     "On ActivityNet Captions the released program reads 30 words and so does the preset; for the paper's append "
     "model.max_words=64."
 )
-TOP = "untrimmed evaluate RUN --top 3"
-VIDEOS = "Frames with --videos DIR, the folder of the video files; other captions with --query ID."
+VIDEOS = "ID and ID2: captions of the test split. Frames with --videos DIR, the folder of the video files."
 
 
 def methods(*names: str) -> dict[str, str]:
@@ -40,9 +40,12 @@ def drawings(**titles: str) -> tuple[NotCovered, ...]:
     return tuple(NotCovered(name=name, title=title, reason=reason) for name, title in titles.items())
 
 
-def top(name: str, *runs: str) -> str:
-    """The command that draws the first videos of a caption."""
-    return f"untrimmed plot top {' '.join(runs or ('RUN',))} -o {name}.png"
+def top(name: str, *runs: str, queries: int = 2) -> tuple[str, str]:
+    """The commands that list and draw the first videos of some captions, the same ones."""
+    runs, ids = runs or ("RUN",), ("ID", "ID2")[:queries]
+    asked = " ".join(f"--query {each}" for each in ids)
+    listed = f"untrimmed evaluate {runs[0]} --top 3 --queries {','.join(ids)}"
+    return listed, f"untrimmed plot top {' '.join(runs)} {asked} -o {name}.png"
 
 
 def training(method: str, data: str, out: str = "RUN") -> str:

@@ -12,7 +12,7 @@ GROUPS = ("SumR M/V (0,0.25]", "SumR M/V (0.25,0.5]", "SumR M/V (0.5,1]", "SumR"
 
 def _comparison(name: str, column: Column) -> TrainedTable:
     rows = entries.rows_of("CLIP4Clip", "MS-SL", "GMMFormer")
-    title = f"Comparison on {column.name}"
+    title = f"Comparison on {entries.TITLES[column.name]}"
     return TrainedTable(name=name, title=title, columns=(column,), rows=rows, left_out=OTHERS)
 
 
@@ -112,7 +112,7 @@ PAPER = Paper(
         Shown(
             name="figure7",
             title="First three videos of some queries, ActivityNet Captions",
-            commands=(entries.training("gmmformer", "activitynet"), entries.TOP, entries.top("figure7")),
+            commands=(entries.training("gmmformer", "activitynet"), *entries.top("figure7")),
             notes=(entries.VIDEOS,),
         ),
     ),

@@ -155,7 +155,7 @@ PAPER = Paper(
         Shown(
             name="figure9",
             title="First three videos of some queries",
-            commands=(TRAIN, entries.TOP, entries.top("figure9")),
+            commands=(TRAIN, *entries.top("figure9")),
             notes=(entries.VIDEOS,),
         ),
     ),

@@ -179,15 +179,18 @@ PAPER = Paper(
             commands=(
                 TRAIN,
                 entries.training("gmmformer", "tvr", "GMMFORMER"),
-                entries.top("figure8", "GMMFORMER", "RUN"),
+                *entries.top("figure8", "RUN", "GMMFORMER"),
                 "untrimmed plot heatmap GMMFORMER RUN -o figure8_moments.png",
             ),
-            notes=("What each context of a caption says, which the paper colours by hand, is not annotated.",),
+            notes=(
+                entries.VIDEOS,
+                "What each context of a caption says, which the paper colours by hand, is not annotated.",
+            ),
         ),
         Shown(
             name="figure9",
             title="First three videos of a query",
-            commands=(TRAIN, entries.TOP, entries.top("figure9")),
+            commands=(TRAIN, *entries.top("figure9", queries=1)),
             notes=(entries.VIDEOS,),
         ),
         FIGURE10,

@@ -1,5 +1,7 @@
 """The tables and figures of RAL (EMNLP 2025, arXiv 2509.01383)."""
 
+from collections.abc import Mapping
+
 from untrimmed.reproduction import entries
 from untrimmed.reproduction.tables import Column, EfficiencyTable, NotCovered, Paper, Row, Shown, TrainedTable
 
@@ -127,6 +129,23 @@ FIGURE11 = TrainedTable(
 )
 TRAIN = entries.training(BASE, "tvr")
 TRAIN_BASE = entries.training("gmmformer_v2", "tvr", "BASE")
+TVR_RUNS = {"RUN": TRAIN, "BASE": TRAIN_BASE}
+ACTIVITYNET_RUNS = {
+    "RUN2": entries.training(BASE, "activitynet", "RUN2"),
+    "BASE2": entries.training("gmmformer_v2", "activitynet", "BASE2"),
+}
+
+
+def _first_videos(name: str, title: str, *compared: Mapping[str, str], queries: int = 2) -> Shown:
+    """A figure with the first videos of as many captions, of one for each data set where there are several."""
+    commands: list[str] = []
+    for place, runs in enumerate(compared, start=1):
+        picture = name if len(compared) == 1 else f"{name}_{place}"
+        asked = queries if len(compared) == 1 else 1
+        commands += [*runs.values(), *entries.top(picture, *runs, queries=asked)]
+    return Shown(name=name, title=title, commands=tuple(commands), notes=(entries.VIDEOS,))
+
+
 PAPER = Paper(
     name="ral",
     title="RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383)",
@@ -162,12 +181,7 @@ PAPER = Paper(
             commands=(TRAIN, TRAIN_BASE, "untrimmed plot first-ten RUN BASE -o figure6.png"),
             notes=("Fused scores are divided by what the branches weigh together, so that each is a mean of cosines.",),
         ),
-        Shown(
-            name="figure7",
-            title="First videos of two queries",
-            commands=(TRAIN, TRAIN_BASE, entries.TOP, entries.top("figure7", "RUN", "BASE")),
-            notes=(entries.VIDEOS,),
-        ),
+        _first_videos("figure7", "First videos of two queries", TVR_RUNS),
         Shown(
             name="figure8",
             title="Words against frames, and confidences of words",
@@ -182,17 +196,7 @@ PAPER = Paper(
             notes=("On the validation split after every epoch; the paper has the test split, every fifth.",),
         ),
         FIGURE11,
-        Shown(
-            name="figure12",
-            title="First videos of more queries",
-            commands=(TRAIN, TRAIN_BASE, entries.TOP, entries.top("figure12", "RUN", "BASE")),
-            notes=(entries.VIDEOS,),
-        ),
-        Shown(
-            name="figure13",
-            title="A query that both miss",
-            commands=(TRAIN, TRAIN_BASE, entries.TOP, entries.top("figure13", "RUN", "BASE")),
-            notes=(entries.VIDEOS,),
-        ),
+        _first_videos("figure12", "First videos of two more queries, one of each data set", TVR_RUNS, ACTIVITYNET_RUNS),
+        _first_videos("figure13", "A query that both miss", TVR_RUNS, queries=1),
     ),
 )

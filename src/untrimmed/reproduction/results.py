@@ -40,11 +40,12 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
             if changed:
                 line.append(f"`{commands.evaluate}`" if commands else "")
             lines.append(tuple(line))
-        header = ("", *(["data"] if several else []), *(metrics if figures else ()), "train")
+        header = ("", *(["data"] if several else []), *(map(_heading, metrics) if figures else ()), "train")
         header = (*header, "evaluate") if changed else header
         notes = _notes(table) if metrics is list(groups)[-1] else ()
-        if columns[0].events and not changed:
-            notes = (f"Moments: `{EVALUATE.format('').rstrip()}`.", *notes)
+        ways = {typed[row.name, column.name].evaluate for row, column in shown if (row.name, column.name) in typed}
+        if not changed and ways != {EVALUATE.format("--no-moments")}:
+            notes = (f"Evaluated by: {', '.join(f'`{way}`' for way in sorted(ways))}.", *notes)
         yield Grid(table.title, header, tuple(lines), notes, num_labels=1 + several, num_commands=1 + changed)
 
 
@@ -64,7 +65,9 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
         if measured.missing:
             notes.append(f"No data for: {', '.join(measured.missing)}.")
         seed = "" if place.seed is None else f", seed {place.seed}"
-        yield Grid(f"{table.title} ({column.name}{seed})", ("", "", *column.metrics), tuple(lines), tuple(notes))
+        yield Grid(
+            f"{table.title} ({column.name}{seed})", ("", "", *map(_heading, column.metrics)), tuple(lines), tuple(notes)
+        )
 
 
 def _notes(table: TrainedTable) -> tuple[str, ...]:
@@ -87,6 +90,11 @@ def _lines(row: Row, column: Column, measured: Measured) -> Iterator[tuple[str, 
         pairs = zip(column.metrics, printed, strict=True)
         differences = ("" if value is None else _figure(metric, ours[metric] - value, "+") for metric, value in pairs)
         yield ("", "difference", *differences)
+
+
+def _heading(metric: str) -> str:
+    """A metric as papers head its column."""
+    return {"median_rank": "MdR", "mean_rank": "MnR"}.get(metric, metric)
 
 
 def _figure(metric: str, value: float | None, sign: str = "") -> str:

@@ -327,7 +327,9 @@ def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> Retrieva
     """
     for key in changed:
         if not key.startswith("model."):
-            raise ConfigError(f"setting {key!r} cannot change after training; write model.KEY=VALUE, or train anew")
+            raise ConfigError(
+                f"setting {key!r} cannot change after training; write model.KEY=VALUE or {JUDGING}=COUNT, or train anew"
+            )
     settings = override(plain_settings(model.config), {key.removeprefix("model."): changed[key] for key in changed})
     other = type(model)(configure(ModelName.of(model.name), settings))
     own, wanted = ({name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, other))
