@@ -239,3 +239,9 @@ def test_captions_that_are_listed_are_those_that_are_drawn():
 def test_ral_shows_first_videos_of_both_data_sets():
     commands = command_of(PAPERS["ral"], PAPERS["ral"].entry("figure12"))
     assert {"tvr", "activitynet"} == set(re.findall(r"--data (\S+)", commands))
+
+
+def test_what_is_said_of_a_table_stands_before_its_first_part():
+    first, second = printed_grids(PAPERS["jsg"].entry("table5"))
+    assert first.notes
+    assert second.notes == ()

@@ -83,9 +83,10 @@ def _others(paper: Paper, wanted: Sequence[Entry], place: Place) -> Iterator[tup
 
 def _preface(command: str, place: Place) -> str:
     train, evaluate = TRAIN.format("TRAIN"), EVALUATE.format("--no-moments")
+    made_with = conditions().replace(", 1 threads", ", 1 thread")
     lines = [
         "# What the papers print, and what comes out here",
-        f"Made by `{command}` with {conditions()}. Every table and figure of the papers is here with the command "
+        f"Made by `{command}` with {made_with}. Every table and figure of the papers is here with the command "
         "behind it, or with the reason why there is none; `untrimmed reproduce PAPER TABLE` shows one.",
     ]
     if place.root is not None:

@@ -42,7 +42,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
             lines.append(tuple(line))
         header = ("", *(["data"] if several else []), *(map(_heading, metrics) if figures else ()), "train")
         header = (*header, "evaluate") if changed else header
-        notes = _notes(table) if metrics is list(groups)[-1] else ()
+        notes = _notes(table) if metrics is next(iter(groups)) else ()
         ways = {typed[row.name, column.name].evaluate for row, column in shown if (row.name, column.name) in typed}
         if not changed and ways != {EVALUATE.format("--no-moments")}:
             notes = (f"Evaluated by: {', '.join(f'`{way}`' for way in sorted(ways))}.", *notes)
