@@ -23,7 +23,10 @@ def _clip(metrics: tuple[str, ...] = RECALL, preset: str = "tvr") -> Column:
 
 # With features of CLIP (Table 8); the presets of tvr and activitynet have appendix 8's values for the others.
 ONCE = {"model.iterations": 1, "weights.orthogonal": 0.01}
-CLIP_NOTE = "tvr_clip and activitynet_clip are folders with frames and words of CLIP-L/14 in the field's layout."
+CLIP_NOTE = (
+    "tvr_clip and activitynet_clip are folders with frames and words of CLIP-L/14 in the field's layout: docs/data.md, "
+    "Features of another network."
+)
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on TVR and ActivityNet Captions, two kinds of features",
