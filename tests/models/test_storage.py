@@ -2,9 +2,11 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.retrieval_world import SIZES
 from untrimmed.errors import CheckpointError
+from untrimmed.models import storage
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import load_model, save_model, write_tensors
 
@@ -53,3 +55,52 @@ def test_weights_that_cannot_be_written_are_told_and_leave_nothing(tmp_path):
     with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be written .* free space"):
         write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(3)})
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "zeroed", "another"])
+def test_weights_that_were_not_saved_with_the_settings_are_refused(damage, folder):
+    """Whole, finite and of the right shapes, but not this model's."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    if damage == "flipped":
+        next(iter(tensors.values())).view(torch.uint8).reshape(-1)[:1] ^= 1
+    elif damage == "zeroed":
+        tensors = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+    else:
+        tensors = create_model("gmmformer_v2", **SIZES).state_dict()
+    save_file(tensors, path)
+    with pytest.raises(
+        CheckpointError, match=r"model\.safetensors: damaged or of another model: config\.json beside it"
+    ):
+        load_model(folder)
+
+
+def test_weights_that_replace_others_are_whole_after_a_kill_at_any_moment(folder, monkeypatch):
+    """Between settings and weights either weights are this model's; afterwards the new ones alone."""
+    settings = folder / "config.json"
+    before, old = (folder / "model.safetensors").read_bytes(), json.loads(settings.read_text())["weights_sha256"]
+    monkeypatch.setattr(storage, "write_tensors", lambda path, tensors: kept.append((path, tensors)))
+    kept: list = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            storage,
+            "_write_settings",
+            lambda path, values, write=storage._write_settings: (
+                write(path, values) if len(values["weights_sha256"]) == 2 else None
+            ),
+        )
+        save_model(create_model("gmmformer_v2", **SIZES), folder)
+    load_model(folder)
+    monkeypatch.undo()
+    write_tensors(*kept[0])
+    load_model(folder)
+    (folder / "model.safetensors").write_bytes(before)
+    save_model(load_model(folder), folder)
+    assert json.loads(settings.read_text())["weights_sha256"] == old
+
+
+def test_a_model_that_was_saved_without_a_digest_is_read(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["weights_sha256"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    load_model(folder)

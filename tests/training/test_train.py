@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from untrimmed import precision
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import simulate
-from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.running.opened import OpenedModel, open_model
+from untrimmed.running.opened import OpenedModel, load, open_model
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
 from untrimmed.training.train import train
@@ -284,6 +284,16 @@ def test_a_preset_file_of_ones_own_is_taken(data_root, small, tmp_path):
     assert [e["loss"] for e in again.history] == [e["loss"] for e in run.history]
     with pytest.raises(ConfigError, match="is for ms_sl, not for gmmformer"):
         train("gmmformer", data="tvr", root=data_root, preset=str(tmp_path / "own.yaml"))
+
+
+def test_a_finished_run_with_damaged_weights_is_not_called_finished(data_root, small, tmp_path):
+    run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    weights = bytearray((run.folder / "model.safetensors").read_bytes())
+    weights[-64:] = bytes(byte ^ 1 for byte in weights[-64:])
+    (run.folder / "model.safetensors").write_bytes(weights)
+    for again in (lambda: train("ms_sl", data="tvr", root=data_root, out=run.folder, **small), lambda: load(run)):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged or of another model"):
+            again()
 
 
 def test_a_damaged_metrics_file_is_named(data_root, small, tmp_path):

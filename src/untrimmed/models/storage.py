@@ -1,21 +1,26 @@
 """A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed.
 
+The settings hold the digest of the weights, so that damaged ones, and those of another model, are told.
+
 A model of a class from outside this package names the modules that it needs. They are code, so they are executed only
 where this user has imported them before (`untrimmed.plugins`).
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
-from untrimmed.files import whole_file
+from untrimmed.files import whole_file, write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, model_class, plain_settings
@@ -23,6 +28,7 @@ from untrimmed.plugins import plain, read_sources, require, sources_of
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+DIGESTS = "weights_sha256"
 
 
 def save_model(model: RetrievalModel, folder: Path) -> None:
@@ -31,9 +37,18 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     settings: dict[str, Any] = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
     if imports := sources_of(model_classes(model)):
         settings["imports"] = plain(imports)
-    with whole_file(folder / SETTINGS, alone=True) as settings_file:
-        settings_file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        write_tensors(folder / WEIGHTS, tensors)
+    known: list[str] = []
+    with suppress(CheckpointError):
+        known = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
+    digest = weights_digest(tensors)
+    if known:  # a kill before the last line leaves either weights
+        _write_settings(folder / SETTINGS, settings | {DIGESTS: [*known, digest]})
+    write_tensors(folder / WEIGHTS, tensors)
+    _write_settings(folder / SETTINGS, settings | {DIGESTS: [digest]})
+
+
+def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(settings, indent=2) + "\n", alone=True)
 
 
 def model_classes(model: RetrievalModel) -> list[type]:
@@ -86,8 +101,23 @@ def load_model(folder: Path) -> RetrievalModel:
         )
     if name := not_finite(tensors):
         raise CheckpointError(f"{path}: tensor {name} is not finite; copy the file again, or train the model anew")
+    digests = settings.get(DIGESTS)  # earlier versions wrote none
+    if isinstance(digests, list) and weights_digest(tensors) not in digests:
+        raise CheckpointError(
+            f"{path}: damaged or of another model: {SETTINGS} beside it was saved with other weights; copy both again"
+        )
     model.load_state_dict(tensors)
     return model.eval()
+
+
+def weights_digest(tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of names, shapes and values of a model's tensors."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str:
