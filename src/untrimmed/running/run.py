@@ -55,10 +55,14 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Preset):
-    """A preset with all its overrides, the data, and the number format."""
+    """A preset with all its overrides, the data, the number format, and which model was given, if it was made already.
+
+    `initial_weights` is the digest of its weights; a model that training makes follows from the settings.
+    """
 
     data: DataSettings
     precision: Format = "float32"
+    initial_weights: str | None = None
 
 
 @dataclass(frozen=True)

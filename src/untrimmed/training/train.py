@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -19,7 +20,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import model_class, plain_settings
-from untrimmed.models.storage import model_classes
+from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import sources_of, trust
 from untrimmed.precision import Format, Precision, choose_format
 from untrimmed.presets import Preset, has_preset, load_preset, read_preset
@@ -45,6 +46,7 @@ OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets;
 
 logger = logging.getLogger(__name__)
 
+_BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()  # a run's folder -> its first weights
 
 Sets = tuple[RetrievalDataset, RetrievalDataset]
 
@@ -68,7 +70,8 @@ def train(
 
     `data` is the name of a data set at ROOT/DATA, or two in memory, to learn from and to choose the best epoch by. A
     model goes on from the weights that it has and is trained in place: it ends as its last epoch left it, the best one
-    is `run.load_model()`. Settings are those of the preset for method and data set, changed by dotted keys:
+    is `run.load_model()`; a run in `out` that began with other weights is another's. Settings are those of the
+    preset for method and data set, changed by dotted keys:
     `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`. `preset` names another data set's preset
     or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
     runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `callback` hears of
@@ -97,8 +100,7 @@ def train(
         require_widths(sizes, dataset, f"{name}/{chosen.dataset}")
         require_content(dataset)
         require_sizes(sizes, chosen.features, dataset, str(name))
-    config = _run_config(chosen, sizes, settings, number_format)
-    _require_own(folder, config)
+    config = _own(folder, _run_config(chosen, sizes, settings, number_format), made)
     fabric, encoding = launch(device, number_format)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -109,6 +111,23 @@ def train(
     loop.run()
     fabric.barrier()
     return open_run(folder)
+
+
+def _own(folder: Path, config: RunConfig, made: RetrievalModel | None) -> RunConfig:
+    """The settings, with the first weights of a model that is made already: where it goes on with a run, of that.
+
+    Raises: ConfigError if the folder holds anything but a run with these settings.
+    """
+    if made is None:
+        _require_own(folder, config)
+        return config
+    place = folder.resolve()
+    begun = _BEGUN.get(made, {}).get(place) if is_run(folder) else None
+    first = begun or weights_digest(made.state_dict())
+    config = replace(config, initial_weights=first)
+    _require_own(folder, config)
+    _BEGUN.setdefault(made, {})[place] = first
+    return config
 
 
 def _sets(
