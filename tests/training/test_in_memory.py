@@ -77,6 +77,20 @@ def test_a_model_is_trained_in_place_from_the_weights_it_has(sets, tmp_path):
     assert run.config.method == "gmmformer+query_diversity"
 
 
+def test_a_model_is_never_given_the_weights_of_another_one_s_run(sets, tmp_path):
+    quick = {"train.epochs": 1, "train.batch_size": 4}
+    one, other = (untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES) for _ in range(2))
+    first = {name: tensor.clone() for name, tensor in one.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    run = untrimmed.train(one, data=sets[:2], out=tmp_path / "run", **quick)
+    with pytest.raises(ConfigError, match=r"holds a run with initial_weights = .*; choose another --out"):
+        untrimmed.train(other, data=sets[:2], out=run.folder, **quick)
+    assert all(torch.equal(before[name], tensor) for name, tensor in other.state_dict().items())
+    assert untrimmed.train(one, data=sets[:2], out=run.folder, **quick).history == run.history  # its own goes on
+    other.load_state_dict(first)  # as in a new process
+    assert untrimmed.train(other, data=sets[:2], out=run.folder, **quick).history == run.history
+
+
 def test_a_model_that_is_made_takes_no_more_settings(sets, tmp_path):
     model = untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES)
     with pytest.raises(ConfigError, match=r"model\.dim: the model is made already"):
@@ -140,11 +154,21 @@ def test_a_callback_sees_results_and_ends_the_training(sets, tmp_path):
     settings = QUICK | {"train.epochs": 9}
     run = untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=until_second_step, **settings)
     stages = [(progress.epoch, progress.step, progress.stage) for progress in seen]
-    assert stages[-3:] == [(2, 1, "validating"), (2, 1, "validated"), (3, 0, "finished")]
+    assert stages[-3:] == [(2, 1, "validating"), (2, 1, "validated"), (2, 1, "finished")]
+    assert seen[-1].loss == run.history[-1]["loss"] == pytest.approx(seen[-2].loss)
+    assert seen[-1].terms.keys() == seen[-2].terms.keys()
     assert [progress.results for progress in seen if progress.stage == "validated"] == [e["val"] for e in run.history]
     assert seen[1].learning_rate > 0
     assert seen[0].model.name == "ms_sl"
-    assert len(untrimmed.train("ms_sl", data=sets[:2], out=run.folder, **settings).history) == 2  # it is finished
+    again = []
+    run = untrimmed.train("ms_sl", data=sets[:2], out=run.folder, callback=again.append, **settings)
+    assert len(run.history) == 2  # it is finished
+    assert [(progress.epoch, progress.stage) for progress in again] == [(2, "finished")]
+
+
+def test_a_callback_s_wrong_answer_is_told(sets, tmp_path):
+    with pytest.raises(ConfigError, match=r"callback answered 'stpo', wanted 'stop' or nothing"):
+        untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=lambda progress: "stpo", **QUICK)
 
 
 WRONG = """

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
 Stage = Literal["training", "validating", "validated", "finished"]
+_NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # of an entry of the history
 DRAWS, DROPOUT = 0, 1  # streams of random numbers; process p has dropout stream 1 + p
 
 
@@ -49,7 +50,8 @@ class Progress:
     """Where a run stands; epochs and steps are counted from 1, `left_s` is up to the last epoch.
 
     `stage` says what has happened: "training" a step, "validating" the epoch's last one, "validated" its validation,
-    "finished" all. `results` are those of the last validation by name, in percent; `model` is the one in training.
+    "finished" all: epoch, step and losses are then those of the last epoch. `results` are those of the last validation
+    by name, in percent; `model` is the one in training.
     """
 
     epoch: int
@@ -71,7 +73,11 @@ class Progress:
 
 @runtime_checkable
 class Callback(Protocol):
-    """What training tells where it stands; an answer of "stop" ends it with the epoch, which is still validated."""
+    """What training tells where it stands; an answer of "stop" ends it with the epoch, which is still validated.
+
+    The run is then finished, as after its last epoch: training into its folder again gives it as it is, with this
+    callback or without. To go on for longer, train its model (`run.load_model()`) into another folder.
+    """
 
     def __call__(self, progress: Progress, /) -> Literal["stop"] | None:
         """Called at every stage (see `Progress`), in every process; all of several must answer alike."""
@@ -262,14 +268,17 @@ class TrainingLoop:
 
     def _report(self, stage: Stage) -> None:
         state = self.state
-        step = max(1, state.step)
         last = state.history[-1] if state.history else None
-        means = {name: value / step for name, value in state.sums.items()}
+        epoch, step = min(state.epoch + 1, self.config.train.epochs), state.step
+        means = {name: value / max(1, step) for name, value in state.sums.items()}
+        if stage == "finished" and last is not None:
+            epoch, step = min(last["epoch"], epoch), last["updates"] - sum(e["updates"] for e in state.history[-2:-1])
+            means = {name: value for name, value in last.items() if name not in _NOT_LOSSES}
         answer = self.callback(
             Progress(
-                epoch=min(state.epoch + 1, self.config.train.epochs),
+                epoch=epoch,
                 num_epochs=self.config.train.epochs,
-                step=state.step,
+                step=step,
                 num_steps=self.num_steps,
                 loss=means.pop("loss", math.nan),
                 terms=means,
@@ -284,6 +293,8 @@ class TrainingLoop:
                 selects_by=self.config.train.select_by,
             )
         )
+        if answer not in (None, "stop"):
+            raise ConfigError(f"callback answered {answer!r}, wanted 'stop' or nothing; correct the function")
         self._stopped = self._stopped or answer == "stop"
 
     def _left_s(self) -> float:
