@@ -367,13 +367,17 @@ def change_features(root, what, change):
         return
     with h5py.File(root / "mine" / "words.h5", "r+") as file:
         for number, name in enumerate(file):
-            file[name][...] = change(file[name][...], number)
+            rows = change(file[name][...], number)
+            del file[name]
+            file[name] = rows
 
 
 NOTHING = [
     (lambda rows, number: 0 * rows, "has the same features, wanted different ones"),
     (lambda rows, number: 0 * rows + 3, "has the same features, wanted different ones"),
-    (lambda rows, number: rows * (number % 2), "are all zeros, and of"),
+    (lambda rows, number: 0 * rows + 3 * number + 3, "has the same features, wanted different ones"),
+    (lambda rows, number: 0 * rows[:1] + np.eye(3, rows.shape[1]), "has the same features, wanted different ones"),
+    (lambda rows, number: rows * (number % 2), "more are all zeros, wanted at most 0 of"),
 ]
 
 
@@ -403,4 +407,4 @@ def test_one_video_of_zeros_among_hundreds_is_told_but_does_not_stop(tmp_path, c
     words = ["train", "ms_sl", "--data", "mine", "--root", tmp_path, "--out", tmp_path / "run", "model.dim=8"]
     assert run(*words, "model.max_frames=20", "train.epochs=1").exit_code == 0
     (told,) = [record.getMessage() for record in caplog.records if "zeros" in record.getMessage()]
-    assert f"mine, split train: the features of video '{min(train_videos)}' are all zeros, and of 0 more" in told
+    assert f"mine, split train: the features of video '{min(train_videos)}' and 0 more are all zeros" in told

@@ -11,9 +11,10 @@ import numpy as np
 
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
-from untrimmed.data.emptiness import is_still
+from untrimmed.data.emptiness import is_alike, is_still
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.packed import read_finite
+from untrimmed.data.resampling import normalise
 from untrimmed.data.sources import VectorSource, open_frames, open_teacher, open_words
 from untrimmed.errors import FeatureError, UntrimmedError
 
@@ -160,19 +161,22 @@ class _Content:
         self._zeros: list[str] = []
         self._still: list[str] = []
         self._first: np.ndarray | None = None
-        self._num_entries, self._is_constant = 0, True
+        self._num_entries, self._same_row, self._same_table = 0, True, True
 
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1
-        self._first = rows[0] if self._first is None else self._first
-        self._is_constant = self._is_constant and bool((rows == self._first).all())
+        if self._same_row or self._same_table:  # as models read them: of unit length
+            read = normalise(rows)
+            self._first = read if self._first is None else self._first
+            self._same_row = self._same_row and is_alike(read, self._first[:1])
+            self._same_table = self._same_table and is_alike(read, self._first)
         if not rows.any():
             self._zeros.append(name)
         elif is_still(rows):
             self._still.append(name)
 
     def problems(self) -> list[str]:
-        if self._is_constant and self._num_entries > 1:
+        if (self._same_row or self._same_table) and self._num_entries > 1:
             return [f"{self._place}: every {self._what} has the same features; extract them again"]
         problems = []
         if self._zeros:
