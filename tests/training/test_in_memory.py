@@ -11,6 +11,9 @@ import untrimmed
 from untrimmed import Annotation, dataset_of_arrays
 from untrimmed.data.packed import PackSettings
 from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.models.storage import save_model
+from untrimmed.presets import has_preset, load_preset
+from untrimmed.running import opened
 
 QUICK = {"train.epochs": 2, "train.batch_size": 4, "model.dim": 8}
 SIZES = {"num_clips": 8, "max_frames": 16, "max_words": 6}
@@ -111,6 +114,27 @@ def test_arrays_made_for_another_model_are_refused(change, message, sets, tmp_pa
         untrimmed.train(model, data=(make("train", **change), sets[1]), out=tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
         untrimmed.evaluate(model, make("test", **change))
+
+
+@pytest.mark.parametrize("method", [name for name in untrimmed.list_models() if has_preset(name, "tvr")])
+def test_a_model_is_evaluated_on_what_it_is_trained_on(method, tmp_path):
+    """Before and after training, by itself and saved alone: its method says how it reads frames and in what batches."""
+    preset = load_preset(method, "tvr")
+    sizes = {"num_clips": 16, "max_frames": 16, "max_words": 6}
+    if preset.features.fixed_frames:
+        sizes["max_frames"] = sizes["num_clips"] = 32
+    train_set, val_set = (make(split, fixed_frames=preset.features.fixed_frames, **sizes) for split in ("train", "val"))
+    model = untrimmed.create_model(method, query_dim=12, video_dim=10, dim=8, **sizes)
+    untrimmed.evaluate(model, val_set)
+    if preset.features.teacher is None:  # arrays have none
+        quick = {"train.epochs": 1, "train.batch_size": 4}
+        run = untrimmed.train(model, data=(train_set, val_set), out=tmp_path / "run", **quick)
+        model, saved = run.load_model(), tmp_path / "alone"
+        wanted = str(untrimmed.evaluate(run, val_set))
+        save_model(model, saved)
+        assert str(untrimmed.evaluate(model, val_set)) == str(untrimmed.load(saved).evaluate(val_set)) == wanted
+    loaded = opened._without_run(model, untrimmed.load, "it")
+    assert loaded.train.eval_video_batch == preset.train.eval_video_batch
 
 
 def test_arrays_of_another_width_are_refused(run):

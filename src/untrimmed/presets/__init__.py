@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from untrimmed.models.base import ModelConfig
 
 FOLDER = Path(__file__).parent
+OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
 
 
 @dataclass(frozen=True, kw_only=True)

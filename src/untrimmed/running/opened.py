@@ -25,7 +25,7 @@ from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, plain_settings
 from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.precision import Precision, choose_format
-from untrimmed.presets import has_preset, load_preset
+from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 from untrimmed.running.batches import query_batch, query_batch_of, video_batch, video_batch_of
 from untrimmed.running.encoding import Encoding
@@ -231,11 +231,21 @@ def load(
         raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
     keep_freed_memory()
-    loaded = LoadedModel(model=model.to(encoding.device).eval(), encode=encoding, place=str(folder))
+    loaded = _without_run(model.to(encoding.device).eval(), encoding, str(folder))
     if is_run(folder):
         config = read_config(folder)
         loaded = replace(loaded, train=config.train, features=config.features, data=config.data)
     return loaded.changed(changed or {})
+
+
+def _without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
+    """A model of no run: it reads features, and is evaluated in batches, as its method's preset says."""
+    method = ModelName.of(model.name).method
+    if not has_preset(method, OWN_DATA_PRESET):
+        return LoadedModel(model=model, encode=encode, place=place)
+    preset = load_preset(method, OWN_DATA_PRESET)
+    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher: training alone has one
+    return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
 
 def _encoding(device: str, precision: Precision) -> Encoding:
@@ -273,7 +283,7 @@ def evaluate(
         if dataset is None:
             raise ConfigError(f"{model.name}: a model in memory knows no data set; give one: evaluate(model, dataset)")
         encoding = _encoding(device, precision)
-        model = LoadedModel(model=model.to(encoding.device), encode=encoding, place=model.name)
+        model = _without_run(model.to(encoding.device), encoding, model.name)
     labels = None if truths is None else Path(truths)
     named: DataNames = {"data": data, "root": root, "video_features": video_features}
     if dataset is not None and any(value is not None for value in named.values()):

@@ -23,7 +23,7 @@ from untrimmed.models.registry import model_class, plain_settings
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import sources_of, trust
 from untrimmed.precision import Format, Precision, choose_format
-from untrimmed.presets import Preset, has_preset, load_preset, read_preset
+from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset, read_preset
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import (
     CONFIG,
@@ -41,8 +41,6 @@ from untrimmed.running.split import load_split, require_sizes, require_widths
 from untrimmed.training.arguments import digest_of, require_arguments, settings_of, sized_for
 from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
-
-OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
 
 logger = logging.getLogger(__name__)
 
