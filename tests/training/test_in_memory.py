@@ -196,7 +196,7 @@ def test_a_callback_s_wrong_answer_is_told(sets, tmp_path):
 
 
 WRONG = """
-from untrimmed import create_model, evaluate, load, load_dataset, train
+from untrimmed import create_model, evaluate, load, load_dataset, simulate, train
 from untrimmed.errors import UntrimmedError
 
 model = create_model("ms_sl", query_dim=12, video_dim=10, dim=8)
@@ -213,6 +213,9 @@ for call in (
     lambda: load_dataset(3, "data", "test"),
     lambda: load_dataset("tvr", None, "test"),
     lambda: create_model(3),
+    lambda: simulate("x", "data", num_videos="60"),
+    lambda: simulate("x", "data", num_videos=60, settings={}),
+    lambda: simulate("tvr", "data", num_videos=60, annotations_dir=3),
 ):
     try:
         call()
@@ -238,5 +241,8 @@ def test_wrong_types_are_told_in_one_line():
         "name is 3 (int), wanted the name of a data set",
         "root is None (NoneType), wanted the folder that holds the data set 'tvr'",
         "name is 3 (int), wanted METHOD or METHOD+ATTACHMENT+...",
+        "num_videos is '60' (str), wanted a whole number",
+        "settings is {} (dict), wanted SimulationSettings",
+        "annotations_dir is 3 (int), wanted the folder of a benchmark's annotations",
     ]
     assert made.stdout.splitlines() == wanted

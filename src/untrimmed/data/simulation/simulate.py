@@ -40,7 +40,7 @@ def simulate(
     out: Path | str,
     *,
     num_videos: int,
-    annotations_dir: Path | None = None,
+    annotations_dir: Path | str | None = None,
     layout: LayoutName = "field",
     teacher: bool = False,
     settings: SimulationSettings | None = None,
@@ -57,6 +57,11 @@ def simulate(
         ConfigError: if there are not enough videos, the folder is already there, or settings contradict each other.
         FeatureError: if an annotation file is damaged or none is there.
     """
+    require_type(num_videos, int, "num_videos", "a whole number")
+    require_type(settings, SimulationSettings | None, "settings", "SimulationSettings")
+    require_type(
+        annotations_dir, str | os.PathLike | None, "annotations_dir", "the folder of a benchmark's annotations"
+    )
     settings = settings or SimulationSettings()
     require_type(out, str | os.PathLike, "out", "the folder to write to")
     target = Layout.at(Path(out), name)
@@ -67,7 +72,7 @@ def simulate(
     if num_videos < len(SPLITS):
         raise ConfigError(f"num_videos is {num_videos}, wanted at least {len(SPLITS)}, one for each split")
     rng = np.random.default_rng(settings.seed)
-    pool = invent(num_videos, rng) if annotations_dir is None else _pool(name, annotations_dir)
+    pool = invent(num_videos, rng) if annotations_dir is None else _pool(name, Path(annotations_dir))
     splits = _deal(pool, num_videos, rng)
     videos = _by_video(caption for split in SPLITS for caption in splits[split])
     world = World(settings, [c for captions in videos.values() for c in captions], main_moments=_one_span(name, layout))
