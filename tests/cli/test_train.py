@@ -23,6 +23,7 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
+from untrimmed.models.storage import load_model, save_model
 from untrimmed.presets import load_preset
 from untrimmed.training.loop import TrainingLoop
 
@@ -259,8 +260,10 @@ def test_a_finished_run_with_a_damaged_model_is_not_called_fine(damage, found, t
 def test_a_model_whose_scores_are_no_numbers_has_no_results(trained, refusal, tmp_path):
     root, _ = trained
     shutil.copytree(root / "run", tmp_path / "run")
-    tensors = load_file(tmp_path / "run" / "model.safetensors")
-    save_file({name: tensor * 1e30 for name, tensor in tensors.items()}, tmp_path / "run" / "model.safetensors")
+    model = load_model(tmp_path / "run")
+    for weight in model.parameters():
+        weight.data.mul_(1e30)
+    save_model(model, tmp_path / "run")
     error = refusal("evaluate", tmp_path / "run")
     assert "scores are nan; the model is damaged or its training diverged" in error
 
