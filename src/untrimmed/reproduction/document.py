@@ -97,8 +97,8 @@ def _preface(command: str, place: Place) -> str:
             "--root DIR` runs all rows of a table on the data sets in DIR and puts the figures beside the paper's. A "
             f"row by itself: `{train}` with what its line has under *train*, then `{evaluate}`, or what the line has "
             "under *evaluate*. There are no figures of ours without the features of the papers; on a few simulated "
-            "ones every row is run in `make stress` (`--simulated`), and its figures mean nothing. How methods compare "
-            "on a simulated world that can tell them apart, with deviations: [benchmarks.md](benchmarks.md)."
+            "ones every row is run in `make stress` (`--simulated`), and its figures mean nothing. What compares "
+            "methods on a simulated world, over seeds: [benchmarks.md](benchmarks.md)."
         )
     lines[-1] += " Tables of costs are measured, at the published sizes."
     return "\n\n".join(lines) + "\n"
