@@ -25,6 +25,7 @@ from untrimmed.training.optim import BertAdam, parameter_groups
 FORMS = {
     "paper": {},
     "CLIP": {"iterations": 1},
+    "norm after": {"prototype_residual": "all", "prototype_norm": "after"},
     "perceiver": {"builder": "perceiver"},
     "slots": {"builder": "slot_attention", "shared_pooling": True},
     "cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},
@@ -263,6 +264,7 @@ def test_parameters_at_the_sizes_of_tvr():
         ({"masked_share": 0.0}, r"wanted a share in \(0, 1\]"),
         ({"prototype_scale": 0.0}, r"prototype_scale is 0\.0, wanted more than 0"),
         ({"prototype_residual": "later"}, "wanted one of all, anchored, none"),
+        ({"prototype_norm": "none"}, "wanted one of before, after"),
         ({"builder": "transformer"}, "wanted one of cross_attention, perceiver, slot_attention"),
     ],
 )

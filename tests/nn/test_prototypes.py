@@ -80,9 +80,10 @@ def test_prototypes_stay_apart_over_six_readings_only_if_they_keep_what_they_had
     assert (model.prototypes.grad.abs().max().item() > 1e-3) == differ
 
 
+@pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize(("residual", "differ"), [("all", True), ("anchored", False), ("none", False)])
-def test_readings_differ_only_if_they_are_added_to_the_prototypes(residual, differ):
-    model = make(30, 384, 4, std=0.02, iterations=6, residual=residual)
+def test_readings_differ_only_if_they_are_added_to_the_prototypes(residual, differ, norm):
+    model = make(30, 384, 4, std=0.02, iterations=6, residual=residual, norm=norm)
     first, *later = (made.vectors for made in model.readings(rows_of_one_video(384)))
     cosines = [F.cosine_similarity(first, vectors, dim=-1).mean().item() for vectors in later]
     if differ:
@@ -105,6 +106,22 @@ def test_learned_prototypes_start_so_many_times_as_large_as_what_a_row_gives(dim
     row = torch.randn(200, 1, dim)
     given = model(row).vectors - model.prototypes
     assert model.prototypes.std().item() == pytest.approx(3 * given.std().item(), rel=0.1)
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("residual", ["all", "anchored", "none"])
+def test_the_norm_after_a_reading_normalises_what_it_gives(builder, residual, rows):
+    before, after = (make(builder=builder, residual=residual, norm=norm) for norm in ("before", "after"))
+    plain, normed = (next(model.readings(*rows)).vectors for model in (before, after))
+    gain = 2.0 * 0.02**2 * 8 if residual == "all" and builder != "slot_attention" else 1.0
+    assert torch.allclose(normed, gain * F.layer_norm(plain, (8,)), atol=1e-6)
+
+
+def test_prototypes_normalised_after_each_reading_keep_the_size_that_they_start_with():
+    model = make(30, 64, 4, std=0.02, iterations=6, residual="all", scale=3.0, norm="after")
+    start = model.prototypes.std().item()
+    for made in model.readings(rows_of_one_video(64)):
+        assert made.vectors.std().item() == pytest.approx(start, rel=0.05)
 
 
 @pytest.mark.parametrize("dim", [64, 384])

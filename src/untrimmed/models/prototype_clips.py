@@ -19,7 +19,7 @@ from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
-from untrimmed.nn.prototypes import Builder, PrototypeBuilder, Residual, prototype_timeline
+from untrimmed.nn.prototypes import Builder, NormPlace, PrototypeBuilder, Residual, prototype_timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class PrototypeSettings:
     iterations: int = 1  # the paper's K
     builder: Builder = "cross_attention"  # Table 6
     prototype_residual: Residual = "anchored"
+    prototype_norm: NormPlace = "before"  # after: what a reading gives is normalised too
     prototype_scale: float = 2.0  # of the learned ones at the start, times what a row gives them; with `all`
     orthogonal_norm: OrthogonalNorm = "absolute"
 
@@ -62,6 +63,7 @@ class PrototypeSettings:
             builder=self.builder,
             residual=self.prototype_residual,
             scale=self.prototype_scale,
+            norm=self.prototype_norm,
         )
 
 

@@ -13,6 +13,7 @@ from untrimmed.nn.norm import LayerNorm
 
 Builder = Literal["cross_attention", "perceiver", "slot_attention"]
 Residual = Literal["all", "anchored", "none"]
+NormPlace = Literal["before", "after"]
 
 # What is left of a normalised row after two maps whose weights have the family's deviation of 0.02, for each of its
 # numbers: 0.15 at width 384.
@@ -43,7 +44,9 @@ class PrototypeBuilder(nn.Module):
     what a reading is added to. `all`: to what the prototypes were, as in a standard attention layer behind its norms;
     the learned prototypes start `scale` times as large as what a row gives them. `none`: to nothing, Eq. 1 to the
     letter. `anchored`: from the second on to what was read, and the prototypes ask with that and the learned vector.
-    The gated unit keeps by itself. The attention is that of a reading, a mean over heads.
+    The gated unit keeps by itself. The maps of a reading stand behind layer norms; with `norm` `after` what it gives is
+    normalised too, P = LN(P + map(attention)) with `all`, and this norm's gain starts like the learned prototypes, so
+    that each reading counts as much as the one before. The attention is that of a reading, a mean over heads.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class PrototypeBuilder(nn.Module):
         builder: Builder = "cross_attention",
         residual: Residual = "anchored",
         scale: float = 2.0,
+        norm: NormPlace = "before",
     ):
         super().__init__()
         self.num_heads, self.iterations = num_heads, iterations
@@ -72,6 +76,9 @@ class PrototypeBuilder(nn.Module):
         self.output = nn.Linear(dim, dim)
         self.exchange = PrototypeExchange(dim, num_heads) if builder == "perceiver" else None
         self.gate = nn.GRUCell(dim, dim) if builder == "slot_attention" else None
+        self.result_norm = LayerNorm(dim) if norm == "after" else nn.Identity()
+        if isinstance(self.result_norm, LayerNorm):
+            nn.init.constant_(self.result_norm.weight, start)
 
     def forward(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Prototypes:
         """The prototypes of each sequence after the last reading; masked rows are not read."""
@@ -93,7 +100,7 @@ class PrototypeBuilder(nn.Module):
             else:
                 read, weights = source.read(query)
             read = self.output(read.transpose(1, 2).flatten(-2))
-            vectors = self._updated(vectors, read, iteration)
+            vectors = self.result_norm(self._updated(vectors, read, iteration))
             yield Prototypes(vectors, weights.mean(dim=1))
 
     def _split_heads(self, x: Tensor) -> Tensor:
