@@ -4,11 +4,15 @@
 
 The captions, moments and durations are real (DIR holds the annotation files); words and frames are two different views
 of what they mean (`untrimmed.data.simulation`). Each method first gets its learning rate: it trains `--search-steps`
-steps at each of `--rates`, and the rate with the best SumR on validation videos is kept. Then it trains `--steps` steps
-with each seed; the best epoch on validation videos counts, on test videos. Width, batches, steps, frames, warm-up are
-the same for all, everything else is as published for the data set. Rows stand in the order of their mean SumR, with the
-standard deviation over seeds; p is that of the paired randomization test against the row above, over queries, of the
-seeds' mean SumR.
+steps at each of `--rates`, and the rate with the best SumR on validation videos is kept; a single rate needs no search.
+Then it trains `--steps` steps with each seed; the best epoch on validation videos counts, on test videos. Width,
+batches, steps, frames, warm-up are the same for all, everything else is as published for the data set. Rows stand in
+the order of their mean SumR, with the standard deviation over seeds; p is that of the paired randomization test against
+the row above, over queries, of the seeds' mean SumR.
+
+A method may bring settings of its own behind commas, so that forms of one method are compared as methods are:
+
+    ... --methods proto proto,model.iterations=1 proto,model.prototype_residual=all,model.prototype_norm=after
 
 What is done is kept in --out: a stopped command goes on where it was, and more seeds or methods cost only themselves.
 """
@@ -16,6 +20,7 @@ What is done is kept in --out: a stopped command goes on where it was, and more 
 import argparse
 import logging
 import math
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -25,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from untrimmed.config import parse_overrides
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.simulation.simulate import open_world, simulate
 from untrimmed.data.simulation.world import SimulationSettings
@@ -43,7 +49,7 @@ WARMUP_SHARE = 0.1  # the published hundredth would be 30 steps here, too few fo
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One run of a method."""
+    """One run of a method, written METHOD,KEY=VALUE,... where it has settings of its own."""
 
     method: str
     rate: float
@@ -54,10 +60,10 @@ class Plan:
         """The run, which is made, taken up, or already there."""
         began = time.perf_counter()
         run = train(
-            self.method,
+            self.name,
             data=args.name,
             root=args.out / "data",
-            out=args.out / "runs" / f"{self.method}-{self.rate:g}-{self.steps}-{self.seed}",
+            out=args.out / "runs" / self.folder,
             seed=self.seed,
             precision=args.precision,
             **self.overrides(args),
@@ -67,9 +73,19 @@ class Plan:
         print(text, file=sys.stderr, flush=True)
         return run
 
+    @property
+    def folder(self) -> str:
+        """The name of its folder; runs of the same form differ in what stands behind the last dash."""
+        return f"{self.method}-{self.rate:g}-{self.steps}-{self.seed}"
+
+    @property
+    def name(self) -> str:
+        """The method without its settings."""
+        return self.method.partition(",")[0]
+
     def overrides(self, args: argparse.Namespace) -> dict[str, Any]:
         """What differs from the published settings; hard negatives begin after the same share of the epochs."""
-        published = load_preset(self.method, args.name).train
+        published = load_preset(self.name, args.name).train
         epochs = math.ceil(self.steps / math.ceil((args.videos - 2 * (args.videos // 5)) / args.batch))
         return {
             "model.query_dim": SimulationSettings().query_dim,
@@ -82,17 +98,25 @@ class Plan:
             "train.patience": epochs,
             "train.warmup_share": WARMUP_SHARE,
             "train.hard_negatives_from_epoch": round(published.hard_negatives_from_epoch / published.epochs * epochs),
+            **parse_overrides(self.method.split(",")[1:]),
         }
 
 
 def best_rate(method: str, args: argparse.Namespace) -> float:
-    """The rate that gives the best SumR on validation videos after the steps of the search."""
+    """The rate that gives the best SumR on validation videos after the steps of the search, or the only one."""
 
     def reached(rate: float) -> float:
         run = Plan(method=method, rate=rate, steps=args.search_steps, seed=0).run(args)
         return max(entry["val"]["SumR"] for entry in run.history)
 
-    return max(args.rates, key=reached)
+    return max(args.rates, key=reached) if len(args.rates) > 1 else args.rates[0]
+
+
+def method_of(text: str) -> str:
+    """A method, if its settings can be told apart and be part of a folder's name."""
+    if not re.fullmatch(r"[\w.+-]+(,[\w.]+=[\w.+-]+)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}, wanted METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + -")
+    return text
 
 
 def table(untrained: Mapping[str, Mapping[str, float]], reports: Mapping[str, list[Report]], rates: Mapping) -> str:
@@ -132,7 +156,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--frames", type=int, default=32)
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", type=method_of, metavar="METHOD[,KEY=VALUE,...]", default=list(METHODS))
     args = parser.parse_args()
     logging.getLogger("lightning").setLevel(logging.WARNING)
     root = args.out / "data"
