@@ -1,49 +1,45 @@
 """How much the readings of ProtoPRVR's prototypes differ, in each form of reading, before and after training.
 
-    python benchmarks/prototype_readings.py [--root DIR --data tvr] [--iterations 1 6] [--train EPOCHS] [--dim 384]
-    python benchmarks/prototype_readings.py --run RUN
+    python benchmarks/prototype_readings.py [--root DIR --data tvr] [--iterations 6] [--dims 384] [--scales 0.5 2 6]
+    python benchmarks/prototype_readings.py --runs FOLDER...
 
-Without `--root` 100 videos are simulated. For each branch: the cosine of what a prototype is after reading 1 and after
-readings 2, 3, ... of the same video; the mean cosine of two prototypes of a video, and of one prototype in two videos,
-both after reading 1 and after the last; how far the attention of two prototypes differs (half the sum of absolute
-differences). Over 24 videos of the validation split. `--train` trains each form with the preset of TVR, changed by
-KEY=VALUE, and prints SumR on the test split too; `--run` takes a finished run of `proto` as it is.
+Without `--runs` models with the preset of TVR as they start, `--seeds` of each form; without `--root` 100 videos are
+simulated. With it runs, or folders of runs named NAME-SEED as `benchmarks/learning.py` leaves them in OUT/runs: each as
+it started and as it ended, with SumR on the test split; those of other methods are left out. Mean and standard
+deviation over seeds, of 24 videos of the validation split, for each branch: the cosine of what a prototype is after the
+first reading and after the last of the same video; the mean cosine of two prototypes of a video, and of one prototype
+in two videos, after the first reading and after the last; how far the attention of two prototypes differs (half the sum
+of absolute differences).
 """
 
 import argparse
-import logging
+import itertools
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-import yaml
 from jaxtyping import Float
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import untrimmed
 from untrimmed.batches import VideoBatch
-from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.models.proto import Proto
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.prototypes import Prototypes
 from untrimmed.presets import load_preset
 from untrimmed.running.batches import video_batch
+from untrimmed.running.run import Run, is_model, is_run, open_run
 
-FORMS: dict[str, dict[str, Any]] = {
-    **{
-        f"all, {scale:g}": {"model.prototype_residual": "all", "model.prototype_scale": scale}
-        for scale in (0.5, 2.0, 6.0)
-    },
-    "anchored": {"model.prototype_residual": "anchored"},
-    "none": {"model.prototype_residual": "none"},
-}
-COLUMNS = ("branch", "1 and 2, 3, ...", "in a video", "across videos", "attention", "SumR")
+COLUMNS = (
+    *("form", "", "branch", "seeds", "first and last", "in a video: first", "last", "across videos: first", "last"),
+    *("attention", "SumR"),
+)
 
 
 def alike(vectors: Float[Tensor, "N K D"]) -> float:
@@ -52,97 +48,140 @@ def alike(vectors: Float[Tensor, "N K D"]) -> float:
     return float(((unit @ unit.mT).sum((1, 2)) - count).mean()) / (count * (count - 1)) if count > 1 else float("nan")
 
 
-def figures(readings: list[Prototypes]) -> list[str]:
-    """The cells of a branch."""
+def figures(readings: list[Prototypes]) -> list[float]:
+    """Those of a branch, in the order of the columns."""
     first, last = readings[0].vectors, readings[-1].vectors
-    to_first = (F.cosine_similarity(first, later.vectors, dim=-1).mean().item() for later in readings[1:])
     looks = readings[-1].attention
     return [
-        " ".join(f"{cosine:.3f}" for cosine in to_first),
-        f"{alike(first):.3f} {alike(last):.3f}",
-        f"{alike(first.transpose(0, 1)):.3f} {alike(last.transpose(0, 1)):.3f}",
-        f"{0.5 * (looks[:, :, None] - looks[:, None]).abs().sum(-1).mean().item():.3f}",
+        F.cosine_similarity(first, last, dim=-1).mean().item(),
+        alike(first),
+        alike(last),
+        alike(first.transpose(0, 1)),
+        alike(last.transpose(0, 1)),
+        0.5 * (looks[:, :, None] - looks[:, None]).abs().sum(-1).mean().item(),
     ]
 
 
 @torch.inference_mode()
-def rows_of(model: Proto, videos: VideoBatch) -> Iterator[list[str]]:
-    """The row of each branch."""
+def branches(model: Proto, videos: VideoBatch) -> dict[str, list[float]]:
+    """The figures of each branch."""
     model.eval()
     clips = proposals(model.clip_tower(videos.clips))
     frames = model.frame_tower(videos.frames, videos.frame_mask)
-    yield ["clips", *figures(list(model.clip_branch.builder.readings(clips)))]
-    yield ["frames", *figures(list(model.frame_branch.builder.readings(frames, videos.frame_mask)))]
+    return {
+        "clips": figures(list(model.clip_branch.builder.readings(clips))),
+        "frames": figures(list(model.frame_branch.builder.readings(frames, videos.frame_mask))),
+    }
 
 
-def compare(args: argparse.Namespace, root: Path, folder: Path, table: Table) -> None:
-    """All forms, each as it starts and, if it is to be trained, as it ends."""
-    sizes = {"model.dim": args.dim, "train.epochs": args.train} | dict(args.settings)
-    for iterations in args.iterations:
-        for name, form in FORMS.items():
-            over = sizes | form | {"model.iterations": iterations}
-            title, val = f"{name}, K = {iterations}", dataset_of(args.data, root, over)
-            over |= {"model.query_dim": val.query_dim, "model.video_dim": val.video_dim}
-            torch.manual_seed(0)
-            preset = load_preset("proto", "tvr", over)
-            add(table, title, type_of(untrimmed.create_model("proto", **preset.model)), val)
-            if args.train:
-                run = untrimmed.train(
-                    "proto", data=args.data, root=root, out=folder / title, preset="tvr", seed=0, **over
-                )
-                sum_r = untrimmed.evaluate(run, moments=False).figures["SumR"]
-                add(table, f"{title}, trained", type_of(run.load_model()), val, f"{sum_r:.1f}")
+@dataclass
+class Rows:
+    """The two rows of a form in one state: what each seed gave, by branch, and SumR of those that were evaluated."""
+
+    by_branch: dict[str, list[list[float]]] = field(default_factory=lambda: {"clips": [], "frames": []})
+    sum_r: list[float] = field(default_factory=list)
+
+    def add(self, model: Proto, videos: VideoBatch) -> None:
+        """What another seed gave."""
+        for branch, found in branches(model, videos).items():
+            self.by_branch[branch].append(found)
+
+    def lines(self, form: str, state: str) -> Iterator[str]:
+        """Markdown."""
+        for branch, seeds in self.by_branch.items():
+            cells = [spread(values, 3) for values in zip(*seeds, strict=True)]
+            sum_r = spread(self.sum_r, 1) if self.sum_r else ""
+            yield "| " + " | ".join((form, state, branch, str(len(seeds)), *cells, sum_r)) + " |"
 
 
-def dataset_of(data: str, root: Path, over: dict[str, Any]) -> RetrievalDataset:
-    """The validation split as models of these settings want it."""
-    model = load_preset("proto", "tvr", over).model
+def spread(values: Iterable[float], digits: int) -> str:
+    """Mean and standard deviation, if there are several."""
+    values = list(values)
+    deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{deviation}"
+
+
+def starts(args: argparse.Namespace, root: Path) -> Iterator[str]:
+    """The lines of all forms as they start."""
+    forms: dict[str, dict[str, Any]] = {
+        residual: {"model.prototype_residual": residual} for residual in ("none", "anchored")
+    } | {
+        f"all, norm {place}, scale {scale:g}": {
+            "model.prototype_residual": "all",
+            "model.prototype_norm": place,
+            "model.prototype_scale": scale,
+        }
+        for place, scale in itertools.product(("before", "after"), args.scales)
+    }
+    model = load_preset("proto", "tvr").model
     sizes = {name: model[name] for name in ("num_clips", "max_frames", "max_words")}
-    return untrimmed.load_dataset(data, root, "val", **sizes)
+    val = untrimmed.load_dataset(args.data, root, "val", **sizes)
+    videos = video_batch(val, np.arange(min(24, len(val.video_ids))))
+    widths = {"model.query_dim": val.query_dim, "model.video_dim": val.video_dim}
+    for dim, iterations, (form, over) in itertools.product(args.dims, args.iterations, forms.items()):
+        rows = Rows()
+        over |= widths | {"model.dim": dim, "model.iterations": iterations}
+        settings = load_preset("proto", "tvr", over).model
+        for seed in range(args.seeds):
+            torch.manual_seed(seed)
+            rows.add(of_proto(untrimmed.create_model("proto", **settings)), videos)
+        yield from rows.lines(f"{form}, K = {iterations}, width {dim}", "start")
 
 
-def type_of(model: object) -> Proto:
+def trained(folders: list[Path]) -> Iterator[str]:
+    """The lines of all runs of ProtoPRVR, those of the same form together."""
+    for form, runs in by_form(folders).items():
+        start, end = Rows(), Rows()
+        for run in runs:
+            loaded = untrimmed.load(run.folder)
+            val = loaded.load_dataset("val")
+            videos, model = video_batch(val, np.arange(min(24, len(val.video_ids)))), of_proto(loaded.model)
+            torch.manual_seed(run.config.train.seed)  # as training does before it makes the model
+            start.add(type(model)(model.config), videos)
+            end.add(model, videos)
+            end.sum_r.append(untrimmed.evaluate(run, moments=False).figures["SumR"])
+        yield from start.lines(form, "start")
+        yield from end.lines(form, "trained")
+
+
+def by_form(folders: list[Path]) -> dict[str, list[Run]]:
+    """The finished runs of ProtoPRVR in the folders, or that the folders are, by their names without the seed."""
+    forms: dict[str, list[Run]] = {}
+    for folder in folders:
+        for path in [folder] if is_run(folder) else sorted(folder.iterdir()):
+            run = open_run(path) if is_run(path) and is_model(path) else None
+            if run is None or run.config.method != "proto":
+                continue
+            if len(run.history) < run.config.train.epochs:
+                print(f"{path.name}: {len(run.history)} of {run.config.train.epochs} epochs, left out", file=sys.stderr)
+                continue
+            forms.setdefault(path.name.rpartition("-")[0] or path.name, []).append(run)
+    return forms
+
+
+def of_proto(model: object) -> Proto:
     """The model, which has to be ProtoPRVR's."""
     if not isinstance(model, Proto):
-        raise SystemExit(f"the run is of {type(model).__name__}, wanted one of proto")
+        raise SystemExit(f"the model is of {type(model).__name__}, wanted one of proto")
     return model
-
-
-def add(table: Table, name: str, model: Proto, val: RetrievalDataset, sum_r: str = "") -> None:
-    """The rows of a model."""
-    for row in rows_of(model, video_batch(val, np.arange(min(24, len(val.video_ids))))):
-        table.add_row(name, *row, sum_r)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path)
+    parser.add_argument("--runs", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--data", default="tvr")
-    parser.add_argument("--iterations", type=int, nargs="*", default=[1, 6])
-    parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--train", type=int, default=0, metavar="EPOCHS")
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", type=lambda text: setting(text))
+    parser.add_argument("--iterations", type=int, nargs="+", default=[6])
+    parser.add_argument("--dims", type=int, nargs="+", default=[384])
+    parser.add_argument("--scales", type=float, nargs="+", default=[0.5, 2.0, 6.0])
+    parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
-    logging.getLogger("lightning").setLevel(logging.WARNING)
-    table = Table("")
-    for column in COLUMNS:
-        table.add_column(column)
+    print("| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|", sep="\n")
     with tempfile.TemporaryDirectory() as folder:
-        if args.run:
-            loaded = untrimmed.load(args.run)
-            add(table, str(args.run), type_of(loaded.model), loaded.load_dataset("val"))
-        else:
-            if args.root is None:
-                untrimmed.simulate(args.data, folder, num_videos=100)
-            compare(args, args.root or Path(folder), Path(folder), table)
-    Console(width=130).print(table)
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """A setting and its value."""
-    name, _, value = text.partition("=")
-    return name, cast(Any, yaml.safe_load(value))
+        if args.runs is None and args.root is None:
+            untrimmed.simulate(args.data, folder, num_videos=100)
+        for line in trained(args.runs) if args.runs else starts(args, args.root or Path(folder)):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
