@@ -21,6 +21,8 @@ V2 = [
     {"aggregation": "mean"},
     {"aggregation": "weighted"},
     {"aggregation": "dynamic"},
+    {"fusion_token": "mean"},
+    {"fusion_token": "mean", "aggregation": "dynamic"},
     {"second_branch": "video"},
     {"gaussian_widths": (1.0,)},
     {"gaussian_widths": (float("inf"), 5.0)},
@@ -52,6 +54,18 @@ def test_every_option_changes_the_scores_and_still_trains(method, option, batch)
         sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()
         assert [name for name, p in model.named_parameters() if p.grad is None] == []
     assert not torch.allclose(scores[0], scores[1], atol=1e-4)
+
+
+def test_the_mean_of_all_rows_depends_neither_on_batch_mates_nor_on_what_padding_holds(batch):
+    torch.manual_seed(0)
+    model = create_model("gmmformer_v2", **SIZES, init_std=0.3, fusion_token="mean").eval()
+    frames, mask = batch.videos.frames, batch.videos.frame_mask
+    noisy = torch.where(mask[..., None], frames, 9.0)
+    whole = model.encode_videos(dataclasses.replace(batch.videos, frames=noisy)).frames
+    for v, length in enumerate((7, 3, 1)):
+        own = batch.videos.select(slice(v, v + 1))
+        cut = dataclasses.replace(own, frames=own.frames[:, :length], frame_mask=own.frame_mask[:, :length])
+        assert torch.allclose(model.encode_videos(cut).frames[0], whole[v, :length], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,22 @@ def test_the_papers_weight_of_a_video_is_attention_and_one_map_by_hand():
     assert torch.allclose(join(outputs, X, MASK, token), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["dynamic", "consolidation"])
+def test_without_a_token_the_mean_of_all_outputs_reads_them_padding_and_gradient_included(kind):
+    made = block(kind)
+    outputs = made.layers(X, MASK)
+    tokens = outputs.mean(dim=(0, 2))
+    each = [made(X[n : n + 1], MASK[n : n + 1], token) for n, token in enumerate(tokens)]
+    assert torch.allclose(made(X, MASK), torch.cat(each), atol=1e-6)
+    padding = outputs.detach().clone()
+    padding[:, 1, 3:] += 1.0  # only through the mean can rows that are masked change others
+    padding.requires_grad_()
+    joined = made.aggregation(padding, X, MASK)
+    assert not torch.allclose(joined[1, :3], made(X, MASK)[1, :3], atol=1e-4)
+    joined[1, :3].square().sum().backward()
+    assert (padding.grad[:, 1, 3:].abs().sum(dim=-1) > 0).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_reach_every_parameter_of_a_block(kind):
     made = block(kind)

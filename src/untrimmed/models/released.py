@@ -96,11 +96,11 @@ def token_layer(ours: str, theirs: str) -> Names:
     return names | pair(f"{ours}.norm1", f"{theirs}.norm1") | pair(f"{ours}.norm2", f"{theirs}.norm2")
 
 
-def consolidation_block(ours: str, theirs: str, num_layers: int) -> Names:
-    """A block with temporal consolidation: its layers, the token's reader and the two maps behind it."""
+def consolidation_block(ours: str, theirs: str, num_layers: int, layer: str = "attn") -> Names:
+    """A block with temporal consolidation: its layers (`layer` and a number), the token's reader and two maps."""
     names = token_layer(f"{ours}.aggregation.reader", f"{theirs}.ca")
     for k in range(num_layers):
-        names |= ffn_layer(f"{ours}.layers", f"{theirs}.attn{k}", block=k)
+        names |= ffn_layer(f"{ours}.layers", f"{theirs}.{layer}{k}", block=k)
     names |= pair(f"{ours}.aggregation.hidden", f"{theirs}.layer1")
     return names | pair(f"{ours}.aggregation.weights", f"{theirs}.layer2")
 

@@ -110,7 +110,9 @@ class TwoBranchModel(ClipFrameModel):
         )
         return QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True), c.dim)
 
-    def new_layers(self, window_length: int | None, *, output_map: bool, ffn_ratio: int) -> ParallelLayers:
+    def new_layers(
+        self, window_length: int | None, *, output_map: bool, ffn_ratio: int, skip_padding: bool = True
+    ) -> ParallelLayers:
         """One layer for each Gaussian width, with windows of that length, or of the longest sequence of a batch."""
         c = self.config
         return ParallelLayers(
@@ -124,7 +126,7 @@ class TwoBranchModel(ClipFrameModel):
             constraint=c.constraint,
             window_formula=c.window,
             window_length=window_length,
-            skip_padding=True,
+            skip_padding=skip_padding,
         )
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:

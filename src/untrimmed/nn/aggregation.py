@@ -1,4 +1,9 @@
-"""What joins the outputs of layers that ran side by side into one sequence (GMMFormer v2, Table 4)."""
+"""What joins the outputs of layers that ran side by side into one sequence (GMMFormer v2, Table 4).
+
+The token that reads them is learned (GMMFormer v2), or, where none is given, the mean of what is to be joined, over all
+layers and all positions, with its gradient (HLFormer, DreamPRVR, Holmes). That mean counts rows at padding too, so they
+have to be computed as they are there: layers without `skip_padding`, sequences of the full length.
+"""
 
 from typing import Literal
 
@@ -15,7 +20,7 @@ Generator = Literal["released", "paper"]
 Layers = Float[Tensor, "K N T D"]
 Rows = Float[Tensor, "N T D"]
 Mask = Bool[Tensor, "N T"] | None
-Token = Float[Tensor, " D"] | None
+Token = Float[Tensor, " D"] | None  # None: the mean of the outputs
 
 
 def aggregation(
@@ -40,8 +45,13 @@ def aggregation(
 
 
 def reads_token(kind: Aggregation) -> bool:
-    """Whether an aggregation of that kind needs a learned token."""
+    """Whether an aggregation of that kind reads with a token."""
     return kind in ("dynamic", "consolidation")
+
+
+def mean_of(outputs: Layers) -> Float[Tensor, "N D"]:
+    """One vector for each sequence: the mean over all layers and positions, padding included."""
+    return outputs.mean(dim=(0, 2))
 
 
 class TokenLayer(nn.Module):
@@ -57,9 +67,9 @@ class TokenLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, token: Float[Tensor, " D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
+        self, token: Float[Tensor, "*M D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "*B N D"]:
-        """The token after reading each sequence."""
+        """The token, one for all or one for each of N, after reading each sequence."""
         y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
 
@@ -110,6 +120,7 @@ class DynamicAggregation(nn.Module):
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
+        token = mean_of(outputs) if token is None else token
         weights = (self.weights(self.reader(token, inputs, mask)) / self.temperature).softmax(-1)
         return torch.einsum("nk,kntd->ntd", weights, outputs)
 
@@ -139,7 +150,7 @@ class TemporalConsolidation(nn.Module):
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """One sequence from K."""
-        read = self.reader(token, outputs, mask)
+        read = self.reader(mean_of(outputs) if token is None else token, outputs, mask)
         if self.hidden is not None:
             read = self.dropout(self.hidden(read).relu())
         scores = self.weights(read)[..., : outputs.shape[2]]

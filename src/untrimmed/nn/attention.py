@@ -91,20 +91,20 @@ class TokenAttention(nn.Module):
 
     def forward(
         self,
-        token: Float[Tensor, " D"],
+        token: Float[Tensor, "*M D"],
         x: Float[Tensor, "*B N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
-        """What the token reads from each sequence; masked positions are not read."""
+        """What the token, one for all or one for each of N, reads from each sequence; masked positions are not read."""
         # What is one row a sequence or less is in float64: GMMFormer v2 divides by a temperature behind this, which
         # enlarges rounding elevenfold on TVR.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
-        # One query for every sequence: fold it into the key map, so that the keys themselves are never formed.
+        # One query a sequence: fold it into the key map, so that the keys themselves are never formed.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
         rows = x.to(lean.product_dtype(x))  # once for both products
-        reader = torch.einsum("he,hed->hd", query, weight).to(rows.dtype)
-        constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1).to(x.dtype)
-        logits = (rows @ reader.T + constant) / math.sqrt(query.shape[-1])  # [..., N, T, H]
+        reader = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
+        constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1, keepdim=True).to(x.dtype)
+        logits = (rows @ reader.mT + constant.mT) / math.sqrt(query.shape[-1])  # [..., N, T, H]
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -57,6 +58,17 @@ def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) 
             f"features have {length} rows of width {width}, this model wants at most {max_length} of width {in_dim}; "
             "resample them, or set the model's sizes to the features'"
         )
+
+
+def lengthened(
+    features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"], length: int
+) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
+    """Features with zero rows at padding, and as many more as make `length`; longer ones keep theirs.
+
+    For methods that look at what becomes of padding, so that it depends neither on batch mates nor on what stood there.
+    """
+    missing = max(length - features.shape[1], 0)
+    return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
 
 
 class Tower(nn.Module):

@@ -1,0 +1,117 @@
+"""What GMMFormer v2 and its successors share: clips and frames from layers side by side, joined per time point.
+
+Each branch has a tower and one block; a token that the layers' outputs are read with is learned, or their mean. Numbers
+of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from untrimmed.batches import VideoBatch
+from untrimmed.errors import ConfigError
+from untrimmed.models import released
+from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
+from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
+from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.blocks import GaussianBlock
+from untrimmed.nn.tower import Tower, lengthened, new_token
+from untrimmed.scores.max_sim import Padding
+
+FFN_RATIO = 4
+FusionToken = Literal["learned", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsolidatedConfig(TwoBranchConfig):
+    """`gaussian_widths`: one layer a width, inf = no window (Table 5, Fig. 5); `temperature`: tau of Eq. 2.
+
+    `fusion_token`: what reads the layers, one learned for all videos, or the mean of their outputs, padding included.
+    """
+
+    input_dropout: float = 0.2
+    dropout: float = 0.2
+    aggregation: Aggregation = "consolidation"  # Table 4
+    fusion_token: FusionToken = "learned"
+    weight_generator: Generator = "released"  # paper: Eq. 1 and 18, and a learned token for each branch
+    temperature: float = 0.09
+    second_branch: SecondBranch = "frame"  # Table 3
+    padding_scores: Padding = "zero"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temperature <= 0:
+            raise ConfigError(f"temperature is {self.temperature}, wanted more than 0")
+
+    @property
+    def learns_token(self) -> bool:
+        """Whether the layers are read with a learned token."""
+        return reads_token(self.aggregation) and self.fusion_token == "learned"
+
+    @property
+    def reads_padding(self) -> bool:
+        """Whether what layers make of padding reaches the score: through the mean of their outputs."""
+        return reads_token(self.aggregation) and self.fusion_token == "mean"
+
+
+class ConsolidatedModel(TwoBranchModel):
+    """Query, clip and frame towers with one block each; subclasses set defaults, and may give other blocks."""
+
+    config: ConsolidatedConfig
+    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, to which a number is added
+
+    def __init__(self, config: ConsolidatedConfig):
+        super().__init__(config)
+        c = config
+        self.query_tower = self.new_query_tower(output_map=False, ffn_ratio=FFN_RATIO)
+        # As released one token reads the layers of both branches.
+        self.token = new_token(c.dim) if c.learns_token else None
+        has_own_token = self.token is not None and c.weight_generator == "paper"
+        self.frame_token = new_token(c.dim) if has_own_token else None
+        self.clip_tower = Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout)
+        self.clip_block = self.new_block(length=c.num_clips)
+        self.frame_tower = Tower(c.video_dim, c.dim, c.max_frames, c.input_dropout)
+        self.frame_block = self.new_block(length=c.max_frames)
+        has_pooling = c.second_branch == "video" and "frame" not in c.provided
+        self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
+
+    def new_block(self, length: int) -> GaussianBlock:
+        """A block for sequences of at most `length`, whose windows are those of that length."""
+        c = self.config
+        layers = self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=not c.reads_padding)
+        join = aggregation(
+            c.aggregation,
+            num_layers=len(c.gaussian_widths),
+            length=length,
+            dim=c.dim,
+            num_heads=c.num_heads,
+            dropout=c.dropout,
+            temperature=c.temperature,
+            generator=c.weight_generator,
+        )
+        return GaussianBlock(layers, join)
+
+    def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
+        """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
+        clips = self.clip_block(self.clip_tower(videos.clips), None, self.token)
+        features, mask, length = videos.frames, videos.frame_mask, videos.frames.shape[1]
+        if self.config.reads_padding:
+            features, mask = lengthened(features, mask, self.config.max_frames)
+        token = self.token if self.frame_token is None else self.frame_token
+        frames = self.frame_block(self.frame_tower(features), mask, token)[:, :length]
+        mask = videos.frame_mask
+        pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
+        if pooled is not None and not self.config.reads_frames:
+            return TwoBranchVideos(clips=clips, video=pooled)
+        return TwoBranchVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
+
+    def own_released_names(self) -> released.Names:
+        """The parameter names in the authors' checkpoints, and where each tensor lives here."""
+        token = released.Slot("token", unit_axes=2) if self.config.learns_token else released.UNUSED
+        names = {"weight_token": token} | released.embedding("query_tower.tower", "query")
+        names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
+        names["modular_vector_mapping.weight"] = released.Slot("query_tower.pooling.score.weight")
+        num_layers, layer = len(self.config.gaussian_widths), self.released_layer
+        for ours, theirs in (("clip", "clip_encoder"), ("frame", "frame_encoder_1")):
+            names |= released.embedding(f"{ours}_tower", ours)
+            names |= released.consolidation_block(f"{ours}_block", theirs, num_layers, layer)
+        return names
