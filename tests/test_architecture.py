@@ -30,7 +30,7 @@ ALLOWED = {
     "evaluation": {"errors", "moments"},
     "video": {"types", "errors", "files"},
     "encoders": {"types", "errors", "files", "devices", "precision"},
-    "data": {"types", "errors", "files", "plugins"},
+    "data": {"types", "errors", "config", "files", "plugins"},
     "presets": {"config", "errors", "models"},
     "running": RUNNING | {"scores"},
     "training": TRAINING,

@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Float
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, TrainingBatch, VideoBatch
+from untrimmed.errors import ConfigError
 
 
 def videos(count: int, length: int) -> EncodedVideos:
@@ -55,7 +56,7 @@ def test_encodings_are_written_back_by_name():
 
 
 def test_encodings_of_another_model_are_refused():
-    with pytest.raises(TypeError, match="found EncodedQueries, wanted Own"):
+    with pytest.raises(ConfigError, match="found EncodedQueries, wanted Own"):
         Own.of(with_words(1, 1))
 
 

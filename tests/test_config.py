@@ -49,7 +49,7 @@ def test_plain_values_become_a_typed_dataclass_and_back():
         ({"dim": 3, "inner": 1}, "inner is 1, wanted a mapping"),
         ({"dim": 3, "extra": {"x": {"y": "8e-5"}}}, r"extra.x.y is '8e-5', wanted a number \(write 8.0e-5"),
         ({"dim": 3, "limit": "many"}, "limit is 'many'"),
-        ({"dim": 3, "on": 1}, "on is 1, wanted bool"),
+        ({"dim": 3, "on": 1}, "on is 1, wanted True or False"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key(values, message):

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from untrimmed.errors import ConfigError
+
 R = TypeVar("R", bound="Record")
 E = TypeVar("E", bound="Record")
 X = TypeVar("X", bound="Encoded")
@@ -27,12 +29,13 @@ class Record:
 
     @classmethod
     def of(cls: type[R], record: "Record") -> R:
-        """The record, which must be of this class: how a method takes encodings as its own.
+        """The record, which must be of this class: how a method takes batches, and encodings as its own.
 
-        Raises: TypeError for another, for instance encodings of another method.
+        Raises: ConfigError for another, for instance encodings of another method.
         """
         if not isinstance(record, cls):
-            raise TypeError(f"found {type(record).__name__}, wanted {cls.__name__}: encodings of another model?")
+            what = f"found {type(record).__name__}, wanted {cls.__name__}"
+            raise ConfigError(f"{what}: of another model? An untrimmed.load(RUN) takes arrays, and what it encoded")
         return record
 
     def tensors(self) -> dict[str, Tensor]:

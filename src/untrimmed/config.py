@@ -1,19 +1,28 @@
-"""Settings as typed dataclasses: read from YAML, checked, overridden by dotted keys, written back as plain values."""
+"""Values that people give, checked against annotations: settings from YAML, dotted keys, arguments of public calls.
+
+Settings are typed dataclasses (`build`), written back as plain values (`to_plain`); `checked` does for the arguments of
+a function what `build` does for the fields of a dataclass.
+"""
 
 import dataclasses
+import functools
+import inspect
 import math
+import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
-from untrimmed.errors import ConfigError, nearest, one_line
+from untrimmed.errors import ConfigError, nearest, one_line, shown_value
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
+_WORDS = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "True or False"}
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
@@ -25,8 +34,8 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
     Raises: ConfigError for an unknown key, a missing one, or a value of the wrong type.
     """
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{where} is {values!r}, wanted a mapping with the fields of {cls.__name__}")
-    hints = typing.get_type_hints(cls)
+        raise ConfigError(f"{where} is {shown_value(values)}, wanted a mapping with the fields of {cls.__name__}")
+    hints = _hints(cls)  # type: ignore[arg-type]
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
@@ -38,30 +47,110 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
     return cls(**{key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()})
 
 
+def checked(**wanted: str) -> Callable[[C], C]:
+    """Have a function, or a class its constructor, convert what it is given to what its annotations say.
+
+    Conversion is that of `build`, so that lists, numpy's numbers and tensors of one number are taken for what they
+    hold; arrays and what is annotated as Any are left to the function. `wanted` says in words what an argument may be,
+    where its annotation does not say it well. Annotations are looked up at the first call, so decorating costs nothing.
+
+    Raises: ConfigError at a call, naming argument, value, what is wanted, and where to read on.
+
+    >>> @checked()
+    ... def wait(seconds: float) -> float:
+    ...     return seconds
+    >>> wait(2), wait("2")
+    Traceback (most recent call last):
+    ...
+    untrimmed.errors.ConfigError: seconds is '2', wanted a number; see help(wait)
+    """
+
+    def decorate(function: C) -> C:
+        if isinstance(function, type):
+            function.__init__ = _checking(function.__init__, wanted, function.__qualname__)  # type: ignore[misc]
+            return function
+        return typing.cast(C, _checking(function, wanted, function.__qualname__))
+
+    return decorate
+
+
+def _checking(function: Callable[..., Any], wanted: Mapping[str, str], title: str) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # Python says what is missing or unknown
+        for name, hint in _parameter_hints(function).items():
+            if name in given.arguments:
+                value = given.arguments[name]
+                try:
+                    given.arguments[name] = _convert(value, hint, name)
+                except ConfigError as error:
+                    message = str(error)
+                    if name in wanted and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
+                        message = f"{name} is {shown_value(value)}, wanted {wanted[name]}"
+                    raise ConfigError(f"{message}; see help({title})") from None
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+@functools.cache
+def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of single parameters; that of what is returned may be a name known to type checkers alone."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    single = {parameter.name for parameter in parameters if parameter.kind not in several}
+    own = {name: hint for name, hint in function.__annotations__.items() if name in single}
+    names = inspect.unwrap(function).__globals__
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=own), names)
+
+
+def converted(record: T, *, where: str) -> T:
+    """A dataclass made by hand, its fields converted as `build` converts those of a file.
+
+    Raises: ConfigError as `build`.
+    """
+    values = {name: (getattr(record, name), hint) for name, hint in _hints(type(record)).items()}  # type: ignore[arg-type]
+    return dataclasses.replace(
+        record,  # type: ignore[type-var]
+        **{name: _convert(value, hint, f"{where}: {name}") for name, (value, hint) in values.items()},
+    )
+
+
 def _convert(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    if hint is Any or hasattr(hint, "array_type"):  # of jaxtyping
         return value
     if origin in (Union, types.UnionType):
-        return _convert_union(value, arguments, where)
-    if origin is Literal:
-        if value not in arguments:
-            raise ConfigError(f"{where} is {value!r}, wanted one of {', '.join(map(str, arguments))}")
-        return value
+        return _convert_union(value, hint, where)
     if origin is tuple:
         return _convert_tuple(value, arguments, where)
+    if origin is Sequence:
+        return [_convert(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(_items(value, where))]
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where} is {value!r}, wanted a mapping")
+            raise ConfigError(f"{where} is {shown_value(value)}, wanted a mapping")
+        if origin is Mapping and arguments[1] is Any:  # as it is: it may read its values when they are asked for
+            for key in value:
+                _convert(key, str, f"{where}, a key,")
+            return value
         return {str(k): _convert(v, arguments[1], f"{where}.{k}") for k, v in value.items()}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if isinstance(value, hint):
-            return value
-        return build(hint, value, where=where)
+        return value if isinstance(value, hint) else build(hint, value, where=where)
     return _convert_scalar(value, hint, where)
 
 
-def _convert_union(value: Any, choices: Sequence[Any], where: str) -> Any:
+def _convert_union(value: Any, hint: Any, where: str) -> Any:
+    choices = typing.get_args(hint)
     if value is None and type(None) in choices:
         return None
     failures = []
@@ -70,35 +159,73 @@ def _convert_union(value: Any, choices: Sequence[Any], where: str) -> Any:
             return _convert(value, choice, where)
         except ConfigError as failure:
             failures.append(str(failure))
-    raise ConfigError(failures[0])
+    inside = [failure for failure in failures if not failure.startswith(f"{where} is ")]
+    if inside or len(failures) == 1:
+        raise ConfigError((inside or failures)[0])
+    raise ConfigError(f"{where} is {shown_value(value)}, wanted {_in_words(hint)}")
+
+
+def _in_words(hint: Any) -> str:
+    """What a hint asks for.
+
+    >>> _in_words(str | Path | None), _in_words(Literal["a", "b"]), _in_words(Callable[[int], None])
+    ('a path or None', 'one of a, b', 'a function')
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin in (Union, types.UnionType):
+        texts = [_in_words(choice) for choice in arguments if not (choice is str and Path in arguments)]
+        return " or ".join(texts)
+    if hint is type(None):
+        return "None"
+    if origin is not None or hint is Callable:
+        return "a function" if (origin or hint) is Callable else "a list"
+    article = "an" if hint.__name__[0] in "AEIO" else "a"
+    return _WORDS.get(hint) or ("a function" if "__call__" in vars(hint) else f"{article} {hint.__name__}")
+
+
+def _items(value: Any, where: str) -> Iterable[Any]:
+    try:
+        if not isinstance(value, str | bytes | Mapping):
+            return iter(value)
+    except TypeError:
+        pass
+    raise ConfigError(f"{where} is {shown_value(value)}, wanted a list")
 
 
 def _convert_tuple(value: Any, items: tuple[Any, ...], where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{where} is {value!r}, wanted a list")
+    values = list(_items(value, where))
     if len(items) == 2 and items[1] is Ellipsis:
-        items = (items[0],) * len(value)
-    if len(items) != len(value):
-        raise ConfigError(f"{where} has {len(value)} entries, wanted {len(items)}")
-    return tuple(_convert(v, hint, f"{where}[{i}]") for i, (v, hint) in enumerate(zip(value, items, strict=True)))
+        items = (items[0],) * len(values)
+    if len(items) != len(values):
+        raise ConfigError(f"{where} has {len(values)} entries, wanted {len(items)}")
+    return tuple(_convert(v, hint, f"{where}[{i}]") for i, (v, hint) in enumerate(zip(values, items, strict=True)))
 
 
 def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
-    if hint is float:
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # a number of numpy's, or a tensor of one number
+    origin, wanted = typing.get_origin(hint), _in_words(hint)
+    if origin is Literal:
+        if any(type(value) is type(known) and value == known for known in typing.get_args(hint)):
+            return value
+    elif origin is Callable:
+        if callable(value):
+            return value
+    elif hint is float:
         if isinstance(value, str) and value.lower().lstrip("+-.") == "inf":
             return -math.inf if value.startswith("-") else math.inf
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
             return float(value)
-        hint_text = "a number (write 8.0e-5, not 8e-5: YAML reads that as text)"
-    elif hint is int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        hint_text = "a whole number"
-    else:
-        if isinstance(value, hint):
-            return value
-        hint_text = getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"{where} is {value!r}, wanted {hint_text}")
+        if isinstance(value, str) and _SHORT_FLOAT.fullmatch(value):
+            wanted = f"{wanted} (write 8.0e-5, not 8e-5: YAML reads that as text)"
+    elif hint is Path:
+        if isinstance(value, os.PathLike):
+            return Path(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{where} is {shown_value(value)}, wanted {wanted}")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -22,13 +22,14 @@ def check_device(name: str, *, mps: bool = False) -> None:
         raise ConfigError(f"device {name!r} is not known; choose {known}")
 
 
-def choose_device(name: str, *, mps: bool = False) -> torch.device:
+def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.device:
     """The device of that name; `auto` is CUDA where there is one, else the CPU, with `mps` Apple's GPU before it.
 
     Raises: ConfigError for another name, or for a device that is not there.
     """
     import torch
 
+    name = str(name)
     check_device(name, mps=mps)
     if name == "auto":
         apple = mps and torch.backends.mps.is_available()

@@ -83,12 +83,20 @@ def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
     >>> require_type(3, str, "method", "a name")
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: method is 3 (int), wanted a name
+    untrimmed.errors.ConfigError: method is 3, wanted a name
     """
     if not isinstance(value, kinds):
-        found = repr(value)
-        short = f"{found} ({type(value).__name__})" if len(found) <= 60 else f"a {type(value).__name__}"
-        raise ConfigError(f"{what} is {' '.join(short.split())}, wanted {wanted}")
+        raise ConfigError(f"{what} is {shown_value(value)}, wanted {wanted}")
+
+
+def shown_value(value: object) -> str:
+    """A value for a one-line message; of a long one its class.
+
+    >>> shown_value("8"), shown_value(list(range(99)))
+    ("'8'", 'a list')
+    """
+    found = repr(value)
+    return f"a {type(value).__name__}" if len(found) > 60 or "\n" in found else found
 
 
 def one_line(error: BaseException) -> str:

@@ -487,9 +487,9 @@ def test_a_swept_word_is_refused(trained):
 
 def test_runs_on_different_captions_are_not_compared(trained):
     run = trained["v2"]
-    fewer = dataclasses.replace(run.dataset, annotations=run.dataset.annotations[1:])
+    others = dataclasses.replace(run.dataset, annotations=run.dataset.annotations[::-1])
     with pytest.raises(ConfigError, match="compare runs of one data set"):
-        require_same_split([run, dataclasses.replace(run, dataset=fewer)])
+        require_same_split([run, dataclasses.replace(run, dataset=others)])
 
 
 def test_ranks_are_those_of_the_scores(trained):

@@ -1,8 +1,5 @@
 """Models and data sets that are objects: trained, evaluated, stopped by a callback, and refused in one line."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -193,56 +190,3 @@ def test_a_callback_sees_results_and_ends_the_training(sets, tmp_path):
 def test_a_callback_s_wrong_answer_is_told(sets, tmp_path):
     with pytest.raises(ConfigError, match=r"callback answered 'stpo', wanted 'stop' or nothing"):
         untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=lambda progress: "stpo", **QUICK)
-
-
-WRONG = """
-from untrimmed import create_model, evaluate, load, load_dataset, simulate, train
-from untrimmed.errors import UntrimmedError
-
-model = create_model("ms_sl", query_dim=12, video_dim=10, dim=8)
-for call in (
-    lambda: train(42, data="tvr", root="data"),
-    lambda: train("ms_sl", data="tvr"),
-    lambda: train("ms_sl", data=["tvr"]),
-    lambda: train("ms_sl", data=("tvr", "tvr")),
-    lambda: train("ms_sl", data="tvr", root="data", callback=3),
-    lambda: evaluate(3),
-    lambda: evaluate(model),
-    lambda: evaluate(model, "tvr"),
-    lambda: load(None),
-    lambda: load_dataset(3, "data", "test"),
-    lambda: load_dataset("tvr", None, "test"),
-    lambda: create_model(3),
-    lambda: simulate("x", "data", num_videos="60"),
-    lambda: simulate("x", "data", num_videos=60, settings={}),
-    lambda: simulate("tvr", "data", num_videos=60, annotations_dir=3),
-):
-    try:
-        call()
-    except UntrimmedError as error:
-        print(error)
-"""
-
-
-def test_wrong_types_are_told_in_one_line():
-    """In a process of its own: here the checker of shapes would speak first."""
-    made = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    wanted = [
-        "method is 42 (int), wanted a name such as 'ms_sl', or a model that create_model made",
-        "root is None (NoneType), wanted the folder that holds the data set 'tvr'",
-        "data is ['tvr'] (list), wanted the name of a data set, or two data sets (train, val)",
-        "data is 'tvr' (str), wanted the name of a data set, or two data sets (train, val)",
-        "callback is 3 (int), wanted a function of the progress",
-        "model is 3 (int), wanted a run, the folder of one, or a model",
-        "ms_sl: a model in memory knows no data set; give one: evaluate(model, dataset)",
-        "dataset is 'tvr' (str), wanted a data set (load_dataset, dataset_of_arrays)",
-        "run is None (NoneType), wanted the folder of a run or of an imported model",
-        "name is 3 (int), wanted the name of a data set",
-        "root is None (NoneType), wanted the folder that holds the data set 'tvr'",
-        "name is 3 (int), wanted METHOD or METHOD+ATTACHMENT+...",
-        "num_videos is '60' (str), wanted a whole number",
-        "settings is {} (dict), wanted SimulationSettings",
-        "annotations_dir is 3 (int), wanted the folder of a benchmark's annotations",
-    ]
-    assert made.stdout.splitlines() == wanted

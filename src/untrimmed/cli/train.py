@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -22,7 +22,6 @@ from untrimmed.cli.options import (
     SeedOption,
 )
 from untrimmed.config import parse_overrides
-from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def train(
     """
     from untrimmed.training.train import train as run_training
 
-    values = _settings(overrides or [])
+    values = parse_overrides(overrides or [])
     with _Display() as display:
         run = run_training(
             method,
@@ -88,14 +87,6 @@ def train(
         print_json({"run": str(run.folder), "epochs": len(run.history), "best": run.best})
         return
     _print_best(run)
-
-
-def _settings(overrides: list[str]) -> dict[str, Any]:
-    values = parse_overrides(overrides)
-    for key in values:
-        if "." not in key:
-            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
-    return values
 
 
 def _print_best(run: Run) -> None:

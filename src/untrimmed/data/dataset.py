@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from untrimmed.config import checked, converted
 from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.benchmarks.registry import find_benchmark
+from untrimmed.data.labelled import inside
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.outside import find_layout
 from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed, pack
 from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
-from untrimmed.errors import FeatureError, require_type
+from untrimmed.errors import FeatureError
 
 
 class TrainingRows(NamedTuple):
@@ -43,6 +44,16 @@ class RetrievalDataset:
     annotations: tuple[Annotation, ...]
     features: PackedFeatures
     several_annotators: bool = False
+
+    def __post_init__(self) -> None:
+        for what, wanted, found in (
+            ("captions", len(self.annotations), len(self.features.words_packed.lengths)),
+            ("videos", len(self.video_ids), len(self.features.clips)),
+        ):
+            if found != wanted or not wanted:
+                place = f"{self.name}, split {self.split}"
+                advice = "make another data set of fewer captions with load_dataset or dataset_of_arrays"
+                raise FeatureError(f"{place}: {wanted:,} {what} and features of {found:,}, wanted as many; {advice}")
 
     @cached_property
     def video_ids(self) -> tuple[str, ...]:
@@ -118,6 +129,7 @@ class RetrievalDataset:
         return order, np.concatenate([[0], np.cumsum(counts)])
 
 
+@checked(name="the name of a data set", root="the folder that holds the data set")
 def load_dataset(
     name: str,
     root: Path | str,
@@ -145,7 +157,6 @@ def load_dataset(
         ConfigError: for a setting out of range, or several frame features and none chosen.
         FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
     """
-    require_type(root, str | os.PathLike, "root", f"the folder that holds the data set {name!r}")
     root = Path(root)
     layout = Layout.at(root, name)
     annotations = read_split(name, root, split)
@@ -177,9 +188,10 @@ def load_dataset(
     )
 
 
+@checked(frames="a mapping: video id to table", words="a mapping: caption id to table")
 def dataset_of_arrays(
-    frames: Mapping[str, np.ndarray],
-    words: Mapping[str, np.ndarray],
+    frames: Mapping[str, Any],
+    words: Mapping[str, Any],
     annotations: Sequence[Annotation],
     settings: PackSettings | None = None,
     *,
@@ -188,12 +200,16 @@ def dataset_of_arrays(
 ) -> RetrievalDataset:
     """A split whose features are in memory and stay there: [frames, D] by video id and [words, E] by caption id.
 
-    They are resampled here and come out as `load_dataset` gives them from files; a teacher is read from files only.
+    Tables are arrays, tensors or lists of rows. They are resampled here and come out as `load_dataset` gives them from
+    files; a teacher is read from files only. Annotations may be mappings with the fields of `Annotation`.
 
-    Raises: FeatureError as `load_dataset`.
+    Raises:
+        FeatureError: as `load_dataset`, and for a moment that ends before it begins or lies outside its video.
+        ConfigError: for an annotation with a field of another type.
     """
     if not annotations:
         raise FeatureError(f"{name}: no caption; give at least one annotation")
+    annotations = [_converted(annotation, f"annotations[{row}]") for row, annotation in enumerate(annotations)]
     require_distinct(annotations, name, split)
     sources = PackSources(
         frames=ArrayVectors(frames, f"{name}, frames"),
@@ -202,6 +218,23 @@ def dataset_of_arrays(
         caption_ids=[annotation.caption_id for annotation in annotations],
     )
     return RetrievalDataset(name, split, tuple(annotations), pack(sources, settings or PackSettings()))
+
+
+def _converted(annotation: Annotation, place: str) -> Annotation:
+    """An annotation made by hand, its moments cut at the end of the video."""
+    own: Annotation = converted(annotation, where=place)
+    for start_s, end_s in own.moments:
+        if not 0 <= start_s < end_s:
+            what = f"{place} ({own.caption_id!r}): moment from {start_s:g} to {end_s:g} s"
+            raise FeatureError(f"{what}, wanted seconds from 0 on, the start before the end; correct it")
+    if own.duration_s is None:
+        return own
+    if not own.duration_s > 0:
+        raise FeatureError(
+            f"{place} ({own.caption_id!r}): duration_s is {own.duration_s:g}, wanted more than 0, or None"
+        )
+    whole = tuple(inside(span, own.duration_s, video=own.video, place=place) for span in own.moments)
+    return replace(own, moments=whole)
 
 
 def averages_in_float64(layout: Layout, video_features: str | None) -> bool:

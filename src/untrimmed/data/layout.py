@@ -13,7 +13,7 @@ from untrimmed.data.bigfile import read_captions
 from untrimmed.data.jsg import read_jsg
 from untrimmed.data.outside import find_layout
 from untrimmed.data.plain import CAPTION_FILE, read_plain
-from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, require_type
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Layout:
         Raises:
             ConfigError: if the name is no name of a folder; files inside it are called by it.
         """
-        require_type(name, str, "name", "the name of a data set")
         if not name or name in (".", "..") or "/" in name or os.sep in name:
             raise ConfigError(f"data set {name!r} is no folder's name; give the folder above it as root")
         return cls(name, root / name)

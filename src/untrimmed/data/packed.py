@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from untrimmed.config import checked
 from untrimmed.data.resampling import at_most, normalise, segment_means
 from untrimmed.data.sources import VectorSource
 from untrimmed.errors import ConfigError, FeatureError
@@ -33,6 +34,7 @@ TeacherRule = Literal["conference", "later"]
 logger = logging.getLogger(__name__)
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class PackSettings:
     """How features are resampled.
@@ -55,10 +57,6 @@ class PackSettings:
         for name in ("num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
-        if self.dtype not in ("float16", "float32"):
-            raise ConfigError(f"dtype is {self.dtype!r}, wanted float16 or float32")
-        if self.teacher not in (None, "conference", "later"):
-            raise ConfigError(f"teacher is {self.teacher!r}, wanted 'conference' or 'later'")
 
 
 class VideoArrays(NamedTuple):

@@ -150,7 +150,9 @@ class _Tables(VectorSource):
         shape = tuple(values.shape)
         table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
         if len(table) != 2:
-            raise FeatureError(f"{self.place}: {name!r} has shape {shape}, wanted (rows, {self.dim}); write it again")
+            raise FeatureError(
+                f"{self.place}: {name!r} has shape {shape}, wanted (rows, {self.dim or 'width'}); write it again"
+            )
         if table[1] != self.dim:
             what = f"{name!r} has width {table[1]}, {self._first!r} has {self.dim}"
             raise FeatureError(f"{self.place}: {what}; extract all with one encoder")
@@ -199,6 +201,23 @@ class FolderVectors(_Tables):
         return next((path for path in candidates if path.is_file()), None)
 
 
+def to_array(table: Any, place: str) -> Any:
+    """An array of what may be a tensor or lists; arrays stay, be they in memory or in a file.
+
+    Raises: FeatureError for what is no table, such as rows of different lengths.
+    """
+    if hasattr(table, "detach"):  # of PyTorch, which need not be installed
+        table = table.detach().cpu()
+        table = table.float() if "bfloat16" in str(table.dtype) else table  # which numpy does not have
+    elif hasattr(table, "dtype") and hasattr(table, "shape"):
+        return table
+    try:
+        return np.asarray(table)
+    except (TypeError, ValueError, RuntimeError) as error:
+        what = f"{place} is a {type(table).__name__} that makes no table"
+        raise FeatureError(f"{what}, wanted rows of numbers, all of one width; give such a table") from error
+
+
 class ArrayVectors(_Tables):
     """Arrays by name, in memory or read when they are asked for; `what` they are stands in messages."""
 
@@ -206,14 +225,16 @@ class ArrayVectors(_Tables):
         if not arrays:
             raise FeatureError(f"{what}: no array in them; give one per entry")
         self._arrays = arrays
-        super().__init__(Path(what), *next(iter(arrays.items())))
+        first, values = next(iter(arrays.items()))
+        super().__init__(Path(what), first, to_array(values, f"{what}: {first!r}"))
 
     def files(self, names: list[str]) -> list[Path]:
         """None: what is made of them is kept in memory too."""
         return []
 
     def _found(self, name: str) -> Any:
-        return self._arrays.get(name)
+        found = self._arrays.get(name)
+        return None if found is None else to_array(found, f"{self.place}: {name!r}")
 
 
 class OutsideVectors(ArrayVectors):

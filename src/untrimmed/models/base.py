@@ -143,21 +143,21 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
         """Queries as the method and its attachments see them."""
-        encoded = self.own_queries(queries)
+        encoded = self.own_queries(QueryBatch.of(queries))
         for attachment in self.carried:
             encoded = attachment.encode_queries(self, queries, encoded)
         return encoded
 
     def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
         """Videos as the method and its attachments see them: what an index keeps."""
-        encoded = self.own_videos(videos)
+        encoded = self.own_videos(VideoBatch.of(videos))
         for attachment in self.carried:
             encoded = attachment.encode_videos(self, videos, encoded)
         return encoded
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Every query against every video, by all branches; `fused` ranks them."""
-        scores = self.own_score(queries, videos)
+        scores = self.own_score(EncodedQueries.of(queries), EncodedVideos.of(videos))
         for attachment in self.carried:
             added = attachment.score(self, queries, videos)
             scores = scores if added is None else scores.joined(added)

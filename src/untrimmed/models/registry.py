@@ -11,8 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import untrimmed.models
-from untrimmed.config import build, override, to_plain
-from untrimmed.errors import ConfigError, UnknownNameError, require_type
+from untrimmed.config import build, checked, override, to_plain
+from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
@@ -161,7 +161,8 @@ def plain_settings(config: ModelConfig) -> dict[str, Any]:
     return plain | parts
 
 
-def create_model(name: str, **overrides: Any) -> RetrievalModel:
+@checked(name="METHOD or METHOD+ATTACHMENT+...")
+def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     """A new model with its weights drawn; settings are fields of the method's `Config`, dotted keys reach inside.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
@@ -170,7 +171,6 @@ def create_model(name: str, **overrides: Any) -> RetrievalModel:
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
     for an unknown or wrong setting.
     """
-    require_type(name, str | ModelName, "name", "METHOD or METHOD+ATTACHMENT+...")
     whole = ModelName.of(name)
     cls = model_class(whole)
     dotted = {key: value for key, value in overrides.items() if "." in key}

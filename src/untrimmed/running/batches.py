@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.data.dataset import RetrievalDataset, TrainingRows
 from untrimmed.data.packed import PaddedRows, RaggedRows
 from untrimmed.data.resampling import prepare_video, prepare_words
+from untrimmed.data.sources import to_array
 from untrimmed.errors import FeatureError
 from untrimmed.models.settings import ModelConfig
 
@@ -77,7 +78,7 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
     )
 
 
-def query_batch_of(words: Sequence[Float[np.ndarray, "_ _"]], sizes: ModelConfig) -> QueryBatch:
+def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
     """Sentences given by raw word vectors, prepared as those of a data set are.
 
     Raises: FeatureError for none, or a table of another width or with numbers that are not finite.
@@ -87,9 +88,7 @@ def query_batch_of(words: Sequence[Float[np.ndarray, "_ _"]], sizes: ModelConfig
     return QueryBatch(words=torch.from_numpy(rows), mask=torch.from_numpy(mask))
 
 
-def video_batch_of(
-    frames: Sequence[Float[np.ndarray, "_ _"]], sizes: ModelConfig, *, fixed_frames: bool = False
-) -> VideoBatch:
+def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: bool = False) -> VideoBatch:
     """Videos given by raw frame vectors, prepared as those of a data set are; `fixed_frames` as in `FeatureSettings`.
 
     Raises: FeatureError as `query_batch_of`.
@@ -107,8 +106,8 @@ def video_batch_of(
     )
 
 
-def _finite(table: Float[np.ndarray, "_ _"], place: int, what: str, width: int) -> Float[np.ndarray, "_ _"]:
-    values = np.asarray(table)
+def _finite(table: Any, place: int, what: str, width: int) -> Float[np.ndarray, "_ _"]:
+    values = np.asarray(to_array(table, f"{what}[{place}]"))
     if values.ndim != 2 or values.shape[1] != width or not len(values) or values.dtype.kind not in "fiu":
         found = f"shape {values.shape} and numbers {values.dtype}"
         raise FeatureError(f"{what}[{place}] has {found}, wanted one row or more of {width} numbers; give such a table")

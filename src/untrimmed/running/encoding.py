@@ -6,7 +6,19 @@ from dataclasses import dataclass
 import torch
 
 from untrimmed.batches import E, R
+from untrimmed.errors import ConfigError
+from untrimmed.models.base import RetrievalModel
 from untrimmed.precision import Format
+
+
+def require_float32(model: RetrievalModel) -> None:
+    """Raise a ConfigError if a model has weights in another format: encodings and features are float32."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype != torch.float32:
+            found = str(parameter.dtype).removeprefix("torch.")
+            raise ConfigError(
+                f"{model.name}: {name} is {found}, wanted float32; call model.float(), precision='bfloat16' is faster"
+            )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,14 +10,14 @@ from typing import Any, TypedDict
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
-from untrimmed.config import build, override, to_plain
+from untrimmed.config import build, checked, override, to_plain
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
-from untrimmed.errors import CheckpointError, ConfigError, require_type
+from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
@@ -28,7 +27,7 @@ from untrimmed.precision import Precision, choose_format
 from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 from untrimmed.running.batches import query_batch, query_batch_of, video_batch, video_batch_of
-from untrimmed.running.encoding import Encoding
+from untrimmed.running.encoding import Encoding, require_float32
 from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
@@ -36,6 +35,7 @@ from untrimmed.running.split import load_split, require_sizes, require_widths
 from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, evaluating, score_split
 from untrimmed.scores.score import Scores
 
+_DATASET = "a data set (load_dataset, dataset_of_arrays)"
 JUDGING = "train.annotators"  # the one setting of training that says how results are counted
 
 
@@ -102,7 +102,7 @@ class OpenedModel:
         if count := np.count_nonzero(np.isnan(scores.fused)):
             raise CheckpointError(
                 f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
-                "or its training diverged, train it again with a lower train.learning_rate"
+                "or its training diverged, train it again with a lower train.learning_rate, or mend nan among features"
             )
         note = why_no_events(dataset) if moments else "event-level recall was left out"
         return make_report(
@@ -139,8 +139,10 @@ class LoadedModel:
     data: DataSettings | None = None
     place: str = "the model"  # where it lies, for messages
 
-    def encode_queries(self, words: Sequence[Float[np.ndarray, "_ _"]]) -> EncodedQueries:
-        """The encodings of sentences, each given by its word vectors [words, query_dim] as their encoder gave them.
+    @checked(words="a table of word vectors for each sentence")
+    def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
+        """The encodings of sentences, each given by its word vectors [words, query_dim] as their encoder gave them: an
+        array, a tensor, or lists of rows.
 
         Raises: FeatureError for a table of another width, or with numbers that are not finite.
         """
@@ -148,8 +150,10 @@ class LoadedModel:
         with evaluating(self.model):
             return self.encode(self.model.encode_queries, batch)
 
-    def encode_videos(self, frames: Sequence[Float[np.ndarray, "_ _"]]) -> EncodedVideos:
-        """The encodings of videos, each given by its frame vectors [frames, video_dim] in order of time.
+    @checked(frames="a table of frame vectors for each video")
+    def encode_videos(self, frames: Sequence[Any]) -> EncodedVideos:
+        """The encodings of videos, each given by its frame vectors [frames, video_dim] in order of time: an array, a
+        tensor, or lists of rows.
 
         Raises: FeatureError for a table of another width, or with numbers that are not finite.
         """
@@ -157,11 +161,13 @@ class LoadedModel:
         with evaluating(self.model):
             return self.encode(self.model.encode_videos, batch)
 
+    @checked(queries="what encode_queries gave", videos="what encode_videos gave")
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Every query against every video: `fused` ranks the videos, higher is better; branches by name."""
         with evaluating(self.model):
             return self.model.score(queries, videos)
 
+    @checked()
     def load_dataset(
         self,
         split: str = "test",
@@ -179,16 +185,17 @@ class LoadedModel:
         settings = _data(self.place, self.data, data, root, video_features)
         return load_split(settings, self.model.config, self.features, split)
 
+    @checked(dataset=_DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
         """The model with a split, which may be in memory.
 
         Raises: FeatureError for features that it was not made for.
         """
-        require_type(dataset, RetrievalDataset, "dataset", "a data set (load_dataset, dataset_of_arrays)")
         require_widths(self.model.config, dataset, self.place)
         require_sizes(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
+    @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
         """The same with other settings by dotted keys: those of the model, and `train.annotators`, which judges it.
 
@@ -199,17 +206,20 @@ class LoadedModel:
         train = build(TrainSettings, override(to_plain(self.train), judging), where="train") if judging else self.train
         return replace(self, model=with_settings(self.model, own) if own else self.model, train=train)
 
+    @checked(dataset=_DATASET)
     def evaluate(
-        self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | None = None
+        self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | str | None = None
     ) -> Report:
         """The results on a split, as `OpenedModel.report`; without one, on the test split of the run's data set."""
-        return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=truths)
+        labels = None if truths is None else Path(truths)
+        return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=labels)
 
 
+@checked(folder="a run, or the folder of one or of an imported model")
 def load(
     folder: Run | Path | str,
     *,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
@@ -222,7 +232,6 @@ def load(
         CheckpointError: when the folder holds no model, or a damaged one.
         ConfigError: when a setting cannot change after training.
     """
-    require_type(folder, Run | str | os.PathLike, "run", "the folder of a run or of an imported model")
     folder = folder.folder if isinstance(folder, Run) else Path(folder)
     encoding = _encoding(device, precision)
     if not is_model(folder):
@@ -239,7 +248,11 @@ def load(
 
 
 def _without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
-    """A model of no run: it reads features, and is evaluated in batches, as its method's preset says."""
+    """A model of no run: it reads features, and is evaluated in batches, as its method's preset says.
+
+    Raises: ConfigError if its weights are not float32.
+    """
+    require_float32(model)
     method = ModelName.of(model.name).method
     if not has_preset(method, OWN_DATA_PRESET):
         return LoadedModel(model=model, encode=encode, place=place)
@@ -248,11 +261,12 @@ def _without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedMod
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
 
-def _encoding(device: str, precision: Precision) -> Encoding:
+def _encoding(device: str | torch.device, precision: Precision) -> Encoding:
     chosen = choose_device(device)
     return Encoding(chosen, choose_format(precision, str(chosen)).name)
 
 
+@checked(model="a run, the folder of one, or a model", dataset=_DATASET)
 def evaluate(
     model: Run | Path | str | LoadedModel | RetrievalModel,
     dataset: RetrievalDataset | None = None,
@@ -261,7 +275,7 @@ def evaluate(
     data: str | None = None,
     root: Path | str | None = None,
     video_features: str | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: Precision = "float32",
     moments: bool = True,
     truths: Path | str | None = None,
@@ -277,8 +291,6 @@ def evaluate(
     Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else as
         `open_model`.
     """
-    wanted = "a run, the folder of one, or a model"
-    require_type(model, Run | str | os.PathLike | LoadedModel | RetrievalModel, "model", wanted)
     if isinstance(model, RetrievalModel):
         if dataset is None:
             raise ConfigError(f"{model.name}: a model in memory knows no data set; give one: evaluate(model, dataset)")
@@ -307,7 +319,7 @@ def open_model(
     data: str | None = None,
     root: Path | str | None = None,
     video_features: str | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> OpenedModel:

@@ -1,52 +1,102 @@
-"""What `train` is given in Python: checked, and turned into settings where it is a model or a data set in memory."""
+"""What `train` is given in Python: does it go together, and what do a model and data in memory say of settings."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import ConfigError, require_type
+from untrimmed.data.emptiness import require_content
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import plain_settings
+from untrimmed.presets import Preset
+from untrimmed.running.encoding import require_float32
 from untrimmed.running.run import DataSettings
+from untrimmed.running.split import require_sizes, require_widths
+from untrimmed.training.loop import Callback
+
+logger = logging.getLogger(__name__)
+
+Sets = tuple[RetrievalDataset, RetrievalDataset]
 
 
 def require_arguments(
-    method: object, data: object, root: object, video_features: object, callback: object, overrides: Mapping[str, Any]
+    method: str | RetrievalModel,
+    data: str | Sets,
+    root: Path | str | None,
+    video_features: str | None,
+    callback: Callback | None,
+    overrides: Mapping[str, Any],
 ) -> str:
-    """The name of the data set, if all that `train` was given is of the right kind and goes together.
+    """The name of the data set, if all that `train` was given goes together.
 
-    Raises: ConfigError naming the first that is not or does not.
+    Raises: ConfigError naming the first that does not.
     """
-    require_type(method, str | RetrievalModel, "method", "a name such as 'ms_sl', or a model that create_model made")
-    if callback is not None and not callable(callback):
-        require_type(callback, (), "callback", "a function of the progress")
+    for key in overrides:
+        if "." not in key:
+            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+    if callback is not None:
+        _require_callable(callback)
     if isinstance(method, RetrievalModel):
-        fixed = next((key for key in overrides if key.partition(".")[0] in ("model", "losses")), None)
-        if fixed is not None:
-            raise ConfigError(f"{fixed}: the model is made already; give it to create_model, or train by the name")
+        _require_trainable(method, overrides)
     if isinstance(data, str):
-        require_type(root, str | os.PathLike, "root", f"the folder that holds the data set {data!r}")
+        if root is None:
+            raise ConfigError(f"root is None, wanted the folder that holds the data set {data!r}")
         return data
-    wanted = "the name of a data set, or two data sets (train, val)"
-    require_type(data, tuple, "data", wanted)
-    assert isinstance(data, tuple)
-    for dataset in data:
-        require_type(dataset, RetrievalDataset, "data", wanted)
-    if len(data) != 2:
-        raise ConfigError(f"data has {len(data)} data sets, wanted two: one to learn from, one to choose the epoch by")
     if root is not None or video_features is not None:
         raise ConfigError("data is in memory; root and video_features are for data sets on disk, leave them out")
     name = data[0].name
     if not name or name in (".", "..") or "/" in name or os.sep in name:
         raise ConfigError(f"data set {name!r}: the run is named by it; give it a name that a folder may have")
-    return str(name)
+    return name
+
+
+def _require_callable(callback: Callback) -> None:
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError as error:
+        what = f"callback cannot be called with the progress alone ({error})"
+        raise ConfigError(f"{what}; correct its parameters") from None
+    except ValueError:  # of some functions written in C nothing is known
+        return
+
+
+def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> None:
+    fixed = next((key for key in overrides if key.partition(".")[0] in ("model", "losses")), None)
+    if fixed is not None:
+        raise ConfigError(f"{fixed}: the model is made already; give it to create_model, or train by the name")
+    require_float32(model)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError(f"{model.name}: all parameters are frozen, wanted one to train; set its requires_grad")
+
+
+def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
+    """Refuse features that the model was not made for or that say nothing, and to learn from a single video.
+
+    Of a single one to choose the epoch by it warns.
+
+    Raises: FeatureError, or ConfigError for features in memory that were resampled to other sizes.
+    """
+    train_set, val_set = sets
+    for dataset in sets:
+        require_widths(sizes, dataset, f"{preset.name}/{preset.dataset}")
+        require_content(dataset)
+        require_sizes(sizes, preset.features, dataset, str(preset.name))
+    for dataset, use in ((train_set, "learn to tell it from"), (val_set, "choose the epoch by")):
+        if len(dataset.video_ids) == 1:
+            what = f"{dataset.name}, split {dataset.split}: there is one video and no other to {use}"
+            if dataset is train_set:
+                raise FeatureError(f"{what}, wanted two or more; add some")
+            logger.warning("%s; the first epoch is kept", what)
 
 
 def settings_of(model: RetrievalModel) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The training loop of the released programs: epochs, hard negatives, validation, the best model, early stopping."""
 
+import logging
 import math
 import time
 from collections import deque
@@ -38,6 +39,8 @@ from untrimmed.training.state import TrainingState, load_state, save_state, seed
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
 Stage = Literal["training", "validating", "validated", "finished"]
@@ -113,6 +116,8 @@ class TrainingLoop:
         """Train to the end, from the last saved state if there is one."""
         if (self.folder / LAST).is_file():
             self.state = load_state(self.folder / LAST, self.model, self.optimizer)
+            if self.state.finished:
+                logger.warning("%s: is finished, nothing is trained; train its model into another", self.folder)
             if self.state.best_epoch is not None:
                 require_best_model(self.folder)
             if self.state.history and self.fabric.is_global_zero:

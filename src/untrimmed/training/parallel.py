@@ -47,7 +47,7 @@ class SharedEncoding(Encoding):
         return parts.transpose(0, 1).flatten(0, 1).to(tensor.dtype)
 
 
-def launch(device: str, precision: Format) -> tuple["Fabric", Encoding]:
+def launch(device: str | torch.device, precision: Format) -> tuple["Fabric", Encoding]:
     """This process as one of those that torchrun started, or alone; and how its encoders run.
 
     Raises: ConfigError when Lightning is not installed or the device is not there.

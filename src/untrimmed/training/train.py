@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.data.emptiness import require_content
+from untrimmed.config import checked
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
@@ -37,8 +36,8 @@ from untrimmed.running.run import (
     read_config,
     require_same,
 )
-from untrimmed.running.split import load_split, require_sizes, require_widths
-from untrimmed.training.arguments import digest_of, require_arguments, settings_of, sized_for
+from untrimmed.running.split import load_split
+from untrimmed.training.arguments import Sets, digest_of, require_arguments, require_fit, settings_of, sized_for
 from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
 
@@ -46,19 +45,22 @@ logger = logging.getLogger(__name__)
 
 _BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()  # a run's folder -> its first weights
 
-Sets = tuple[RetrievalDataset, RetrievalDataset]
 
-
+@checked(
+    method="a name such as 'ms_sl', or a model (create_model, run.load_model())",
+    data="the name of a data set, or two data sets (train, val)",
+    callback="a function of the progress",
+)
 def train(
     method: str | RetrievalModel,
     *,
     data: str | Sets,
     root: Path | str | None = None,
     out: Path | str | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: Precision = "float32",
     seed: int | None = None,
-    preset: str | None = None,
+    preset: Path | str | None = None,
     video_features: str | None = None,
     callback: Callback | None = None,
     packing: Callable[[int, int], None] | None = None,
@@ -90,14 +92,11 @@ def train(
     number_format = _number_format(precision, device, folder)
     own = settings_of(made) if made is not None else {}
     seeded = {"train.seed": seed} if seed is not None else {}
-    chosen = _preset(name, data_name, preset, own | seeded | overrides)
+    chosen = _preset(name, data_name, None if preset is None else str(preset), own | seeded | overrides)
     settings, sets = _sets(data, root, chosen, video_features, packing)
     follows = made is None and (settings.root is None or (preset is None and chosen.dataset != data))
     sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
-    for dataset in sets:
-        require_widths(sizes, dataset, f"{name}/{chosen.dataset}")
-        require_content(dataset)
-        require_sizes(sizes, chosen.features, dataset, str(name))
+    require_fit(sets, sizes, chosen)
     config = _own(folder, _run_config(chosen, sizes, settings, number_format), made)
     fabric, encoding = launch(device, number_format)
     keep_freed_memory()
@@ -151,7 +150,7 @@ def _sets(
     return settings, (train_set, val_set)
 
 
-def _number_format(precision: Precision, device: str, folder: Path) -> Format:
+def _number_format(precision: Precision, device: str | torch.device, folder: Path) -> Format:
     """`auto` is settled when a run begins: one that goes on has its own."""
     chosen = choose_format(precision, str(choose_device(device))).name
     return read_config(folder).precision if precision == "auto" and is_run(folder) else chosen

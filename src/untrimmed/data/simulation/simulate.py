@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.config import checked
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import find_benchmark, get_benchmark
@@ -19,7 +19,7 @@ from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
 from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words
-from untrimmed.errors import ConfigError, FeatureError, require_type
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
@@ -35,6 +35,7 @@ class Simulated:
     folder: Path
 
 
+@checked(name="the name of the data set", out="the folder to write to")
 def simulate(
     name: str,
     out: Path | str,
@@ -57,13 +58,7 @@ def simulate(
         ConfigError: if there are not enough videos, the folder is already there, or settings contradict each other.
         FeatureError: if an annotation file is damaged or none is there.
     """
-    require_type(num_videos, int, "num_videos", "a whole number")
-    require_type(settings, SimulationSettings | None, "settings", "SimulationSettings")
-    require_type(
-        annotations_dir, str | os.PathLike | None, "annotations_dir", "the folder of a benchmark's annotations"
-    )
     settings = settings or SimulationSettings()
-    require_type(out, str | os.PathLike, "out", "the folder to write to")
     target = Layout.at(Path(out), name)
     if target.folder.exists():
         raise ConfigError(f"{target.folder} is already there; choose another --out, or remove it first")

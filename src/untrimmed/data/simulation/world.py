@@ -18,12 +18,14 @@ the hidden side: what features of this kind can be read for at most is measured 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from untrimmed.config import checked
 from untrimmed.data.annotations import Annotation, Span
 from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, generator, tokens, unit
 from untrimmed.data.simulation.view import View
@@ -50,6 +52,7 @@ FAINT = 0.1
 """The first coordinate of a frame that would be zero throughout, as happens where there are a dozen or fewer."""
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings:
     """Widths of simulated features, and how hard they are to read: lengths of hidden vectors, against meanings of 1."""
@@ -71,11 +74,11 @@ class SimulationSettings:
         for name in ("query_dim", "video_dim", "teacher_dim"):
             if getattr(self, name) < 2:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 2")
-        if self.frames_per_second <= 0:
-            raise ConfigError(f"frames_per_second is {self.frames_per_second:g}, wanted more than 0")
-        for name in ("event", "scene", "shots", "noise", "teacher_noise"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name):g}, wanted at least 0")
+        if not 0 < self.frames_per_second < math.inf:
+            raise ConfigError(f"frames_per_second is {self.frames_per_second:g}, wanted more than 0, and finite")
+        for name in ("event", "scene", "shots", "noise", "teacher_noise", "seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} is {getattr(self, name):g}, wanted at least 0, and finite")
         for name in ("base", "distraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name):g}, wanted between 0 and 1")

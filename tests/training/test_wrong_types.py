@@ -1,0 +1,273 @@
+"""What a researcher may get wrong in Python is told in one line; what is harmless is taken."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import untrimmed
+from tests.training.test_in_memory import QUICK, SIZES, make
+from untrimmed import Annotation, SimulationSettings, create_model, dataset_of_arrays, evaluate, load, load_dataset
+from untrimmed import simulate as simulate_files
+from untrimmed.data.packed import PackSettings
+from untrimmed.errors import UntrimmedError
+
+FRAMES = {"a": np.ones((3, 10)), "b": np.eye(4, 10)}
+WORDS = {"a#0": np.ones((2, 12)), "b#0": np.eye(2, 12)}
+CAPTIONS = [Annotation("a", "a#0", "a dog"), Annotation("b", "b#0", "a bus")]
+
+
+def model(**changed):
+    return create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES | changed)
+
+
+def frozen(*beginnings):
+    made = model()
+    for name, parameter in made.named_parameters():
+        parameter.requires_grad_(not name.startswith(beginnings))
+    return made
+
+
+def arrays(**changed):
+    return dataset_of_arrays(**{"frames": FRAMES, "words": WORDS, "annotations": CAPTIONS} | changed)
+
+
+@dataclass(frozen=True)
+class Sourced(Annotation):
+    source: str = ""
+
+
+def captions(**changed):
+    return [Sourced(**{"video": "a", "caption_id": "a#0", "text": "a dog"} | changed), CAPTIONS[1]]
+
+
+def jsg():
+    return create_model("jsg", query_dim=12, video_dim=10)
+
+
+class World:
+    """What the cases below are about, made once."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.sets, self.test = (make("train"), make("val", 5)), make("test", 4)
+        self.run = untrimmed.train("ms_sl", data=self.sets, out=folder / "run", **QUICK)
+        self.ready = load(self.run)
+        self.queries = self.ready.encode_queries([np.eye(4, 12)])
+        self.videos = self.ready.encode_videos([np.eye(9, 10)])
+
+    def train(self, method="ms_sl", **changed):
+        quick = {"train.epochs": 2, "train.batch_size": 4} | ({"model.dim": 8} if isinstance(method, str) else {})
+        return untrimmed.train(method, **{"data": self.sets, "out": self.folder / "other"} | quick | changed)
+
+    def simulate(self, name="toy", **changed):
+        return simulate_files(name, **{"out": self.folder / "data", "num_videos": 60} | changed)
+
+    def load_dataset(self, name="toy", root="data", split="test", **changed):
+        return load_dataset(name, root, split, **changed)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("world"))
+
+
+WRONG = {
+    lambda w: SimulationSettings(query_dim="8"): "query_dim is '8', wanted a whole number; see help(Simulation",
+    lambda w: SimulationSettings(noise=float("nan")): "noise is nan, wanted a number",
+    lambda w: SimulationSettings(noise=float("inf")): "noise is inf, wanted at least 0, and finite",
+    lambda w: SimulationSettings(seed=-1): "seed is -1, wanted at least 0, and finite",
+    lambda w: PackSettings(dtype="float8"): "dtype is 'float8', wanted one of float16, float32",
+    lambda w: w.simulate(layout="nope"): "layout is 'nope', wanted one of field, jsg, plain; see help(simulate)",
+    lambda w: w.simulate(num_videos="60"): "num_videos is '60', wanted a whole number",
+    lambda w: w.simulate(settings=3): "settings is 3, wanted a mapping with the fields of SimulationSettings",
+    lambda w: w.simulate(settings={"noise": "much"}): "settings: noise is 'much', wanted a number",
+    lambda w: w.simulate(annotations_dir=3): "annotations_dir is 3, wanted a path or None",
+    lambda w: w.simulate(teacher="yes"): "teacher is 'yes', wanted True or False",
+    lambda w: w.simulate(3): "name is 3, wanted the name of the data set",
+    lambda w: w.load_dataset(max_frames="x"): "max_frames is 'x', wanted a whole number; see help(load_dataset)",
+    lambda w: w.load_dataset(3): "name is 3, wanted the name of a data set",
+    lambda w: w.load_dataset(root=None): "root is None, wanted the folder that holds the data set",
+    lambda w: w.load_dataset(split=3): "split is 3, wanted a text",
+    lambda w: w.load_dataset(progress=3): "progress is 3, wanted a function",
+    lambda w: w.train(42): "method is 42, wanted a name such as 'ms_sl', or a model (create_model, run.load_model())",
+    lambda w: w.train(out=3): "out is 3, wanted a path or None; see help(train)",
+    lambda w: w.train(preset=3): "preset is 3, wanted a path or None",
+    lambda w: w.train(device=3): "device is 3, wanted a text or a device",
+    lambda w: w.train(seed="x"): "seed is 'x', wanted a whole number",
+    lambda w: w.train(precision="float8"): "precision is 'float8', wanted one of auto, float32, bfloat16",
+    lambda w: w.train(data="tvr"): "root is None, wanted the folder that holds the data set 'tvr'",
+    lambda w: w.train(data=["tvr"]): "data is ['tvr'], wanted the name of a data set, or two data sets (train, val)",
+    lambda w: w.train(data=("tvr", "tvr")): "data is ('tvr', 'tvr'), wanted the name of a data set, or two data sets",
+    lambda w: w.train(data=w.sets[0]): "data is a RetrievalDataset, wanted the name of a data set, or two data sets",
+    lambda w: w.train(callback=3): "callback is 3, wanted a function of the progress",
+    lambda w: w.train(callback=lambda: None): "callback cannot be called with the progress alone (too many positional",
+    lambda w: w.train(data=(make("train", 1), w.sets[1])): "there is one video and no other to learn to tell it from",
+    lambda w: w.train(epochs=3): "setting 'epochs' is in no section; write e.g. train.epochs=",
+    lambda w: w.train(data=(replace(w.sets[0], annotations=()), w.sets[1])): "0 captions and features of 12, wanted",
+    lambda w: evaluate(w.run, replace(w.test, annotations=w.test.annotations[:3])): "3 captions and features of 8",
+    lambda w: w.train(**{"model.dim": [8]}): "dim is [8], wanted a whole number",
+    lambda w: w.train(model().double()): "input.norm.weight is float64, wanted float32; call model.float()",
+    lambda w: w.train(frozen("")): "ms_sl: all parameters are frozen, wanted one to train; set its requires_grad",
+    lambda w: evaluate(3): "model is 3, wanted a run, the folder of one, or a model; see help(evaluate)",
+    lambda w: evaluate(model()): "ms_sl: a model in memory knows no data set; give one: evaluate(model, dataset)",
+    lambda w: evaluate(model(), "tvr"): "dataset is 'tvr', wanted a data set (load_dataset, dataset_of_arrays)",
+    lambda w: evaluate(model().half(), w.test): "input.norm.weight is float16, wanted float32",
+    lambda w: evaluate(w.run, w.test, truths=3): "truths is 3, wanted a path or None",
+    lambda w: evaluate(w.run, w.test, changed=["a"]): "changed is ['a'], wanted a mapping",
+    lambda w: evaluate(w.run, w.test, changed={3: 4}): "changed, a key, is 3, wanted a text",
+    lambda w: evaluate(w.run, w.test, moments="abc"): "moments is 'abc', wanted True or False",
+    lambda w: load(None): "folder is None, wanted a run, or the folder of one or of an imported model",
+    lambda w: create_model(3): "name is 3, wanted METHOD or METHOD+ATTACHMENT+...",
+    lambda w: model(num_clips="8"): "num_clips is '8', wanted a whole number",
+    lambda w: arrays(frames=[1]): "frames is [1], wanted a mapping: video id to table; see help(dataset_of_arrays)",
+    lambda w: arrays(frames={1: FRAMES["a"]}): "frames, a key, is 1, wanted a text",
+    lambda w: arrays(frames={"a": 3, "b": 3}): "'a' has shape (), wanted (rows, width)",
+    lambda w: arrays(words={"a#0": [[1, 2], [3]]}): "'a#0' is a list that makes no table, wanted rows of numbers",
+    lambda w: arrays(frames=FRAMES | {"b": np.full((2, 10), np.nan)}): "'b' is not finite in 2 of 2 rows",
+    lambda w: arrays(annotations="abc"): "annotations is 'abc', wanted a list",
+    lambda w: arrays(annotations=[]): "no caption; give at least one annotation",
+    lambda w: arrays(annotations=[3]): "annotations[0] is 3, wanted a mapping with the fields of Annotation",
+    lambda w: arrays(annotations=[{"vid": "a"}]): "annotations[0]: unknown key 'vid'. Did you mean 'video'?",
+    lambda w: arrays(annotations=captions(moments=(3.0, 9.0))): "annotations[0]: moments[0] is 3.0, wanted a list",
+    lambda w: arrays(annotations=captions(moments=((9, 3),))): "moment from 9 to 3 s, wanted seconds from 0 on",
+    lambda w: arrays(annotations=captions(text=3)): "annotations[0]: text is 3, wanted a text",
+    lambda w: arrays(annotations=captions(duration_s="30")): "annotations[0]: duration_s is '30', wanted a number",
+    lambda w: arrays(annotations=captions(duration_s=-3)): "duration_s is -3, wanted more than 0",
+    lambda w: arrays(settings={"num_clips": "8"}): "settings: num_clips is '8', wanted a whole number",
+    lambda w: w.ready.encode_videos(None): "frames is None, wanted a table of frame vectors for each video",
+    lambda w: w.ready.encode_videos(FRAMES): "frames is a dict, wanted a table of frame vectors for each video",
+    lambda w: w.ready.encode_queries("a dog"): "words is 'a dog', wanted a table of word vectors for each sentence",
+    lambda w: w.ready.encode_queries([[[1, 2], [3]]]): "words[0] is a list that makes no table",
+    lambda w: w.ready.score(w.videos, w.queries): "queries is a MSSLVideos, wanted what encode_queries gave",
+    lambda w: w.ready.score(w.queries, None): "videos is None, wanted what encode_videos gave",
+    lambda w: jsg().score(w.queries, w.videos): "found MSSLVideos, wanted JSGVideos: of another model?",
+    lambda w: w.ready.on(3): "dataset is 3, wanted a data set (load_dataset, dataset_of_arrays)",
+    lambda w: w.ready.changed(3): "settings is 3, wanted a mapping",
+    lambda w: w.ready.evaluate(w.test, truths=3): "truths is 3, wanted a path or None",
+    lambda w: w.ready.load_dataset(data=3): "data is 3, wanted a text",
+}
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG.items(), ids=WRONG.values())
+def test_a_wrong_value_is_told_in_one_line_before_anything_is_written(call, message, world):
+    with pytest.raises(UntrimmedError) as told:
+        call(world)
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+    assert not (world.folder / "other").exists()
+    assert not (world.folder / "data").exists()
+
+
+def test_numbers_of_numpy_and_torch_are_numbers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = SimulationSettings(query_dim=np.int64(12), video_dim=torch.tensor(10), noise=np.float32(0.5))
+    assert settings == SimulationSettings(query_dim=12, video_dim=10, noise=0.5)
+    assert {type(settings.query_dim), type(settings.video_dim)} == {int}
+    simulate_files("toy", "data", num_videos=np.int32(6), settings={"query_dim": 12, "video_dim": 10})
+    test = load_dataset("toy", Path("data"), "test", max_frames=np.int64(16), cache_dir="packed")
+    assert test.features.settings.max_frames == 16
+    assert create_model("ms_sl", query_dim=np.int64(12), video_dim=10, dim=8).config.query_dim == 12
+
+
+def as_lists(tables):
+    return {name: table.tolist() for name, table in tables.items()}
+
+
+def as_tensors(tables):
+    return {name: torch.tensor(table, requires_grad=True) for name, table in tables.items()}
+
+
+@pytest.mark.parametrize("form", [as_lists, as_tensors])
+def test_lists_and_tensors_are_arrays(form, world):
+    wanted = arrays()
+    found = arrays(frames=form(FRAMES), words=form(WORDS))
+    np.testing.assert_allclose(found.features.clips, wanted.features.clips, atol=1e-6)
+    np.testing.assert_allclose(found.features.words_packed.rows, wanted.features.words_packed.rows, atol=1e-6)
+    encoded = world.ready.encode_videos(list(form(FRAMES).values()))
+    wanted = world.ready.encode_videos(iter(FRAMES.values()))
+    torch.testing.assert_close(encoded.clips, wanted.clips)
+    assert len(world.ready.encode_queries(torch.ones(2, 3, 12, dtype=torch.bfloat16))) == 2
+
+
+def test_captions_may_be_mappings_or_of_a_class_of_one_s_own():
+    rows = [vars(caption) for caption in CAPTIONS]
+    assert arrays(annotations=rows).annotations == tuple(CAPTIONS)
+    own = Sourced("a", "a#0", "a dog", moments=[np.array([1, 9])], duration_s=np.float32(5), source="me")
+    (found, _) = arrays(annotations=(own, CAPTIONS[1])).annotations
+    assert found == Sourced("a", "a#0", "a dog", moments=((1.0, 5.0),), duration_s=5.0, source="me")
+
+
+def test_paths_devices_and_settings_may_be_objects(world, tmp_path):
+    numbers = {"train.epochs": np.int64(1), "train.learning_rate": np.float32(0.001), "train.batch_size": 4}
+    run = world.train(data=list(world.sets), out=str(tmp_path / "run"), device=torch.device("cpu"), **numbers)
+    assert run.config.train.epochs == 1
+    assert str(evaluate(str(run.folder), world.test, moments=np.bool_(False))).startswith("ms_sl on own, test: R@1")
+
+
+def test_frozen_parameters_stay_as_they_are(world, tmp_path):
+    made = frozen("query")
+    before = {name: parameter.clone() for name, parameter in made.named_parameters()}
+    world.train(made, out=tmp_path / "run")
+    same = {name.startswith("query"): [] for name in before}
+    for name, parameter in made.named_parameters():
+        same[name.startswith("query")].append(torch.equal(parameter, before[name]))
+    assert all(same[True])
+    assert not all(same[False])
+
+
+def test_nan_that_was_put_among_features_is_named_as_a_cause(world):
+    damaged = make("test", 4)
+    damaged.features.frames.rows[0, 0] = np.nan
+    with pytest.raises(UntrimmedError, match=r"8 scores are nan; the model is damaged .*, or mend nan among features"):
+        evaluate(model(), damaged)
+    with pytest.raises(UntrimmedError, match=r"is nan before the first step; .* check the arrays that own was made of"):
+        world.train(data=(damaged, world.sets[1]))
+
+
+def test_a_model_in_evaluation_mode_learns_with_dropout(world, tmp_path):
+    """As one in training mode does: the same run comes of both."""
+    first, second = model(), model()
+    second.load_state_dict(first.state_dict())
+    runs = [world.train(made, out=tmp_path / made.name / str(made.training)) for made in (first, second.eval())]
+    assert runs[0].history[-1]["loss"] == runs[1].history[-1]["loss"]
+
+
+def test_training_that_is_over_or_is_chosen_by_one_video_says_so(world, tmp_path, caplog):
+    made, out = model(), tmp_path / "run"
+    world.train(made, data=(world.sets[0], make("val", 1)), out=out)
+    assert "split val: there is one video and no other to choose the epoch by; the first epoch is kept" in caplog.text
+    assert "is finished" not in caplog.text
+    world.train(made, data=(world.sets[0], make("val", 1)), out=out)
+    assert f"{out}: is finished, nothing is trained; train its model into another" in caplog.text
+
+
+OF_MODELS = """
+from untrimmed import create_model
+from untrimmed.batches import EncodedQueries, EncodedVideos
+from untrimmed.errors import UntrimmedError
+
+model = create_model("ms_sl", query_dim=12, video_dim=10, dim=8)
+for call in (
+    lambda: model.encode_queries([[1.0]]),
+    lambda: model.encode_videos(None),
+    lambda: model.score(EncodedVideos(), EncodedQueries(sentence=None)),
+):
+    try:
+        call()
+    except UntrimmedError as error:
+        print(error)
+"""
+
+
+def test_a_model_by_itself_refuses_what_is_no_batch_in_one_line():
+    """In a process of its own: here the checker of shapes would speak first."""
+    made = subprocess.run([sys.executable, "-c", OF_MODELS], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    pairs = (("list", "QueryBatch"), ("NoneType", "VideoBatch"), ("EncodedVideos", "EncodedQueries"))
+    told = "of another model? An untrimmed.load(RUN) takes arrays, and what it encoded"
+    assert made.stdout.splitlines() == [f"found {found}, wanted {wanted}: {told}" for found, wanted in pairs]
