@@ -41,6 +41,8 @@ def test_each_tensor_of_a_stack_is_clipped_by_its_own_norm():
     BertAdam(singles, lr=0.1).step()
     assert torch.equal(stack.weight, torch.stack([single.data for single in singles]))
     assert tensor_norms(gradient, 1).flatten().tolist() == pytest.approx([300.0, 0.03])
+    assert tensor_norms(torch.tensor([[3.0, -4.0]]), 2).tolist() == [[3.0, 4.0]]  # stacked numbers
+    assert tensor_norms(torch.tensor(-4.0), 0).item() == 4.0
 
 
 def test_a_parameter_without_gradient_is_left_alone_decay_included():

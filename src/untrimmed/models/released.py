@@ -77,13 +77,38 @@ def attention_layer(ours: str, theirs: str, block: int) -> Names:
 
 def ffn_layer(ours: str, theirs: str, block: int) -> Names:
     """Layer `block` of a stack with feed-forward part and without output map (GMMFormer v2, RAL)."""
+    return self_attention(f"{ours}.attention", f"{theirs}.self", block) | after_attention(ours, theirs, block)
+
+
+def after_attention(ours: str, theirs: str, block: int) -> Names:
+    """What follows attention in layer `block` of such a stack."""
     return (
-        self_attention(f"{ours}.attention", f"{theirs}.self", block)
-        | pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
+        pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
         | pair(f"{ours}.norm1", f"{theirs}.norm1", (block,))
         | pair(f"{ours}.norm2", f"{theirs}.norm2", (block,))
     )
+
+
+def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
+    """Layer `block` of such a stack with Lorentz attention in place of self-attention (HLFormer).
+
+    Five names a layer are the curvature of the manifold, the constant 1.
+    """
+    attention, heads = f"{ours}.attention", f"{theirs}.self.lorentz_multiattention"
+    names = {f"{theirs}.self.scale_alpha": Slot(f"{attention}.log_scale", (block,))}
+    for side in ("input", "output"):
+        names |= pair(f"{attention}.{side}_norm", f"{theirs}.self.{side}_proj.LayerNorm", (block,))
+        names |= pair(f"{attention}.{side}", f"{theirs}.self.{side}_proj.net.1", (block,))
+    names[f"{heads}.scale"] = Slot(f"{attention}.temperature", (block,), unit_axes=1)
+    names[f"{heads}.bias"] = Slot(f"{attention}.bias", (block,))
+    curved = [f"{theirs}.self", heads]
+    for i, part in enumerate(("query", "keys", "values")):
+        names[f"{heads}.linear_{part}.scale"] = Slot(f"{attention}.linear.log_scale", (block, i))
+        names[f"{heads}.linear_{part}.weight.weight"] = Slot(f"{attention}.linear.weight", (block, i))
+        curved.append(f"{heads}.linear_{part}")
+    names |= {f"{name}.manifold.k": UNUSED for name in curved}
+    return names | after_attention(ours, theirs, block)
 
 
 def token_layer(ours: str, theirs: str) -> Names:

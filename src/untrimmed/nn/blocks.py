@@ -49,6 +49,7 @@ class ParallelLayers(nn.Module):
         window_formula: Formula = "released",
         window_length: int | None = None,
         skip_padding: SkipPadding = False,
+        attention: nn.Module | None = None,
     ):
         super().__init__()
         count = len(widths)
@@ -56,7 +57,7 @@ class ParallelLayers(nn.Module):
         self.widths, self.norm_order = tuple(widths), norm
         self.constraint, self.window_formula, self.window_length = constraint, window_formula, window_length
         decay_gain = ffn_ratio > 0
-        self.attention = StackedSelfAttention(count, dim, num_heads, dropout)
+        self.attention = StackedSelfAttention(count, dim, num_heads, dropout) if attention is None else attention
         self.output = StackedLinear(count, dim, dim) if output_map else nn.Identity()
         self.norm1 = StackedLayerNorm(count, dim, decay_gain=decay_gain)
         self.ffn = StackedFeedForward(count, dim, ffn_ratio * dim, dropout) if ffn_ratio else None
@@ -84,12 +85,13 @@ class ParallelLayers(nn.Module):
         """The outputs of all layers on the same input; rows at masked positions mean nothing."""
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
-            skips = skips_padding(self, self.skip_padding)
-            packing = packing_of(len(x), x.shape[1], mask, x.device) if skips else None
-            if packing is not None:
-                rows = packing.pack(x)
-                return packing.unpack(self._after_attention(rows, self.attention.packed(rows, windows, packing)))
-            read = self.attention(x, windows, mask).flatten(1, 2)
+            attention = self.attention
+            if isinstance(attention, StackedSelfAttention) and skips_padding(self, self.skip_padding):
+                packing = packing_of(len(x), x.shape[1], mask, x.device)
+                if packing is not None:
+                    rows = packing.pack(x)
+                    return packing.unpack(self._after_attention(rows, attention.packed(rows, windows, packing)))
+            read = attention(x, windows, mask).flatten(1, 2)
             return self._after_attention(x.flatten(0, 1), read).unflatten(1, x.shape[:2])
         if self.norm_order == "pre":
             x = x.expand(len(self.widths), *x.shape)

@@ -4,6 +4,7 @@ from torch import nn
 
 from untrimmed.nn.attention import StackedSelfAttention
 from untrimmed.nn.linear import StackedLinear
+from untrimmed.nn.lorentz import LorentzLinear
 
 
 def initialise(model: nn.Module, std: float = 0.02) -> None:
@@ -13,7 +14,7 @@ def initialise(model: nn.Module, std: float = 0.02) -> None:
     prototypes) keep what their module drew.
     """
     for module in model.modules():
-        if isinstance(module, nn.Linear | nn.Embedding | StackedLinear | StackedSelfAttention):
+        if isinstance(module, nn.Linear | nn.Embedding | StackedLinear | StackedSelfAttention | LorentzLinear):
             nn.init.normal_(module.weight, std=getattr(module, "init_std", std))
             bias = getattr(module, "bias", None)
             if bias is not None:

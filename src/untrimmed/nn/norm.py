@@ -31,7 +31,7 @@ class StackedLayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(count, dim))
         self.decay_gain = decay_gain
 
-    def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
-        """Each x[k] normalised over its last axis, with the gain and bias of block k."""
+    def forward(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T D"]:
+        """Each x[k], or one input for all, normalised over its last axis, with the gain and bias of each block."""
         normalised = F.layer_norm(x, x.shape[-1:])
         return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

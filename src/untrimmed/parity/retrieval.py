@@ -192,7 +192,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     def _network(self, case: Case) -> Arrays:
         model, batch = self.model(case), case.training_batch()
         if case.kind.startswith("dropout-probe"):
-            _replace_dropout(model, self.probe_sign)
+            replace_dropout(model, lambda p: Scaling(1 + self.probe_sign * p))
         model.train(not case.kind.startswith("forward"))
         with ExitStack() as stack:
             tapped = _listen(model, self.taps(model), stack)
@@ -360,11 +360,12 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
     return outputs
 
 
-def _replace_dropout(model: nn.Module, sign: int) -> None:
+def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
+    """Put something deterministic in the place of every dropout, made from its probability."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
-                setattr(module, name, Scaling(1 + sign * child.p))
+                setattr(module, name, replacement(child.p))
 
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -62,6 +62,8 @@ class BertAdam(Optimizer):
 
 def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
     """The norm of each tensor of a stack, shaped to multiply it; of the whole when nothing is stacked."""
+    if leading == gradient.ndim:  # numbers; without an axis left `vector_norm` would take all
+        return gradient.abs()
     own_axes = tuple(range(leading, gradient.ndim))
     return torch.linalg.vector_norm(gradient, dim=own_axes, keepdim=True)
 

@@ -1,0 +1,127 @@
+"""The golden cases of single hyperbolic formulas, and of one Lorentz block alone (HLFormer)."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from untrimmed.losses.partial_order import aperture, exterior_angle, lifted
+from untrimmed.models.released import as_tensors, export_released, import_released, lorentz_layer
+from untrimmed.nn.blocks import ParallelLayers
+from untrimmed.nn.lorentz import LorentzAttention, centroid, exponential_map, logarithmic_map, negated_time, points_of
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.retrieval import replace_dropout
+
+
+def hyperbolic_maps(case: Case) -> Arrays:
+    """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
+    given = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
+    leaves = {name: x.requires_grad_() for name, x in given.items() if x.is_floating_point()}
+    made = {
+        "expmap0_point": exponential_map(leaves["expmap0_tangent"]),
+        "logmap0_tangent": F.pad(logarithmic_map(leaves["logmap0_vector"]), (1, 0)),
+    }
+    rows = F.linear(leaves["linear_input"], leaves["linear_weight"]).unflatten(-1, (2, -1))
+    made["linear_output"] = points_of(rows, leaves["linear_scale"].exp()[None, None, None, None])
+    for name, gradient in (
+        ("expmap0_point", "expmap0_grad_out"),
+        ("logmap0_tangent", "logmap0_grad_out"),
+        ("linear_output", "linear_grad_out"),
+    ):
+        made[name].backward(given[gradient])
+    for part in ("expmap0_tangent", "logmap0_vector", "linear_input", "linear_weight", "linear_scale"):
+        made[part.replace("_", "_grad_", 1)] = _gradient(leaves[part])
+    points = given["midpoint_points"]
+    made["midpoint"] = centroid(given["midpoint_weights"] @ points)
+    made["inner_products"] = negated_time(points) @ points.mT
+    for curvature in case.setting("curvatures"):
+        made |= {f"c{curvature}.{name}": x for name, x in _cones(given, curvature).items()}
+    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+
+
+def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
+    """Points, angles and apertures of pairs, and the loss summed over some of them."""
+    text, video = (given[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
+    c = torch.tensor(curvature, requires_grad=True)
+    text_point, video_point = lifted(text, c), lifted(video, c)
+    angle, opening = exterior_angle(video_point, text_point, c), aperture(video_point, c, radius=0.1)
+    loss = ((angle - opening).clamp_min(0) * given["loss_rows"]).sum()
+    loss.backward()
+    return {
+        "text_point": text_point,
+        "video_point": video_point,
+        "angle": angle,
+        "aperture": opening,
+        "loss": loss,
+        "grad_text": _gradient(text),
+        "grad_video": _gradient(video),
+        "grad_curvature": _gradient(c),
+    }
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+class Pattern(nn.Module):
+    """Stands where a dropout stood and multiplies every second number by a factor, to show where dropout sits."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input, with the numbers at odd places of the last axis times the factor."""
+        odd = torch.arange(x.shape[-1], device=x.device) % 2 == 1
+        return x * torch.where(odd, self.factor, 1.0).to(x.dtype)
+
+
+def lorentz_attention(case: Case) -> Arrays:
+    """One block for each width, step by step, with the gradients of all its parameters."""
+    made: dict[str, Tensor] = {}
+    tensors = {name: x.to(case.precision) for name, x in as_tensors(case.weights).items()}
+    for width in case.setting("widths"):
+        prefix = f"w{width}"
+        of_width = {name: x for name, x in tensors.items() if name.startswith(f"{prefix}.")}
+        layers = _block(case, math.inf if width == "none" else float(width))
+        names = lorentz_layer("layers", prefix, 0)
+        import_released(nn.ModuleDict({"layers": layers}), names, of_width)
+        steps = _steps(case, layers)
+        gradients = {f"layers.{name}": p.grad for name, p in layers.named_parameters() if p.grad is not None}
+        exported = export_released(names, gradients)
+        steps |= {f"grad.{name.removeprefix(f'{prefix}.')}": x for name, x in exported.items()}
+        made |= {f"{prefix}.{name}": x for name, x in steps.items()}
+    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+
+
+def _block(case: Case, width: float) -> ParallelLayers:
+    dim, heads = case.setting("hidden_size"), case.setting("n_heads")
+    attention = LorentzAttention(1, dim, case.setting("lorentz_dim"), heads, dropout=0.0)
+    layers = ParallelLayers(dim, heads, 0.0, widths=(width,), output_map=False, ffn_ratio=4, attention=attention)
+    return layers.to(case.precision)
+
+
+def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
+    """What the block makes of the case's input on the way, its output, and the gradient of the input."""
+    x = torch.from_numpy(case.batch["input"]).to(case.precision).requires_grad_()
+    mask = torch.from_numpy(case.batch["mask"]) > 0
+    attention, windows = layers.attention, layers.windows(x.shape[1], x.device)
+    assert isinstance(attention, LorentzAttention)
+    with torch.no_grad():
+        tangent, scale = attention.tangent(x), attention.scale()
+        points = exponential_map(scale * tangent)
+        query, key, value = attention.linear(points)
+        logits = attention.logits(query, key, windows, mask)
+        context = attention.read(logits.softmax(dim=-1), value)
+        steps = {"tangent_in": tangent, "points": points, "context": context}
+        steps |= {"tangent_out": logarithmic_map(context) / scale, "logits": logits}
+        steps |= {"probabilities": logits.softmax(dim=-1), "attention_output": attention(x, windows, mask)}
+        heads = {"query": query, "key": key, "value": value}
+        steps |= {name: rows.transpose(2, 3) for name, rows in heads.items()}
+    steps["output"] = layers(x, mask)
+    steps["output"].backward(torch.from_numpy(case.batch["output_gradient"]).to(x.dtype)[None])
+    replace_dropout(layers, lambda _: Pattern(1 - case.setting("pattern_dropout_p")))
+    steps["output_pattern_dropout"] = layers(x, mask)
+    return {name: step[0] for name, step in steps.items()} | {"grad.input": _gradient(x)}
