@@ -17,14 +17,14 @@ def test_rows_and_columns_of_a_square_both_bring_their_hardest_negative():
 
 def test_the_printed_contrast_is_of_cosines_without_exponentials():
     cosine = torch.tensor([[0.6, 0.2], [0.3, 0.5]])
-    terms = square_branch_terms("x", cosine, 100 * cosine, margin=0.2, draws=Draws(), logarithms="paper")
+    terms = square_branch_terms("x", cosine, 100 * cosine, margin=0.2, draws=Draws(), contrast="paper")
     shares = [0.6 / 0.8, 0.6 / 0.9, 0.5 / 0.8, 0.5 / 0.7]  # row and column of each positive
     assert terms["x_nce"].item() == pytest.approx(-sum(math.log(share) for share in shares) / 2)
 
 
-@pytest.mark.parametrize(("logarithms", "expected"), [("joint", math.log(4)), ("per_direction", 2 * math.log(2))])
-def test_one_logarithm_over_both_directions_or_one_each(logarithms, expected):
+@pytest.mark.parametrize(("contrast", "expected"), [("released", math.log(4)), ("per_direction", 2 * math.log(2))])
+def test_one_logarithm_over_both_directions_or_one_each(contrast, expected):
     # all zero: 2 + 2 numbers in one logarithm, or 2 in each of two
     dot = torch.zeros(2, 2)
-    terms = square_branch_terms("x", dot, dot, margin=0.2, draws=Draws(), logarithms=logarithms)
+    terms = square_branch_terms("x", dot, dot, margin=0.2, draws=Draws(), contrast=contrast)
     assert terms["x_nce"].item() == pytest.approx(expected)

@@ -32,8 +32,8 @@ OPTIONS = [
 ]
 OPTIONS_OF_LOSSES = [
     {"side_negatives": "paper"},
-    {"logarithms": "per_direction"},
-    {"logarithms": "paper"},
+    {"nce": "per_direction"},
+    {"nce": "paper"},
     {"variant": "video"},
 ]
 
@@ -68,7 +68,7 @@ def test_every_option_of_the_losses_changes_them(option, batch):
 
 
 def test_the_printed_contrast_is_that_of_the_glance_too_where_batches_are_of_videos(batch):
-    terms = [build(variant="video", logarithms=form)(batch, draws=Draws(hard_pool=1)) for form in ("joint", "paper")]
+    terms = [build(variant="video", nce=form)(batch, draws=Draws(hard_pool=1)) for form in ("released", "paper")]
     changed = {name for name in terms[0] if not torch.allclose(terms[0][name], terms[1][name], atol=1e-6)}
     assert changed == {"glance_nce", "attention_nce", "gaze_nce"}
 

@@ -109,6 +109,25 @@ def test_epochs_of_a_run_saved_when_they_were_counted_from_0_are_counted_from_1(
     assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize(("before", "now"), [("joint", "released"), ("per_direction", "per_direction")])
+def test_a_run_saved_under_a_settings_former_name_opens_and_goes_on(data_root, tmp_path, before, now):
+    settings = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20, "model.nce": now}
+    settings |= {"train.batch_size": 8, "train.epochs": 1, "weights.gaze_nce": 0.04}
+    folder, options = tmp_path / "run", {"data": "tvr", "root": data_root, **settings}
+    train("jsg", out=folder, **options)
+    for name, text in (("config.json", '"nce": "{}"'), ("config.yaml", "  nce: {}\n")):
+        file = folder / name
+        assert text.format(now) in file.read_text()
+        file.write_text(file.read_text().replace(text.format(now), text.replace("nce", "logarithms").format(before)))
+    assert open_run(folder).config.model["nce"] == now
+    assert open_run(folder).load_model().config.nce == now
+    assert len(train("jsg", out=folder, **options).history) == 1
+    with pytest.raises(ConfigError, match=f"holds a run with model.nce = {now}, this one has paper"):
+        train("jsg", out=folder, **options | {"model.nce": "paper"})
+    with pytest.raises(ConfigError, match=r"unknown key 'logarithms'; known: .* nce,"):
+        train("jsg", out=tmp_path / "other", **options | {"model.logarithms": before})
+
+
 @pytest.mark.parametrize(("before", "now"), [("fp32", "float32"), ("bf16", "bfloat16")])
 def test_a_run_saved_under_a_formats_former_name_opens_and_goes_on(finished, tmp_path, before, now):
     whole, options = finished

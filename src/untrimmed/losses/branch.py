@@ -16,7 +16,7 @@ from untrimmed.losses.triplet import (
     triplet_square_rows,
 )
 
-Logarithms = Literal["joint", "per_direction", "paper"]
+SquareContrast = Literal["released", "per_direction", "paper"]
 TripletForm = Literal["released", "paper"]
 
 
@@ -55,11 +55,11 @@ def square_branch_terms(
     *,
     margin: float,
     draws: Draws,
-    logarithms: Logarithms = "joint",
+    contrast: SquareContrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
     """The same terms of a matrix with positives on the diagonal: one column for each query, not for each video.
 
-    As released InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each; `paper`
+    As released, InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each; `paper`
     (JSG Eq. 7) takes one for each of shares of the cosines, without exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
@@ -68,8 +68,8 @@ def square_branch_terms(
         cosine.T, column_ranks, margin=margin
     )
     diagonal = torch.arange(len(dot), device=dot.device)
-    if logarithms == "joint":
-        contrast = nce_square(dot)
+    if contrast == "released":
+        info = nce_square(dot)
     else:
-        contrast = nce(dot, diagonal) if logarithms == "per_direction" else nce_of_shares(cosine, diagonal)
-    return {f"{branch}_nce": contrast, f"{branch}_triplet": triplet}
+        info = nce(dot, diagonal) if contrast == "per_direction" else nce_of_shares(cosine, diagonal)
+    return {f"{branch}_nce": info, f"{branch}_triplet": triplet}

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.errors import ConfigError
-from untrimmed.losses.branch import Logarithms, branch_terms, square_branch_terms
+from untrimmed.losses.branch import SquareContrast, branch_terms, square_branch_terms
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.intra_video import intra_video
 from untrimmed.losses.nce import Contrast
@@ -101,7 +101,7 @@ class JSG(RetrievalModel):
         shared_encoder: bool = True  # paper: an encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
         side_negatives: SideNegatives = "released"  # paper: centred in what is left over, of its width (Eq. 11)
-        logarithms: Logarithms = "joint"  # of InfoNCE; per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
+        nce: SquareContrast = "released"  # per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
         margin: float = 0.2
         intra_margin: float = 0.2
         whole_margin: float = 0.1  # a constant of the release; Delta_3 is 0.2 in the paper
@@ -236,7 +236,7 @@ class JSG(RetrievalModel):
         glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         if c.variant == "video":
-            contrast: Contrast = "paper" if c.logarithms == "paper" else "released"
+            contrast: Contrast = "paper" if c.nce == "paper" else "released"
             terms = branch_terms("glance", glance.value, dot, index, margin=c.margin, draws=draws, contrast=contrast)
         else:
             terms = self._square_terms("glance", glance.value[:, index], dot[:, index], draws)
@@ -255,8 +255,8 @@ class JSG(RetrievalModel):
     def _square_terms(
         self, branch: str, cosine: Float[Tensor, "Q Q"], dot: Float[Tensor, "Q Q"], draws: Draws
     ) -> dict[str, Float[Tensor, ""]]:
-        margin, logarithms = self.config.margin, self.config.logarithms
-        return square_branch_terms(branch, cosine, dot, margin=margin, draws=draws, logarithms=logarithms)
+        c = self.config
+        return square_branch_terms(branch, cosine, dot, margin=c.margin, draws=draws, contrast=c.nce)
 
     def attended_positives(
         self,

@@ -83,7 +83,7 @@ def load_model(folder: Path) -> RetrievalModel:
     require(imports, folder)
     try:
         whole = ModelName.of(str(settings["method"]))
-        model = model_class(whole)(configure(whole, settings["model"], where=str(folder / SETTINGS)))
+        model = model_class(whole)(configure(whole, settings_as_now(settings["model"]), where=str(folder / SETTINGS)))
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
     path = folder / WEIGHTS
@@ -128,6 +128,18 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str:
 def named_as_now(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A model's tensors by their present names; earlier versions kept the parts of attachments under `extensions`."""
     return {re.sub(r"^extensions\.", "attachments.", name): tensor for name, tensor in tensors.items()}
+
+
+def settings_as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's settings by their present names; JSG's `nce` was `logarithms` in earlier versions.
+
+    >>> settings_as_now({"logarithms": "joint", "dim": 384})
+    {'dim': 384, 'nce': 'released'}
+    """
+    named = {key: value for key, value in settings.items() if key != "logarithms"}
+    if "logarithms" in settings:
+        named["nce"] = "released" if settings["logarithms"] == "joint" else settings["logarithms"]
+    return named
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import plain_settings
-from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
+from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model, settings_as_now
 from untrimmed.precision import OLD_NAMES, Format
 from untrimmed.presets import Preset
 
@@ -124,6 +124,8 @@ def read_config(folder: Path) -> RunConfig:
     values = read_yaml(folder / CONFIG)
     if values.get("precision") in OLD_NAMES:
         values["precision"] = OLD_NAMES[values["precision"]]
+    if isinstance(values.get("model"), dict):
+        values["model"] = settings_as_now(values["model"])
     return build(RunConfig, values, where=str(folder / CONFIG))
 
 
