@@ -39,6 +39,10 @@ class ConfigError(UntrimmedError, ValueError):
     """A setting is unknown, of the wrong type, or contradicts another one."""
 
 
+class NoTimelineError(ConfigError):
+    """A model keeps nothing of a video in which moments could be found."""
+
+
 class UnknownNameError(UntrimmedError, LookupError):
     """A name that no registry, library or data set knows."""
 

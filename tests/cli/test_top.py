@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from untrimmed.errors import ConfigError
 from untrimmed.running.opened import evaluate, open_model
+from untrimmed.running.top import top_videos
 from untrimmed.training.train import train
 
 SMALL = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20}
@@ -52,6 +54,25 @@ def test_the_best_moment_is_the_best_window_of_that_video(folder, opened, typed)
     best = int(fits(slice(0, None))[0, video].argmax())
     wanted = proposals.spans[best] * opened.dataset.durations_s[video]
     assert [found["start_s"], found["end_s"]] == pytest.approx(wanted.tolist(), abs=1e-3)
+
+
+def test_a_model_without_a_timeline_lists_videos_without_moments(data_root, tmp_path, typed):
+    run = train("proto", data="tvr", root=data_root, out=tmp_path / "run", **SMALL, **SHORT)
+    code, out, _ = typed(
+        "evaluate", run.folder, "--top", 2, "--format", "json", "--device", "cpu", "model.keep_attention=false"
+    )
+    assert code == 0
+    found = [video for query in json.loads(out)["queries"] for video in query["found"]]
+    assert {(video["start_s"], video["end_s"]) for video in found} == {(None, None)}
+
+
+def test_an_error_in_finding_moments_is_told(opened, monkeypatch):
+    def fail(queries, videos):
+        raise ConfigError("a setting that contradicts another one")
+
+    monkeypatch.setattr(opened.model, "window_similarities", fail)
+    with pytest.raises(ConfigError, match="contradicts another"):
+        top_videos(opened, np.arange(2), 1)
 
 
 def test_some_captions_by_id_and_by_text_as_table_csv_and_latex(folder, opened, typed, tmp_path):

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
-from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.errors import CheckpointError, NoTimelineError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attachment import AttachedLoss, Attachment, Step
 from untrimmed.models.registry import ATTACHMENTS
@@ -96,12 +96,14 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         """By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides
         it, and frames whose score an attachment provides are not compared with sentences either.
 
-        Raises: ConfigError for a method that encodes a video as one vector only.
+        Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
         if videos.frames is not None and "frame" not in self.config.provided:
             return videos.frames, videos.frame_mask
         if videos.clips is None:
-            raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it")
+            raise NoTimelineError(
+                f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it"
+            )
         return videos.clips, None
 
     def own_released_names(self) -> Names:
@@ -190,7 +192,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """A video's vectors in temporal order at equal steps that compare with queries, and which of them are real.
 
-        Raises: ConfigError for a method that encodes a video as one vector only.
+        Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
         for attachment in self.carried:
             replaced = attachment.timeline(videos)
@@ -224,7 +226,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         """The windows of all videos that fit each query best, before suppression, so that parts of a corpus can be
         ranked apart and joined.
 
-        Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
+        Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
         settings = settings or self.locate_settings()
         proposals, similarities = self.window_similarities(queries, videos)

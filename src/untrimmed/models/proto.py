@@ -62,7 +62,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, VideoBatch
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, NoTimelineError
 from untrimmed.losses.attention_guidance import attention_guidance
 from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.orthogonal import orthogonal
@@ -199,11 +199,11 @@ class Proto(RetrievalModel):
     def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the clip prototypes that read it.
 
-        Raises: ConfigError when the attention was not kept.
+        Raises: NoTimelineError when the attention was not kept.
         """
         videos = ProtoVideos.of(videos)
         if videos.unit_attention is None:
-            raise ConfigError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
+            raise NoTimelineError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
         return prototype_timeline(videos.clips, videos.unit_attention), None
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:

@@ -38,7 +38,7 @@ def locate_split(
 
     Each batch of videos is encoded, searched for all captions and forgotten. The model is in evaluation mode meanwhile.
 
-    Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
+    Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
     """
     if reason := _why_no_seconds(dataset):
         raise FeatureError(reason)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from untrimmed.batches import EncodedQueries
 from untrimmed.data.annotations import Span
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.errors import ConfigError, UnknownNameError, nearest
+from untrimmed.errors import ConfigError, NoTimelineError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.validation import evaluating, in_batches
@@ -132,7 +132,7 @@ def best_moments(
 ) -> list[list[Span | None]]:
     """The window of each of a query's videos that fits it best, in seconds, among those that event recall tries.
 
-    None for a video without a duration, and for a method that encodes a video as one vector only.
+    None for a video without a duration, and for a model that has no timeline.
     """
     dataset = opened.dataset
     found: list[list[Span | None]] = [[None] * videos.shape[1] for _ in videos]
@@ -147,7 +147,7 @@ def best_moments(
             with evaluating(opened.model):
                 try:
                     proposals, fits = opened.model.window_similarities(queries.select(torch.from_numpy(rows)), encoded)
-                except ConfigError:  # neither frames nor clips
+                except NoTimelineError:
                     return found
                 at = video - int(batch[0])
                 window = fits(slice(at, at + 1))[:, 0].argmax(dim=1).cpu()
