@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
 from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
-COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "queries")
-HEADINGS = {"median_rank": "median"}  # where they differ from the columns' names
+COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "mean_rank", "queries")
+HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # as papers head them, where that is not the column's name
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
 DECIMALS = {"mAP": 4}  # a fraction; everything else is percent, rank or count
 EVENT = "event "  # how rows of event-level recall begin
@@ -44,7 +44,7 @@ class Report:
     def __str__(self) -> str:
         """The title and the results of the fused score, on one line."""
         named = zip(COLUMNS, cells(self.figures), strict=True)
-        return f"{self.title}: " + ", ".join(f"{HEADINGS.get(name, name)} {cell}" for name, cell in named if cell)
+        return f"{self.title}: " + ", ".join(f"{heading(name)} {cell}" for name, cell in named if cell)
 
     @property
     def figures(self) -> Mapping[str, float]:
@@ -112,6 +112,15 @@ def _by_labels(
     return {ONE_RIGHT: retrieval_metrics(fused[own], video_index[own]) | queries, ANY_RIGHT: found | queries}
 
 
+def heading(metric: str) -> str:
+    """A metric as papers head its column.
+
+    >>> heading("mean_rank"), heading("R@1")
+    ('MnR', 'R@1')
+    """
+    return HEADINGS.get(metric, metric)
+
+
 def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
     """One printed cell a column, empty where a row has no such figure.
 
@@ -161,7 +170,7 @@ def _blank_nan(value: float | None) -> float | str:
 
 def to_latex(report: Report) -> str:
     """A table for a paper; it needs the package booktabs."""
-    header = " & ".join(["", *(HEADINGS.get(column, column) for column in COLUMNS)])
+    header = " & ".join(["", *map(heading, COLUMNS)])
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
         *([f"% {report.note}"] if report.note else []),

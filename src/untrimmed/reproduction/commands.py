@@ -44,8 +44,6 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
         if plan.preset not in (None, column.data_name):
             trained += ["--preset", str(plan.preset)]
         evaluated = [] if column.events else ["--no-moments"]
-        if "mean_rank" in column.metrics:  # the printed table has the median only
-            evaluated += ["--format", "json"]
         yield RowCommands(
             row,
             column,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from untrimmed.evaluation.report import heading
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.commands import EVALUATE, commands_of
 from untrimmed.reproduction.efficiency import UNITS, Costs
@@ -40,7 +41,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
             if changed:
                 line.append(f"`{commands.evaluate}`" if commands else "")
             lines.append(tuple(line))
-        header = ("", *(["data"] if several else []), *(map(_heading, metrics) if figures else ()), "train")
+        header = ("", *(["data"] if several else []), *(map(heading, metrics) if figures else ()), "train")
         header = (*header, "evaluate") if changed else header
         notes = _notes(table) if metrics is next(iter(groups)) else ()
         ways = {typed[row.name, column.name].evaluate for row, column in shown if (row.name, column.name) in typed}
@@ -66,7 +67,7 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
             notes.append(f"No data for: {', '.join(measured.missing)}.")
         seed = "" if place.seed is None else f", seed {place.seed}"
         yield Grid(
-            f"{table.title} ({column.name}{seed})", ("", "", *map(_heading, column.metrics)), tuple(lines), tuple(notes)
+            f"{table.title} ({column.name}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
         )
 
 
@@ -90,11 +91,6 @@ def _lines(row: Row, column: Column, measured: Measured) -> Iterator[tuple[str, 
         pairs = zip(column.metrics, printed, strict=True)
         differences = ("" if value is None else _figure(metric, ours[metric] - value, "+") for metric, value in pairs)
         yield ("", "difference", *differences)
-
-
-def _heading(metric: str) -> str:
-    """A metric as papers head its column."""
-    return {"median_rank": "MdR", "mean_rank": "MnR"}.get(metric, metric)
 
 
 def _figure(metric: str, value: float | None, sign: str = "") -> str:
