@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.run_world import SMALL
 from untrimmed.cli import app as app_module
 from untrimmed.cli.models import import_checkpoint, models
-from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
 from untrimmed.cli.train import train
 from untrimmed.data.layout import read_split
 from untrimmed.data.simulation.simulate import simulate
@@ -178,7 +178,7 @@ def test_data_without_moments_is_evaluated_with_one_line_that_says_so(trained, c
     for row in rows:
         del row["start_s"], row["end_s"]
     captions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    evaluate_run(root / "run", data="mine", root=root, output="csv")
+    evaluate_run(root / "run", Opening(data="mine", root=root), output="csv")
     printed = capsys.readouterr()
     assert printed.err == "mine, split test: no caption has a moment, so there is no event-level recall\n"
     assert "event" not in printed.out
@@ -278,7 +278,7 @@ def test_two_runs_are_compared_query_by_query(trained, capsys):
 
 def test_the_validation_split_gives_what_training_reported(trained, capsys):
     root, _ = trained
-    evaluate_run(root / "run", split="val", output="json")
+    evaluate_run(root / "run", Opening(split="val"), output="json")
     figures = json.loads(capsys.readouterr().out)["rows"]["fused"]
     epochs = [json.loads(line)["val"] for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
     assert figures["SumR"] == max(epoch["SumR"] for epoch in epochs)
@@ -309,7 +309,7 @@ def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys
     result = run("import-checkpoint", "gmmformer_v2", root / "v2.ckpt", "-o", out, "--data", "tvr", *SETTINGS)
     assert result.exit_code == 0, result.output
     assert is_model_folder(out)
-    evaluate_run(out, data="tvr", root=root, output="json")
+    evaluate_run(out, Opening(data="tvr", root=root), output="json")
     assert json.loads(capsys.readouterr().out)["title"] == "gmmformer_v2 on tvr, test"
     with pytest.raises(ConfigError, match="give --data NAME and --root DIR"):
         evaluate_run(out)

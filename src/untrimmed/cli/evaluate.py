@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -101,10 +101,10 @@ def evaluate(
 ) -> None:
     """Score a trained model on a data set's split, or a library on labelled sentences of your own.
 
-    A run gives R@K and SumR by moment-to-video ratio, mAP, median rank, and event-level recall (R@K, IoU=m of moments)
-    where the data have moments; a library R@K, mean IoU in the true video, moment recall.
+    A run gives R@K and SumR by moment-to-video ratio, mAP, median and mean rank (MdR, MnR), and event-level recall
+    (R@K, IoU=m of moments) where the data have moments; a library R@K, mean IoU in the true video, moment recall.
     """
-    from untrimmed.cli.run_evaluation import evaluate_run, is_model_folder
+    from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top
     from untrimmed.search.records import settings_file
 
@@ -115,20 +115,19 @@ def evaluate(
             )
         if top is not None and (against is not None or truths is not None or not moments):
             raise ConfigError("--top lists videos with moments; leave --against, --truths and --no-moments out")
-        settings: dict[str, Any] = {
-            "split": split,
-            "data": data,
-            "root": root,
-            "video_features": video_features,
-            "device": device,
-            "precision": read_precision(precision or "float32"),
-            "output": output,
-            "changed": parse_overrides(overrides or []),
-        }
+        opening = Opening(
+            split=split,
+            data=data,
+            root=root,
+            video_features=video_features,
+            device=device,
+            precision=read_precision(precision or "float32"),
+            changed=parse_overrides(overrides or []),
+        )
         if top is not None:
-            evaluate_top(target, top, queries, **settings)
+            evaluate_top(target, top, queries, opening, output=output)
         else:
-            evaluate_run(target, against=against, moments=moments, truths=truths, **settings)
+            evaluate_run(target, opening, output=output, against=against, moments=moments, truths=truths)
     else:
         _refuse_options_of_runs(target, {"--truths": truths, "--top": top, "KEY=VALUE": overrides})
         if queries is None:

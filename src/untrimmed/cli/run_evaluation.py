@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,19 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "latex")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """Which split a model is opened with and how, by the names that `open_model` and `evaluate` take."""
+
+    split: str = "test"
+    data: str | None = None
+    root: Path | None = None
+    video_features: str | None = None
+    device: str = "auto"
+    precision: Precision = "float32"
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+
 def is_model_folder(folder: Path) -> bool:
     """Whether `evaluate_run` takes the folder: it holds a run or a saved model, and no library."""
     from untrimmed.running.run import is_model, is_run
@@ -38,23 +50,17 @@ def require_format(output: str) -> None:
 
 def evaluate_run(
     folder: Path,
+    opening: Opening | None = None,
     *,
-    split: str = "test",
-    data: str | None = None,
-    root: Path | None = None,
-    video_features: str | None = None,
-    device: str = "auto",
-    precision: Precision = "float32",
     output: str = "table",
     against: Path | None = None,
     moments: bool = True,
     truths: Path | None = None,
-    changed: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference.
 
     `moments`: with event-level recall, where the data have moments. `truths`: a file of dense labels, whose recall with
-    several right videos is reported too. `changed`: other settings of the first model.
+    several right videos is reported too. Only the first model has the changed settings.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -63,14 +69,12 @@ def evaluate_run(
     require_format(output)
     if against is not None and not is_model_folder(against):
         raise ConfigError(f"{against}: no run or model there; give the folder of one with --against")
-    score = partial(
-        evaluate, split=split, data=data, root=root, video_features=video_features, device=device, precision=precision
-    )
+    opening = opening or Opening()
     with progress_console.status("scoring"):
-        report = score(folder, moments=moments, truths=truths, changed=changed)
+        report = evaluate(folder, moments=moments, truths=truths, **vars(opening))
         comparisons = None
         if against is not None:
-            comparisons = compare(report, score(against, moments=False))
+            comparisons = compare(report, evaluate(against, moments=False, **vars(replace(opening, changed={}))))
     if output == "json":
         document = as_document(report)
         if comparisons is not None:
@@ -105,13 +109,13 @@ def _labelled(report: Report) -> str:
 
 
 def _report_table(report: Report) -> Table:
-    from untrimmed.evaluation.report import COLUMNS, HEADINGS, cells
+    from untrimmed.evaluation.report import COLUMNS, cells, heading
 
     title = f"{report.title}: {len(report.rank):,} queries, {report.num_videos:,} videos (R@K and SumR in percent)"
     table = Table(title=title, title_justify="left", box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in COLUMNS:
-        table.add_column(HEADINGS.get(column, column), justify="right", no_wrap=True)
+        table.add_column(heading(column), justify="right", no_wrap=True)
     for name, figures in report.rows.items():
         table.add_row(name, *cells(figures))
     return table

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
-from untrimmed.cli.run_evaluation import require_format
+from untrimmed.cli.run_evaluation import Opening, require_format
 
 if TYPE_CHECKING:
-    from untrimmed.precision import Precision
     from untrimmed.running.top import Answer, FoundVideo
 
 COLUMNS = ("id", "query", "right_video", "rank_of_right", "place", "video", "right", "score", "start_s", "end_s")
@@ -24,15 +23,9 @@ def evaluate_top(
     folder: Path,
     count: int,
     queries: Path | None,
+    opening: Opening | None = None,
     *,
-    split: str = "test",
-    data: str | None = None,
-    root: Path | None = None,
-    video_features: str | None = None,
-    device: str = "auto",
-    precision: Precision = "float32",
     output: str = "table",
-    changed: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the first `count` videos of all captions of a split, or of those that `queries` names."""
     import numpy as np
@@ -42,16 +35,7 @@ def evaluate_top(
 
     require_format(output)
     with progress_console.status("scoring"):
-        opened = open_model(
-            folder,
-            split=split,
-            data=data,
-            root=root,
-            video_features=video_features,
-            device=device,
-            precision=precision,
-            changed=changed,
-        )
+        opened = open_model(folder, **vars(opening or Opening()))
         dataset = opened.dataset
         rows = np.arange(len(dataset.annotations))
         if queries is not None:
