@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from untrimmed.cli.data import data_app
+from untrimmed.data.layout import read_split
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 
@@ -60,6 +61,14 @@ def test_prepare_compares_with_the_published_counts(tmp_path):
     assert result.exit_code == 0
     assert "test differs from 1,334 / 3,720" in result.stdout
     assert "not written: train" in result.stderr
+
+
+def test_a_benchmark_is_prepared_under_the_name_of_its_other_features(tmp_path):
+    (tmp_path / "charades_sta_test.txt").write_text("A 2.0 3.0##first.\n")
+    words = ["prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out", "--name", "charades_clip"]
+    assert run(*words).exit_code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["charades_clip"]
+    assert [annotation.text for annotation in read_split("charades_clip", tmp_path / "out", "test")] == ["first."]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ def prepare_command(
         Path, typer.Option("--annotations", metavar="DIR", help="The folder with its annotation files.")
     ],
     out: OutOption,
+    called: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME2",
+            help="Write to ROOT/NAME2: the data set with features of another network.",
+            show_default=False,
+        ),
+    ] = None,
     train: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for train.")] = None,
     val: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for val.")] = None,
     test: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for test, e.g. val_2.")] = None,
@@ -66,7 +75,7 @@ def prepare_command(
 ) -> None:
     """Turn a benchmark's annotation files, as published, into the field's layout."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    _print_prepared(prepare(name, annotations, out, parts=parts), name)
+    _print_prepared(prepare(name, annotations, out, parts=parts, called=called), name)
 
 
 def _print_prepared(prepared: Prepared, name: str) -> None:

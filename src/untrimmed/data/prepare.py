@@ -39,11 +39,14 @@ class Prepared:
     folder: Path
 
 
-def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None) -> Prepared:
+def prepare(
+    name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None, called: str | None = None
+) -> Prepared:
     """Write caption files and moments of a benchmark below `out/name` and report the counts.
 
     All parts are read before anything is written. `parts` replaces the benchmark's own choice of parts for some splits,
     e.g. `{"test": "val_2"}`. A split whose annotation file is not in the folder is reported, not written.
+    `called` is another name for the data set, which features of another network want.
 
     Raises:
         UnknownNameError: for an unknown benchmark or part.
@@ -64,7 +67,7 @@ def prepare(name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, 
     if not read:
         wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
         raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
-    layout = Layout.at(out, name)
+    layout = Layout.at(out, called or name)
     for split, captions in read.items():
         write_annotations(layout, split, captions)
     if pieces:
