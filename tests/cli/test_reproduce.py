@@ -53,8 +53,8 @@ def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path)
     assert "15 simulated videos, seed 2" in first.stdout
     assert "Figures at this scale would mean nothing" in first.stdout
     assert "44.5" not in first.stdout
-    assert "1/4 CLIP4Clip, msrvtt: done" in first.stderr
-    assert "2/4 + RAL, msrvtt: kept from before" in second.stderr
+    assert "1/4 CLIP4Clip, MSR-VTT, ViT-B/32: done" in first.stderr
+    assert "2/4 + RAL, MSR-VTT, ViT-B/32: kept from before" in second.stderr
     assert second.stdout == first.stdout
 
 
@@ -73,7 +73,7 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     text = out.read_text(encoding="utf-8")
     assert f"untrimmed reproduce ral table5 --out {out}" in text
     assert "| table7 | Runtime of one query by corpus size. | `untrimmed reproduce ral table7` |" in text
-    assert "| CLIP4Clip | msrvtt | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
+    assert "| CLIP4Clip | MSR-VTT, ViT-B/32 | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
     assert not (tmp_path / "runs").exists()
 
 

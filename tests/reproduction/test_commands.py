@@ -15,13 +15,13 @@ from untrimmed.evaluation.report import COLUMNS, heading
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
-from untrimmed.reproduction.document import document
+from untrimmed.reproduction.document import SAID_ONCE, document
 from untrimmed.reproduction.efficiency import Costs
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
-from untrimmed.reproduction.results import printed_grids
+from untrimmed.reproduction.results import notes_of, printed_grids
 from untrimmed.reproduction.runner import Place, Plan, pairs_of
-from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, TrainedTable
+from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, Shown, TrainedTable
 from untrimmed.running import opened
 from untrimmed.running.run import DataSettings, Run
 from untrimmed.training import train as training
@@ -228,6 +228,42 @@ def test_what_papers_print_stands_in_the_table_that_the_command_prints():
     assert {each for each in asked if "M/V" not in each} - {"MB a video"} <= printed
     (grid,) = printed_grids(PAPERS["ral"].entry("table5"))
     assert grid.header[-3:] == ("MdR", "MnR", "train")
+
+
+def test_tables_that_differ_by_their_data_alone_share_a_section():
+    page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, Place(Path("runs")), "made"))
+    headings = re.findall(r"(?m)^### (.*)$", page)
+    assert headings[0] == "jsg table1, table2: Moments on ActivityNet Captions, Charades-STA and DiDeMo"
+    assert len(headings) == 4
+    assert "| JSG | DiDeMo, events | 10.95 |" in page
+    assert "[3, 4: Videos on Charades-STA, ActivityNet Captions](#jsg-table3-table4-videos" in page
+
+
+def test_what_holds_for_several_tables_is_said_once(monkeypatch):
+    monkeypatch.setattr(Costs, "measure", lambda self, method, asked, sizes: _no_costs(asked, sizes))
+    every = [entry for paper in PAPERS.values() for entry in paper.entries]
+    page = "".join(document(list(PAPERS.values()), every, Place(Path("runs")), "made"))
+    several = [note for note in SAID_ONCE if sum(note in notes_of(entry) for entry in every) > 1]
+    assert len(several) >= 6
+    assert [page.count(note) for note in SAID_ONCE] == [1] * len(SAID_ONCE)
+    assert all(note.split(". ")[0] in page for entry in every for note in notes_of(entry))
+
+
+def test_runs_that_figures_share_are_trained_by_one_command_on_the_page():
+    for paper in PAPERS.values():
+        page = "".join(document([paper], [], Place(Path("runs")), "made"))
+        trained = re.findall(r"`(untrimmed train .*?--out (\w+).*?)`", page.partition(f"## {paper.title}")[2])
+        shown = {line for entry in paper.entries if isinstance(entry, Shown) for line in entry.commands}
+        assert {command for command, _ in trained} == {line for line in shown if line.startswith("untrimmed train")}
+        assert len({out for _, out in trained}) == len(trained), paper.name
+
+
+def test_of_hyper_parameters_the_page_has_those_that_differ_from_the_presets():
+    paper = PAPERS["gmmformer_v2"]
+    page = "".join(document([paper], [paper.entry("table7")], Place(Path("runs")), "made"))
+    assert "| model.max_words | 64 / 30 | 30 | 30 |" in page
+    assert "12 others are the same in the presets: `untrimmed reproduce gmmformer_v2 table7`." in page
+    assert "weights.clip_nce" not in page
 
 
 def test_captions_that_are_listed_are_those_that_are_drawn():

@@ -17,15 +17,15 @@ def test_the_smallest_table_is_tried_on_simulated_features_without_figures(table
     assert 0 <= figures["R@1"] <= 100 <= figures["SumR"]
     grid = smoke_grid(table, measured, place)
     assert grid.title == "Two systems (15 simulated videos, seed 3)"
-    assert grid.lines == (("mean", "tvr", "trained and evaluated"),)
+    assert grid.lines == (("mean", "TVR", "trained and evaluated"),)
 
 
 def test_what_the_paper_prints_has_commands_and_no_figure_of_ours(table):
     (grid,) = printed_grids(table)
     assert grid.header == ("", "data", "R@1", "SumR", "train")
     assert grid.lines == (
-        ("mean", "tvr", "9.9", "141.0", "`clip4clip --data tvr`"),
-        ("closed", "tvr", "50.0", "300.0", ""),
+        ("mean", "TVR", "9.9", "141.0", "`clip4clip --data tvr`"),
+        ("closed", "TVR", "50.0", "300.0", ""),
     )
     assert grid.notes == ("Not run: XML.", "closed is not run: no program.")
 
@@ -87,7 +87,7 @@ def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp
     ours = measured.figures["mean", "tvr"]["SumR"]
     assert measured.missing == ("activitynet",)
     (grid,) = trained_grids(real, measured, there)
-    assert grid.title == "Two systems (tvr, seed 3)"
+    assert grid.title == "Two systems (TVR, seed 3)"
     assert [line[1] for line in grid.lines] == ["paper", "ours", "difference", "paper"]
     assert grid.lines[2][3] == f"{ours - 141.0:+.1f}"
     assert "No data for: activitynet." in grid.notes

@@ -116,7 +116,7 @@ def _print_commands(table: TrainedTable) -> None:
     from untrimmed.reproduction.commands import commands_of
 
     for each in commands_of(table):
-        typer.echo(f"# {each.row.name}, {each.column.name}\n{each.train}\n{each.evaluate}")
+        typer.echo(f"# {each.row.name}, {each.column.label}\n{each.train}\n{each.evaluate}")
 
 
 def _write(papers: list[Paper], only: Entry | None, place: Place, out: Path, command: str) -> None:

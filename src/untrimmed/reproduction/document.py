@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from untrimmed.reproduction import entries
 from untrimmed.reproduction.commands import EVALUATE, TRAIN
 from untrimmed.reproduction.efficiency import Costs, conditions
 from untrimmed.reproduction.render import Grid, command_of, markdown
-from untrimmed.reproduction.results import efficiency_grid, printed_grids, settings_grid, smoke_grid, trained_grids
+from untrimmed.reproduction.results import (
+    COSTS_NOTE,
+    EFFICIENCY_NOTES,
+    SETTINGS_NOTE,
+    efficiency_grid,
+    notes_of,
+    printed_grids,
+    settings_grid,
+    smoke_grid,
+    trained_grids,
+)
 from untrimmed.reproduction.runner import Place, Step, run_table
 from untrimmed.reproduction.tables import EfficiencyTable, Entry, NotCovered, Paper, SettingsTable, Shown, TrainedTable
 
 Tell = Callable[[Step], None]
 TIMES = "times.json"  # among the runs
+SAID_ONCE = (entries.VIDEOS, entries.CLIP_NOTE, COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # on top
 
 
 def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simulated: bool = False) -> Iterator[Grid]:
@@ -45,15 +58,26 @@ def document(
     """The parts of a document: how it was made, an index, then each paper with its wanted entries."""
     yield _preface(command, place)
     yield _index(papers, wanted, place)
+    yield _said_once(papers, wanted)
     for paper in papers:
-        yield f"\n## {paper.title}\n\n"
+        yield f"\n## {paper.title}\n"
         others = tuple(_others(paper, wanted, place))
         if others:
-            yield markdown(Grid("", ("", "shows", "command"), others, num_labels=3)).lstrip()
-        for entry in paper.entries:
-            if entry in wanted and _has_section(entry, place):
-                yield f"\n### {_heading(paper, entry)}\n"
-                yield "\n".join(markdown(grid, heading=entry.title) for grid in grids_of(entry, place, tell))
+            yield markdown(Grid("", ("", "shows", "command"), others, num_labels=3))
+        for section in _sections(paper, wanted, place):
+            yield f"\n### {_heading(paper, section)}\n"
+            grids = (_shortened(grid, paper, section) for grid in grids_of(section, place, tell))
+            yield "\n".join(markdown(grid, heading=section.title) for grid in grids)
+
+
+def _shortened(grid: Grid, paper: Paper, entry: Entry) -> Grid:
+    """Without what is said above all papers; of hyper-parameters only those that differ from the preset's."""
+    grid = replace(grid, notes=tuple(note for note in grid.notes if note not in SAID_ONCE))
+    if not isinstance(entry, SettingsTable):
+        return grid
+    lines = tuple(line for line in grid.lines if any(" / " in cell for cell in line))
+    same = f"{len(grid.lines) - len(lines)} others are the same in the presets: `{command_of(paper, entry)}`."
+    return replace(grid, lines=lines, notes=(same, *grid.notes))
 
 
 def _heading(paper: Paper, entry: Entry) -> str:
@@ -67,18 +91,70 @@ def _has_section(entry: Entry, place: Place) -> bool:
     return not isinstance(entry, Shown | NotCovered)
 
 
+def _sections(paper: Paper, wanted: Sequence[Entry], place: Place) -> list[Entry]:
+    """The wanted entries with figures; tables that differ by their data sets alone are one, with all their names."""
+    found: list[Entry] = []
+    for entry in paper.entries:
+        if entry not in wanted or not _has_section(entry, place):
+            continue
+        joined = _joined(found[-1], entry) if found else None
+        if joined is None:
+            found.append(entry)
+        else:
+            found[-1] = joined
+    return found
+
+
+def _joined(first: Entry, second: Entry) -> TrainedTable | None:
+    """Two tables as one, or None where they differ by more than data sets, figures and what is said of them."""
+    if not (isinstance(first, TrainedTable) and isinstance(second, TrainedTable)):
+        return None
+    columns = first.columns + second.columns
+    bare = [[replace(row, paper={}) for row in table.rows] for table in (first, second)]
+    same = bare[0] == bare[1] and first.left_out == second.left_out and first.title.startswith(_subject(second.title))
+    if not same or len({c.metrics for c in columns}) > 1 or len({c.name for c in columns}) < len(columns):
+        return None
+    rows = zip(first.rows, second.rows, strict=True)
+    return replace(
+        first,
+        name=f"{first.name}, {second.name}",
+        title=f"{first.title}, {second.title.removeprefix(_subject(second.title))}",
+        columns=columns,
+        rows=tuple(replace(row, paper={**row.paper, **other.paper}) for row, other in rows),
+        notes=tuple(dict.fromkeys(first.notes + second.notes)),
+    )
+
+
+def _subject(title: str) -> str:
+    """What a title says before the data set: "Comparison on "."""
+    return title[: title.find(" on ") + len(" on ")] if " on " in title else title
+
+
 def _others(paper: Paper, wanted: Sequence[Entry], place: Place) -> Iterator[tuple[str, ...]]:
-    """Lines of the entries without a section; those with one reason share a line."""
+    """Lines of the entries without a section, below the runs that several draw; those with one reason share a line."""
+    shown = [entry for entry in paper.entries if isinstance(entry, Shown)]
+    runs = dict.fromkeys(command for entry in shown for command in entry.commands if _trains(command))
+    if runs:
+        yield "runs", "What the figures below are drawn from.", _code(runs)
     reasons: dict[str, list[Entry]] = {}
     for entry in paper.entries:
         if isinstance(entry, NotCovered):
             reasons.setdefault(entry.reason, []).append(entry)
         elif not (entry in wanted and _has_section(entry, place)):
-            lines = command_of(paper, entry).split("\n")
-            yield entry.name, " ".join([f"{entry.title}.", *entry.notes]), "\n".join(f"`{line}`" for line in lines)
-    for reason, entries in reasons.items():
-        names, titles = ", ".join(entry.name for entry in entries), "; ".join(entry.title for entry in entries)
+            lines = [line for line in command_of(paper, entry).split("\n") if not _trains(line)]
+            notes = (note for note in entry.notes if note not in SAID_ONCE)
+            yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
+    for reason, alike in reasons.items():
+        names, titles = ", ".join(entry.name for entry in alike), "; ".join(entry.title for entry in alike)
         yield names, titles, f"not covered: {reason}"
+
+
+def _trains(command: str) -> bool:
+    return command.startswith("untrimmed train ")
+
+
+def _code(commands: Iterable[str]) -> str:
+    return "\n".join(f"`{command}`" for command in commands)
 
 
 def _preface(command: str, place: Place) -> str:
@@ -104,15 +180,50 @@ def _preface(command: str, place: Place) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def _said_once(papers: Sequence[Paper], wanted: Sequence[Entry]) -> str:
+    """What is to be said of several entries of the document."""
+    there = [entry for paper in papers for entry in paper.entries if entry in wanted or isinstance(entry, Shown)]
+    said = {note for entry in there for note in notes_of(entry)}
+    return "".join(["\n", *(f"- {note}\n" for note in SAID_ONCE if note in said)])
+
+
 def _index(papers: Sequence[Paper], wanted: Sequence[Entry], place: Place) -> str:
-    lines = ["| paper | tables and figures |", "| --- | --- |"]
+    """A line for each paper: its tables by title, each on a line of its own, and its figures, which share a table."""
+    lines = ["| paper | tables | figures |", "| --- | --- | --- |"]
     for paper in papers:
-        links = []
+        sections = {section.name.split(", ")[0]: section for section in _sections(paper, wanted, place)}
+        inside = {name for section in sections.values() for name in section.name.split(", ")}
+        home, gathered = _anchor(paper.title), list[str]()
+        cells: dict[str, list[str]] = {"table": [], "figure": []}
         for entry in paper.entries:
-            section = entry in wanted and _has_section(entry, place)
-            links.append(f"[{entry.name}](#{_anchor(_heading(paper, entry) if section else paper.title)})")
-        lines.append(f"| [{paper.title}](#{_anchor(paper.title)}) | {' '.join(links)} |")
+            own = sections.get(entry.name)
+            kind = entry.name.rstrip("0123456789")
+            if own is not None:
+                cells[kind].append(_link(f"{_numbers(own.name)}: {own.title}", _anchor(_heading(paper, own))))
+            elif entry.name not in inside and kind == "table":
+                cells[kind].append(_link(f"{_numbers(entry.name)}: {entry.title}", home))
+            elif entry.name not in inside:
+                gathered.append(entry.name)
+        if gathered:
+            cells["figure"].append(_link(_numbers(", ".join(gathered)), home))
+        lines.append(f"| {_link(paper.title, home)} | {'<br>'.join(cells['table'])} | {'<br>'.join(cells['figure'])} |")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def _link(text: str, anchor: str) -> str:
+    return f"[{text}](#{anchor})"
+
+
+def _numbers(names: str) -> str:
+    """The numbers in names of tables or figures, three or more in a row as the first to the last.
+
+    >>> _numbers("table4"), _numbers("table1, table2"), _numbers("figure1, figure2, figure3")
+    ('4', '1, 2', '1 to 3')
+    """
+    numbers = [int(number) for number in re.findall(r"\d+", names)]
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
 
 
 def _anchor(heading: str) -> str:

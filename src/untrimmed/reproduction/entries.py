@@ -12,7 +12,6 @@ METHODS = {
     "ProtoPRVR": "proto",
 }
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
-TITLES = {"tvr": "TVR", "activitynet": "ActivityNet Captions", "charades": "Charades-STA"}
 BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
 CORPUS_SIZES = (500, 1000, 1500, 2000, 2500)
 POINTS = "The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep."
@@ -21,7 +20,13 @@ WORDS = (
     "On ActivityNet Captions the released program reads 30 words and so does the preset; for the paper's append "
     "model.max_words=64."
 )
-VIDEOS = "ID and ID2: captions of the test split. Frames with --videos DIR, the folder of the video files."
+VIDEOS = (
+    "First videos: ID and ID2 are captions of the test split; --videos DIR, the folder of the video files, adds frames."
+)
+CLIP_NOTE = (
+    "CLIP-L/14: tvr_clip and activitynet_clip are folders with frames and words of that network beside the captions of "
+    "untrimmed data prepare tvr --name tvr_clip, and of activitynet likewise; docs/data.md says where files lie."
+)
 
 
 def methods(*names: str) -> dict[str, str]:

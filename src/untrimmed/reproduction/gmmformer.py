@@ -12,7 +12,7 @@ GROUPS = ("SumR M/V (0,0.25]", "SumR M/V (0.25,0.5]", "SumR M/V (0.5,1]", "SumR"
 
 def _comparison(name: str, column: Column) -> TrainedTable:
     rows = entries.rows_of("CLIP4Clip", "MS-SL", "GMMFormer")
-    title = f"Comparison on {entries.TITLES[column.name]}"
+    title = f"Comparison on {column.label}"
     return TrainedTable(name=name, title=title, columns=(column,), rows=rows, left_out=OTHERS)
 
 
@@ -104,15 +104,15 @@ PAPER = Paper(
             title="t-SNE of the texts of random videos without and with the query diverse loss, TVR",
             commands=(
                 TRAIN,
-                f"{TRAIN}2 weights.query_diversity_v1=0.0",
-                "untrimmed plot texts RUN2 RUN -o figure6.png",
+                f"{TRAIN}3 weights.query_diversity_v1=0.0",
+                "untrimmed plot texts RUN3 RUN -o figure6.png",
             ),
             notes=("The paper names neither the videos nor how many; ours are ten drawn at random: --seed N.",),
         ),
         Shown(
             name="figure7",
             title="First three videos of some queries, ActivityNet Captions",
-            commands=(entries.training("gmmformer", "activitynet"), *entries.top("figure7")),
+            commands=(entries.training("gmmformer", "activitynet", "RUN4"), *entries.top("figure7", "RUN4")),
             notes=(entries.VIDEOS,),
         ),
     ),

@@ -10,6 +10,7 @@ from untrimmed.reproduction.tables import (
     SettingsTable,
     Shown,
     TrainedTable,
+    titled,
 )
 
 STORED = (*RECALL, "MB a video")
@@ -18,15 +19,12 @@ CLIP = {"model.query_dim": 768, "model.video_dim": 768, "model.max_words": 64}
 
 
 def _clip(metrics: tuple[str, ...] = RECALL, preset: str = "tvr") -> Column:
-    return Column(name=f"{preset}_clip", preset=preset, overrides=CLIP, metrics=metrics)
+    title = f"{titled(preset)}, CLIP-L/14"
+    return Column(name=f"{preset}_clip", preset=preset, title=title, overrides=CLIP, metrics=metrics)
 
 
 # With features of CLIP (Table 8); the presets of tvr and activitynet have appendix 8's values for the others.
 ONCE = {"model.iterations": 1, "weights.orthogonal": 0.01}
-CLIP_NOTE = (
-    "tvr_clip and activitynet_clip are folders with frames and words of CLIP-L/14 in the field's layout: docs/data.md, "
-    "Features of another network."
-)
 TABLE1 = TrainedTable(
     name="table1",
     title="Comparison on TVR and ActivityNet Captions, two kinds of features",
@@ -39,7 +37,7 @@ TABLE1 = TrainedTable(
     ),
     left_out="CLIP4Clip (GMMFormer's table 1 has it), Cap4Video, XML, ReLoCLNet, CONQUER, PEAN, T-D3N, QASIR",
     notes=(
-        CLIP_NOTE,
+        entries.CLIP_NOTE,
         "MB a video: float32 numbers that the score needs at the published sizes, a video of 128 frames.",
         "SumR of GMMFormer with CLIP-L/14 on TVR is as printed; its four recalls add up to 245.0.",
     ),
@@ -68,7 +66,7 @@ TABLE4 = TrainedTable(
     rows=tuple(
         Row(name, "proto", ONCE | {f"weights.{term}": 0.0 for term in TERMS[step:]}) for step, name in enumerate(STEPS)
     ),
-    notes=(CLIP_NOTE,),
+    notes=(entries.CLIP_NOTE,),
 )
 TABLE5 = TrainedTable(
     name="table5",
@@ -78,7 +76,7 @@ TABLE5 = TrainedTable(
         Row(f"{count} prototypes", "proto", ONCE if count == 30 else ONCE | {"model.num_prototypes": count})
         for count in (10, 20, 30, 60)
     ),
-    notes=(CLIP_NOTE,),
+    notes=(entries.CLIP_NOTE,),
 )
 TABLE6 = TrainedTable(
     name="table6",
@@ -90,7 +88,7 @@ TABLE6 = TrainedTable(
         Row("ProtoPRVR", "proto", ONCE),
     ),
     notes=(
-        CLIP_NOTE,
+        entries.CLIP_NOTE,
         "Table 8's K is that of ProtoPRVR; how often the rivals read is not printed: as often as in their "
         "own papers: Perceiver 8 times (ImageNet), slot attention 3 times.",
     ),

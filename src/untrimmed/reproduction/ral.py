@@ -68,20 +68,20 @@ CLIP = {"model.query_dim": 512, "model.video_dim": 512, "model.temperature": 0.0
 CLIP4CLIP = CLIP | {"model.max_frames": 12, "model.max_words": 32}
 
 
-def _msrvtt(name: str) -> Column:
+def _msrvtt(name: str, network: str) -> Column:
     metrics = ("R@1", "R@5", "R@10", "median_rank", "mean_rank")
-    return Column(name=name, preset="tvr", metrics=metrics, overrides=CLIP4CLIP)
+    return Column(name=name, title=f"MSR-VTT, {network}", preset="tvr", metrics=metrics, overrides=CLIP4CLIP)
 
 
 TABLE5 = TrainedTable(
     name="table5",
     title="Ordinary text-to-video retrieval on MSR-VTT",
-    columns=(_msrvtt("msrvtt"), _msrvtt("msrvtt_b16")),
+    columns=(_msrvtt("msrvtt", "ViT-B/32"), _msrvtt("msrvtt_b16", "ViT-B/16")),
     rows=(Row("CLIP4Clip", "clip4clip"), Row("+ RAL", "clip4clip+ral")),
     notes=(
         "The paper trains CLIP end to end; here both rows learn on features that CLIP has extracted.",
-        "msrvtt is a folder with frames and words of ViT-B/32, msrvtt_b16 one with those of ViT-B/16, both with the "
-        "captions of untrimmed data prepare msrvtt (the split 1k-A).",
+        "msrvtt and msrvtt_b16 are folders with frames and words of the two networks and the captions of the split "
+        "1k-A: untrimmed data prepare msrvtt, and the same with --name msrvtt_b16.",
     ),
 )
 METHODS = entries.methods("MS-SL", "GMMFormer", "GMMFormer v2") | {"RAL": BASE}

@@ -48,7 +48,7 @@ def markdown(grid: Grid, *, heading: str = "") -> str:
     table = [grid.header, tuple(rules), *grid.lines]
     text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table)
     above = " ".join([*([] if grid.title == heading else [f"{grid.title}."]), *grid.notes])
-    return f"{above}\n\n{text}\n" if above else f"\n{text}\n"
+    return f"{above}\n\n{text}\n" if above else f"{text}\n"
 
 
 def _escaped(cell: str) -> str:

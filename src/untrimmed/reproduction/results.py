@@ -11,7 +11,7 @@ from untrimmed.reproduction.commands import EVALUATE, commands_of
 from untrimmed.reproduction.efficiency import UNITS, Costs
 from untrimmed.reproduction.render import Grid
 from untrimmed.reproduction.runner import STORED, Measured, Place
-from untrimmed.reproduction.tables import Column, EfficiencyTable, Row, SettingsTable, TrainedTable
+from untrimmed.reproduction.tables import Column, EfficiencyTable, Entry, Row, SettingsTable, TrainedTable, titled
 
 DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "memory_mb": 2, "matching_g": 3}
 
@@ -33,7 +33,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
         lines = []
         for row, column in shown:
             commands = typed.get((row.name, column.name))
-            line = [row.name, *([column.name] if several else [])]
+            line = [row.name, *([column.label] if several else [])]
             if figures:
                 printed = row.paper.get(column.name, [None] * len(metrics))
                 line += [_figure(metric, value) for metric, value in zip(metrics, printed, strict=True)]
@@ -43,7 +43,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
             lines.append(tuple(line))
         header = ("", *(["data"] if several else []), *(map(heading, metrics) if figures else ()), "train")
         header = (*header, "evaluate") if changed else header
-        notes = _notes(table) if metrics is next(iter(groups)) else ()
+        notes = notes_of(table) if metrics is next(iter(groups)) else ()
         ways = {typed[row.name, column.name].evaluate for row, column in shown if (row.name, column.name) in typed}
         if not changed and ways != {EVALUATE.format("--no-moments")}:
             notes = (f"Evaluated by: {', '.join(f'`{way}`' for way in sorted(ways))}.", *notes)
@@ -52,7 +52,8 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
 
 def smoke_grid(table: TrainedTable, measured: Measured, place: Place) -> Grid:
     """That rows were trained and evaluated on simulated features: figures of so little would mean nothing."""
-    lines = tuple((row, column, "trained and evaluated") for row, column in measured.figures)
+    label = {column.name: column.label for column in measured.columns}
+    lines = tuple((row, label[column], "trained and evaluated") for row, column in measured.figures)
     title = f"{table.title} ({place.scale.num_videos} simulated videos, seed {place.data_seed})"
     return Grid(title, ("", "data", "runs"), lines, ("Figures at this scale would mean nothing.",), num_labels=3)
 
@@ -62,20 +63,26 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
     for column in measured.columns:
         rows = [row for row in table.rows if row.without or (row.name, column.name) in measured.figures]
         lines = [line for row in rows for line in _lines(row, column, measured)]
-        notes = list(_notes(table))
+        notes = list(notes_of(table))
         if measured.missing:
             notes.append(f"No data for: {', '.join(measured.missing)}.")
         seed = "" if place.seed is None else f", seed {place.seed}"
         yield Grid(
-            f"{table.title} ({column.name}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
+            f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
         )
 
 
-def _notes(table: TrainedTable) -> tuple[str, ...]:
-    notes = list(table.notes)
-    if table.left_out:
-        notes.append(f"Not run: {table.left_out}.")
-    return (*notes, *(f"{row.name} is not run: {row.without}." for row in table.rows if row.without))
+def notes_of(entry: Entry) -> tuple[str, ...]:
+    """What is to be said of a table or figure, each note a sentence or more."""
+    notes = entry.notes
+    if isinstance(entry, TrainedTable | EfficiencyTable) and entry.left_out:
+        notes += (f"Not run: {entry.left_out}.",)
+    if isinstance(entry, TrainedTable):
+        notes += tuple(f"{row.name} is not run: {row.without}." for row in entry.rows if row.without)
+    if isinstance(entry, EfficiencyTable):
+        asked = (text for quantity, text in EFFICIENCY_NOTES.items() if quantity in entry.paper)
+        notes = (COSTS_NOTE, *notes, *asked)
+    return (SETTINGS_NOTE, *notes) if isinstance(entry, SettingsTable) else notes
 
 
 def _lines(row: Row, column: Column, measured: Measured) -> Iterator[tuple[str, ...]]:
@@ -124,10 +131,8 @@ def efficiency_grid(table: EfficiencyTable, costs: Costs, tell: Callable[[str], 
         else:
             lines.append((name, *(cell for quantity in quantities for cell in cells[quantity])))
     heads = [f"{size:,} videos" for size in table.corpus_sizes] if by_size else [UNITS[each] for each in quantities]
-    notes = ("Figures: paper / ours.", *table.notes, *([f"Not run: {table.left_out}."] if table.left_out else []))
-    notes += tuple(text for quantity, text in EFFICIENCY_NOTES.items() if quantity in table.paper)
     header = ("", *([""] if by_size else []), *heads)
-    return Grid(table.title, header, tuple(lines), notes, num_labels=1 + by_size)
+    return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1 + by_size)
 
 
 def _printed(table: EfficiencyTable, quantity: str, method: str, count: int) -> tuple[float | None, ...]:
@@ -138,6 +143,7 @@ def _compared(quantity: str, paper: float | None, ours: float) -> str:
     return f"{'-' if paper is None else f'{paper:g}'} / {ours:.{DECIMALS[quantity]}f}"
 
 
+COSTS_NOTE = "Costs: two figures are paper / ours."
 EFFICIENCY_NOTES = {
     "flops_g": "FLOPs: one video of 128 frames and one query of 30 words, two for a multiplication with its addition, "
     "in maps with learned weights only, counted as the layers are published. The figures of GMMFormer, GMMFormer v2 "
@@ -162,8 +168,11 @@ def settings_grid(table: SettingsTable) -> Grid:
         ours = [_at(presets[name], key) for name in table.datasets]
         pairs = zip(printed, ours, strict=True)
         lines.append((key, *(f"{paper:g}" if paper == own else f"{paper:g} / {own:g}" for paper, own in pairs)))
-    notes = ("Two figures: paper / preset where they differ; the file of the preset says why.", *table.notes)
-    return Grid(table.title, ("", *table.datasets), tuple(lines), notes, num_labels=1)
+    header = ("", *map(titled, table.datasets))
+    return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1)
+
+
+SETTINGS_NOTE = "Hyper-parameters: two figures are paper / preset where they differ; the file of the preset says why."
 
 
 def _at(preset: Any, key: str) -> float:

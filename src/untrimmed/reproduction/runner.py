@@ -106,7 +106,7 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
     pairs = [(row, column) for row, column in pairs_of(table) if column in columns]
     figures = {}
     for number, (row, column) in enumerate(pairs, start=1):
-        name = f"{row.name}, {column.name}" if len(columns) > 1 else row.name
+        name = f"{row.name}, {column.label}" if len(columns) > 1 else row.name
 
         def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
             progress(Step(number, len(pairs), name, doing, finished))

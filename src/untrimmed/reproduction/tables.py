@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.errors import UnknownNameError
 from untrimmed.presets.published import RECALL
 
@@ -16,13 +17,14 @@ class Column:
     """A data set of a table: which preset trains on it and what is reported.
 
     `events` asks for moments among all videos (R@K IoU=m) instead of videos. `name` is its name in
-    `published.yaml`.
+    `published.yaml`, `title` what people call it where that is not the benchmark's own title.
     """
 
     name: str
     metrics: tuple[str, ...] = RECALL
     data: str = ""  # the folder below the root; empty: as `name`
     preset: str = ""  # empty: as `name`
+    title: str = ""
     events: bool = False
     overrides: Mapping[str, Any] = field(default_factory=dict)  # of all rows on it
 
@@ -35,6 +37,26 @@ class Column:
     def preset_name(self) -> str:
         """The data set whose preset is used."""
         return self.preset or self.name
+
+    @property
+    def label(self) -> str:
+        """The data set as people call it, with a word where its moments are meant.
+
+        >>> Column(name="charades_event", data="charades", events=True).label
+        'Charades-STA, events'
+        """
+        known = self.title or titled(self.data_name)
+        return f"{known}, events" if self.events else known
+
+
+def titled(data: str) -> str:
+    """What people call the data set of that folder: the title of the benchmark, else the folder's name.
+
+    >>> titled("activitynet"), titled("mine")
+    ('ActivityNet Captions', 'mine')
+    """
+    benchmark = find_benchmark(data)
+    return data if benchmark is None else benchmark.title
 
 
 @dataclass(frozen=True)
