@@ -264,6 +264,19 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
+def require_sections(keys: Iterable[str]) -> None:
+    """Raise a ConfigError for a setting of a run that is given without its section.
+
+    >>> require_sections(["train.epochs", "epochs"])
+    Traceback (most recent call last):
+    ...
+    untrimmed.errors.ConfigError: setting 'epochs' is in no section; write e.g. train.epochs=…, options as --epochs
+    """
+    for key in keys:
+        if "." not in key:
+            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+
+
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of nested `values` in which every dotted key of `overrides` has the given value.
 

@@ -21,7 +21,7 @@ from untrimmed.cli.options import (
     RootOption,
     SeedOption,
 )
-from untrimmed.config import parse_overrides
+from untrimmed.config import parse_overrides, require_sections
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def train(
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
+    require_sections(values)  # others would be taken for arguments
     with _Display() as display:
         run = run_training(
             method,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from untrimmed.config import require_sections
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.emptiness import require_content
 from untrimmed.errors import ConfigError, FeatureError
@@ -41,9 +42,7 @@ def require_arguments(
 
     Raises: ConfigError naming the first that does not.
     """
-    for key in overrides:
-        if "." not in key:
-            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+    require_sections(overrides)
     if callback is not None:
         _require_callable(callback)
     if isinstance(method, RetrievalModel):
