@@ -51,6 +51,17 @@ def trained(tmp_path_factory):
     return root, result
 
 
+def test_compiled_steps_belong_to_the_settings_of_a_run(trained, monkeypatch):
+    root, _ = trained
+    encoders = []
+    monkeypatch.setattr(torch, "compile", lambda encoder, dynamic: encoders.append(encoder.__name__) or encoder)
+    words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "compiled", *SETTINGS, "train.epochs=1"]
+    assert run(*words, "--compile").exit_code == 0
+    assert encoders == ["encode_queries", "encode_videos"]  # each once, whatever the number of steps
+    assert "compile: true" in (root / "compiled" / "config.yaml").read_text()
+    assert "holds a run with compile = True, this one has False" in str(run(*words).exception)
+
+
 def test_train_tells_the_best_epoch_and_the_next_command(trained):
     root, result = trained
     assert "best of 2 epochs" in result.stdout

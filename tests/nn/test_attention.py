@@ -1,8 +1,10 @@
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+from untrimmed.nn import lean
 from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, TokenAttention, stacked_dims
 from untrimmed.nn.init import initialise
 from untrimmed.nn.window import constraint_windows
@@ -98,3 +100,33 @@ def test_reading_a_source_several_times_is_plain_attention_with_its_gradients():
         outcomes.append((read, weights, *torch.autograd.grad(loss, (query, key, value))))
     for ours, theirs in zip(*outcomes, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("windowed", [True, False])
+def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradients(count, windowed, monkeypatch):
+    torch.manual_seed(0)
+    attention = StackedSelfAttention(count, 8, 2, dropout=0.1).eval().double()
+    initialise(attention, std=0.5)
+    windows = constraint_windows(5, [1.0] * count).double() if windowed else None
+    calls, kernel = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given: calls.append(1) or kernel(*given))
+    for mask in (None, MASK):
+        outcomes = []
+        for on_cpu in (True, False):
+            monkeypatch.setattr(lean, "runs_here", lambda x, on_cpu=on_cpu: on_cpu)
+            x = X.double().requires_grad_()
+            read = attention(x, windows, mask)
+            outcomes.append((read, *torch.autograd.grad(read.sin().sum(), (x, *attention.parameters()))))
+        for plain, fused in zip(*outcomes, strict=True):
+            assert torch.allclose(plain, fused, atol=1e-12)
+    assert len(calls) == (0 if windowed else 2)
+
+
+def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequences(monkeypatch):
+    monkeypatch.setattr(lean, "runs_here", lambda x: False)
+    attention = StackedSelfAttention(1, 8, 2, dropout=0.5)
+    initialise(attention, std=0.5)
+    assert not torch.equal(attention(X), attention(X))
+    assert attention(X, None, torch.zeros_like(MASK)).isfinite().all()
+    assert torch.equal(attention.eval()(X), attention(X))

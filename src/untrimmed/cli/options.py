@@ -70,6 +70,9 @@ PrecisionOption = Annotated[
         help="Number format of the products; auto: bfloat16 where it is faster.",
     ),
 ]
+CompileOption = Annotated[
+    bool, typer.Option("--compile", help="Steps through torch.compile (needs a C++ compiler; CUDA: Triton).")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
 SplitOption = Annotated[str, typer.Option(help="Of a run's data: val or test.")]
 RootOption = Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")]

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from untrimmed.cli.bars import Bar
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import (
+    CompileOption,
     DeviceOption,
     FeaturesOption,
     ImportOption,
@@ -44,6 +45,7 @@ def train(
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
+    compile: CompileOption = False,
     seed: SeedOption = None,
     preset: Annotated[
         str | None,
@@ -75,6 +77,7 @@ def train(
             out=out,
             device=device,
             precision=read_precision(precision),
+            compile=compile,
             seed=seed,
             preset=preset,
             video_features=video_features,
@@ -86,8 +89,8 @@ def train(
         return
     if json_output:
         print_json({"run": str(run.folder), "epochs": len(run.history), "best": run.best})
-        return
-    _print_best(run)
+    else:
+        _print_best(run)
 
 
 def _print_best(run: Run) -> None:

@@ -45,6 +45,9 @@ class StackedSelfAttention(nn.Module):
         `windows` multiply the logits before masking; masked keys get no weight.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
+        if windows is None and isinstance(self.dropout, nn.Dropout) and not lean.runs_here(x):
+            read = in_one_kernel(query, key, value, mask, lean.rate(self.dropout))
+            return read.transpose(-2, -3).flatten(-2)
         logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         if windows is not None:
             logits = logits * windows[:, None, None]
@@ -76,6 +79,27 @@ class StackedSelfAttention(nn.Module):
     def _split_heads(self, x: Tensor) -> Tensor:
         """[K, N, T, D] -> [K, N, H, T, D / H]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
+
+
+def in_one_kernel(
+    query: Float[Tensor, "K N H T E"],
+    key: Float[Tensor, "K N H T E"],
+    value: Float[Tensor, "K N H T E"],
+    mask: Bool[Tensor, "N T"] | None,
+    dropout: float,
+) -> Float[Tensor, "K N H T E"]:
+    """softmax(Q K^T / sqrt(E)) V without the logits ever in memory, where the device has a kernel that does so.
+
+    Masked keys get no weight. Blocks count as further heads: one mask then fits all of them. Windows multiply logits,
+    and no mask, which is added to them, can do that.
+    """
+    count = len(query)
+    query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
+    bias = None
+    if mask is not None:  # added, not excluded: of a sequence without any row come numbers, which nothing reads
+        bias = query.new_zeros(mask.shape).masked_fill(~mask, MASKED_LOGIT)[:, None, None]
+    read = F.scaled_dot_product_attention(query, key, value, bias, dropout)
+    return read.unflatten(1, (count, -1)).transpose(0, 1)
 
 
 class TokenAttention(nn.Module):

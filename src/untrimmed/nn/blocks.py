@@ -72,14 +72,21 @@ class ParallelLayers(nn.Module):
         """
         if all(math.isinf(width) for width in self.widths):
             return None
+        if torch.compiler.is_compiling():  # which would take a kept window for that of any length
+            return self._made(length, device)
         key = (length, device)
         if key not in self._windows:
-            full = max(self.window_length or length, length)
             # Kept for later calls, which may train: a tensor made in inference mode could not take part in that.
             with torch.inference_mode(False):
-                made = constraint_windows(full, self.widths, constraint=self.constraint, formula=self.window_formula)
-                self._windows[key] = made[:, :length, :length].to(device)
+                self._windows[key] = self._made(length).to(device)
         return self._windows[key]
+
+    def _made(self, length: int, device: torch.device | None = None) -> Float[Tensor, "K T T"]:
+        full = length if self.window_length is None else max(self.window_length, length)
+        made = constraint_windows(
+            full, self.widths, constraint=self.constraint, formula=self.window_formula, device=device
+        )
+        return made[:, :length, :length]
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
         """The outputs of all layers on the same input; rows at masked positions mean nothing."""

@@ -1,9 +1,9 @@
 """The costly parts of a layer as autograd functions that keep little for the backward pass.
 
 The mathematics is that of the plain operations, which stay in the modules as the reference and are used where these do
-not apply (CUDA). The work is done in pieces that fit the caches, so that what is element-wise costs little beside the
-matrix products. Under autocast the products, and what is kept for them, are in its narrow format; norms, softmax, sums
-and gradients of parameters stay in float32.
+not apply (CUDA, `torch.compile`). The work is done in pieces that fit the caches, so that what is element-wise costs
+little beside the matrix products. Under autocast the products, and what is kept for them, are in its narrow format;
+norms, softmax, sums and gradients of parameters stay in float32.
 
 What a layer keeps: its input, the hidden values of the feed-forward part after ReLU and dropout (where they are zero,
 either was), one byte an element for other dropouts, queries, keys and values. Attention weights are made again.
@@ -23,9 +23,14 @@ PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
 BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
+def runs_here(x: Tensor) -> bool:
+    """Whether work on x is done by hand: on the CPU, unless torch.compile is reading, which wants plain operations."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def applies(x: Tensor, dropout: nn.Module) -> bool:
-    """Whether the functions here stand for the plain operations: on the CPU."""
-    return x.device.type == "cpu" and isinstance(dropout, nn.Dropout)
+    """Whether the functions here stand for the plain operations."""
+    return runs_here(x) and isinstance(dropout, nn.Dropout)
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
@@ -75,7 +80,7 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The input with some elements 0 and the others scaled up; in evaluation mode the input."""
-        if x.device.type != "cpu":
+        if not runs_here(x):
             return super().forward(x)
         return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x
 

@@ -18,6 +18,7 @@ def constraint_windows(
     *,
     constraint: Constraint = "gaussian",
     formula: Formula = "released",
+    device: torch.device | None = None,
 ) -> Float[Tensor, "K T T"]:
     """One matrix a width that multiplies attention logits (rows attend); an infinite width gives all ones.
 
@@ -29,7 +30,7 @@ def constraint_windows(
     >>> constraint_windows(3, [1.0]).shape
     torch.Size([1, 3, 3])
     """
-    position = torch.arange(length, dtype=torch.float64)
+    position = torch.arange(length, dtype=torch.float64, device=device)
     if formula == "released":
         grid, centre = position / max(length - 1, 1), position / length
         deviations, scale = [max(width, 0.01) / 9 for width in widths], 1.0

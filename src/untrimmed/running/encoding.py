@@ -1,7 +1,9 @@
 """How the encoders of a model run: on which device, in which number format."""
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -23,13 +25,46 @@ def require_float32(model: RetrievalModel) -> None:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How encoders run: on which device, in which number format; encodings are float32 in any case."""
+    """How encoders run: on which device, in which number format; encodings are float32 in any case.
+
+    `compiled`: those that are trained run through `torch.compile`, made once for batches of all sizes.
+    """
 
     device: torch.device
     precision: Format = "float32"
+    compiled: bool = False
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
-        """The encodings of a batch."""
+        """The encodings of a batch.
+
+        Raises: ConfigError when torch.compile has no compiler to work with.
+        """
+        run: Callable[[R], E] = encoder
+        if self.compiled and torch.is_grad_enabled():
+            if encoder not in self._made:
+                self._made[encoder] = _compiled(encoder, self.device)
+            run = self._made[encoder]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            encoded = encoder(rows.to(self.device))
+            encoded = run(rows.to(self.device))
         return encoded.to(self.device, torch.float32)
+
+
+def _compiled(encoder: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    made = torch.compile(encoder, dynamic=True)
+
+    def run(rows: Any) -> Any:
+        try:
+            with warnings.catch_warnings():  # a cache that the compiler reads through is one of constants
+                warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
+                return made(rows)
+        except BackendCompilerFailed as error:
+            why = error.inner_exception
+            raise ConfigError(
+                f"torch.compile cannot work on {device} ({type(why).__name__}: {str(why).partition(chr(10))[0]}); "
+                "install a C++ compiler (for CUDA: Triton too), or train without --compile"
+            ) from error
+
+    return run

@@ -55,13 +55,14 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Preset):
-    """A preset with all its overrides, the data, the number format, and which model was given, if it was made already.
+    """A preset with all its overrides, the data, how steps are computed, and which model was given, if one was.
 
     `initial_weights` is the digest of its weights; a model that training makes follows from the settings.
     """
 
     data: DataSettings
     precision: Format = "float32"
+    compile: bool = False
     initial_weights: str | None = None
 
 

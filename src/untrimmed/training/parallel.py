@@ -47,7 +47,7 @@ class SharedEncoding(Encoding):
         return parts.transpose(0, 1).flatten(0, 1).to(tensor.dtype)
 
 
-def launch(device: str | torch.device, precision: Format) -> tuple["Fabric", Encoding]:
+def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
     """This process as one of those that torchrun started, or alone; and how its encoders run.
 
     Raises: ConfigError when Lightning is not installed or the device is not there.
@@ -63,10 +63,10 @@ def launch(device: str | torch.device, precision: Format) -> tuple["Fabric", Enc
         devices = [chosen.index or 0] if chosen.type == "cuda" else 1
         fabric = Fabric(accelerator=chosen.type, devices=devices)
         fabric.launch()
-        return fabric, Encoding(fabric.device, precision)
+        return fabric, Encoding(fabric.device, precision, compiled)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
     # A term with weight 0 leaves parameters without gradient; DDP must not wait for them.
     strategy = DDPStrategy(find_unused_parameters=True)
     fabric = Fabric(accelerator=chosen.type, devices=here, num_nodes=num_processes // here, strategy=strategy)
     fabric.launch()
-    return fabric, SharedEncoding(fabric.device, precision, fabric)
+    return fabric, SharedEncoding(fabric.device, precision, compiled, fabric)

@@ -59,6 +59,7 @@ def train(
     out: Path | str | None = None,
     device: str | torch.device = "auto",
     precision: Precision = "float32",
+    compile: bool = False,
     seed: int | None = None,
     preset: Path | str | None = None,
     video_features: str | None = None,
@@ -76,8 +77,8 @@ def train(
     or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
     runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `callback` hears of
     each step and validation and may end the training; `packing` is called with videos done and in all while features
-    are prepared. `precision` is the format of the products: float32, bfloat16 (losses, weights and their updates stay
-    float32), or auto, which is settled when the run begins and then belongs to its settings.
+    are prepared. `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay float32),
+    or auto, settled when the run begins. `compile` sends encoders of training steps through `torch.compile` (for GPUs).
 
     Raises:
         UnknownNameError: for an unknown method, preset or frame feature.
@@ -97,8 +98,8 @@ def train(
     follows = made is None and (settings.root is None or (preset is None and chosen.dataset != data))
     sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
     require_fit(sets, sizes, chosen)
-    config = _own(folder, _run_config(chosen, sizes, settings, number_format), made)
-    fabric, encoding = launch(device, number_format)
+    config = _own(folder, _run_config(chosen, sizes, settings, number_format, compile), made)
+    fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
     model = model_class(name)(sizes) if made is None else made
@@ -190,11 +191,11 @@ def _require_own(folder: Path, config: RunConfig) -> None:
         raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
 
 
-def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format) -> RunConfig:
+def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format, compile: bool) -> RunConfig:
     """All settings of the run, the model's defaults spelled out."""
     model = plain_settings(sizes)
     losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
     weights = {name: weight for name, weight in preset.weights.items() if name not in sizes.absent_terms}
     changed = {"model": model, "losses": losses, "weights": weights}
-    return RunConfig(**(plain | changed), data=data, precision=precision)
+    return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
