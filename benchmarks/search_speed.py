@@ -96,18 +96,19 @@ def main() -> None:
         print(f"warm search, worst median of 5 sentences {max(total):8.1f} ms")
         text_ms = median_ms(lambda: encoder.encode_texts([QUERIES[0]]))
         print(f"  of that, the sentence's vector         {text_ms:8.1f} ms")
-        corpus = library.engine.windows()
-        frames = corpus.frames
-        ones = np.ones((1, frames.shape[1]), dtype=np.float16)
-        product_ms = median_ms(lambda: products(frames, ones))
-        gigabytes = frames.nbytes / 1e9
+        view = library.engine.view()
+        frames = [part.block.frames for part in view.windows().blocks.parts]
+        ones = np.ones((1, frames[0].shape[1]), dtype=np.float16)
+        product_ms = median_ms(lambda: [products(block, ones) for block in frames])
+        gigabytes = sum(block.nbytes for block in frames) / 1e9
         speed = f"{gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s"
         print(f"  one product with all frames            {product_ms:8.1f} ms ({speed})")
         for text in QUERIES:
-            query = encoder.encode_texts([text])[0]
-            best = [float(corpus.relevance(query, row)[1].max()) for row in range(len(corpus))]
-            expected = np.argsort(-np.array(best), kind="stable")[:10].tolist()
-            assert [video.row for video in corpus.rank(query, limit=10)] == expected, text
+            prepared = view.windows().prepare(encoder.encode_texts([text])[0])
+            ids = [record.video_id for record in view.records]
+            best = {video_id: float(prepared.relevance(video_id)[1].max()) for video_id in ids}
+            expected = sorted(ids, key=best.__getitem__, reverse=True)[:10]
+            assert [hit.video_id for hit in library.search(text, limit=10)] == expected, text
         print("answers equal looking at every window    5 of 5")
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from untrimmed.search.index import StoredVideo
+from untrimmed.search.records import VideoRecord
 from untrimmed.types import TextFeatures
 
 COLOURS = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "white": (1, 1, 1), "yellow": (1, 1, 0)}
@@ -44,6 +46,26 @@ class WideWordEncoder(ToyEncoder):
 
 def _unit(vectors):
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def stored_video(video_id, features, encoded=b"", *, model="gaussian_windows", path=None, indexed_at=1.0):
+    """A video as a library keeps it, of a file that is not there."""
+    record = VideoRecord(
+        video_id=video_id,
+        path=path or f"/v/{video_id}.mp4",
+        content_hash=f"hash-{video_id}",
+        size=10,
+        mtime_ns=20,
+        duration_s=features.duration_s,
+        width=320,
+        height=180,
+        num_frames=len(features.vectors),
+        sampling="2 fps",
+        encoder_identity="toy:1",
+        model=model,
+        indexed_at=indexed_at,
+    )
+    return StoredVideo(record, features, encoded)
 
 
 def write_clip(path, colours, *, seconds_each=2.0, fps=10, size=(64, 48), format=None):

@@ -60,7 +60,7 @@ SEARCH = (
         "search",
         "rank videos by the sentence",
         ("search/windows.py", "search/trained.py"),
-        ("RankedVideo", "row, score"),
+        ("RankedVideo", "video_id, score"),
         beside=("sentence", "TextFeatures"),
     ),
     Step(

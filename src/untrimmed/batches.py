@@ -73,10 +73,11 @@ def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
     if tensors[0].ndim < 2:
         return torch.cat(list(tensors))
     longest = max(tensor.shape[1] for tensor in tensors)
-    return torch.cat([_pad_second_axis(tensor, longest) for tensor in tensors])
+    return torch.cat([with_second_axis(tensor, longest) for tensor in tensors])
 
 
-def _pad_second_axis(tensor: Tensor, length: int) -> Tensor:
+def with_second_axis(tensor: Tensor, length: int) -> Tensor:
+    """The tensor with a second axis of that length: padded with zeros (False), or cut."""
     missing = length - tensor.shape[1]
     return F.pad(tensor, [0, 0] * (tensor.ndim - 2) + [0, missing]) if missing else tensor
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.retrieval_world import SIZES, make_batch, one_of_each
+from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
@@ -67,12 +68,18 @@ def require_search_of(folder):
     """Index three videos with a saved model, rank them for a sentence as the model scores them, find moments."""
     model = TrainedModel(folder)
     model.check_widths(frame_dim=SIZES["video_dim"], word_dim=SIZES["query_dim"])
-    encoded = [model.encode_video(features_of(seed, duration_s)) for seed, duration_s in enumerate(DURATIONS_S)]
-    corpus, query = model.corpus(encoded, DURATIONS_S), sentence_of(7)
+    features = {str(seed): features_of(seed, duration_s) for seed, duration_s in enumerate(DURATIONS_S)}
+    encoded = [model.encode_video(video) for video in features.values()]
+    stored = [
+        stored_video(video_id, video, blob, model=model.identity)
+        for (video_id, video), blob in zip(features.items(), encoded, strict=True)
+    ]
+    query = sentence_of(7)
     scores = model.model.score(model.encode_query(query), model.restore(encoded)).fused[0]
-    assert [found.row for found in corpus.rank(query, limit=3)] == scores.argsort(descending=True).tolist()
-    for row, duration_s in enumerate(DURATIONS_S):
-        moments = corpus.moments(query, row, limit=5)
+    prepared = model.corpus().update(stored).prepare(query)
+    assert [int(found.video_id) for found in prepared.rank(limit=3)] == scores.argsort(descending=True).tolist()
+    for video_id, duration_s in zip(features, DURATIONS_S, strict=True):
+        moments = prepared.moments(video_id, limit=5)
         assert 1 <= len(moments) <= 5
         assert all(0 <= moment.start_s < moment.end_s <= duration_s + 1e-5 for moment in moments)
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.retrieval_world import SIZES
+from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.models.registry import METHODS, register
@@ -61,9 +62,11 @@ def test_curves_are_drawn_by_the_methods_own_similarity(model):
 def test_search_has_the_curve_of_a_saved_model_by_its_own_similarity(model, tmp_path):
     save_model(model, tmp_path)
     trained, normal = TrainedModel(tmp_path), np.random.default_rng(0).standard_normal
-    encoded = trained.encode_video(FrameFeatures(normal((8, 5)).astype(np.float32), np.arange(8) / 2, 4.0))
+    features = FrameFeatures(normal((8, 5)).astype(np.float32), np.arange(8) / 2, 4.0)
+    encoded = trained.encode_video(features)
     query = TextFeatures("a dog", np.zeros(5, np.float32), normal((2, 6)).astype(np.float32), ("a", "dog"))
-    _, values = trained.corpus([encoded], [4.0]).relevance(query, 0)
+    corpus = trained.corpus().update([stored_video("a", features, encoded, model=trained.identity)])
+    _, values = corpus.prepare(query).relevance("a")
     units, _ = model.timeline(trained.restore([encoded]))
     wanted = -(units[0] - trained.encode_query(query).sentence).norm(dim=1)
     assert values == pytest.approx(wanted.numpy(), abs=1e-3)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search.engine import Engine
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
@@ -19,22 +20,8 @@ SETTINGS = Settings("toy", "toy:1", DIM, DIM, 2.0, False)
 
 def stored(path, *, num_frames=5, seed=0, encoded=b"", dim=DIM):
     vectors = np.random.default_rng(seed).standard_normal((num_frames, dim)).astype(np.float16)
-    record = VideoRecord(
-        video_id=new_video_id(),
-        path=str(path),
-        content_hash=f"hash-{path}",
-        size=10,
-        mtime_ns=20,
-        duration_s=num_frames / 2,
-        width=320,
-        height=180,
-        num_frames=num_frames,
-        sampling="2 fps",
-        encoder_identity="toy:1",
-        model="gaussian_windows",
-        indexed_at=1.0,
-    )
-    return StoredVideo(record, FrameFeatures(vectors, np.arange(num_frames) / 2.0, num_frames / 2), encoded)
+    features = FrameFeatures(vectors, np.arange(num_frames) / 2.0, num_frames / 2)
+    return stored_video(new_video_id(), features, encoded, path=str(path))
 
 
 @pytest.fixture
@@ -180,13 +167,18 @@ def test_data_that_is_gone_or_damaged_is_one_line(tmp_path, damage):
 
 def test_a_version_that_was_cleared_away_is_read_anew(index):
     index.put(stored("/v/a.mp4"))
-    engine = Engine(index.folder)
-    engine.refresh()
-    index.put(stored("/v/b.mp4"))
-    index._table.optimize.compact_files()
-    index._table.cleanup_old_versions(timedelta(0))
-    assert len(engine.windows()) == 2
-    assert [record.path for record in engine.records] == ["/v/a.mp4", "/v/b.mp4"]
+    asked = []
+
+    def ask(view):
+        asked.append([record.path for record in view.records])
+        if len(asked) == 1:
+            index.put(stored("/v/b.mp4"))
+            index._table.optimize.compact_files()
+            index._table.cleanup_old_versions(timedelta(0))
+        return view.windows()
+
+    assert len(Engine(index.folder).answer(ask)) == 2
+    assert asked == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])

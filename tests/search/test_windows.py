@@ -3,11 +3,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.windows import WindowCorpus, products
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8
+
+
+def corpus_of(videos):
+    """Of videos whose ids are their numbers."""
+    return WindowCorpus().update(stored_video(str(number), video) for number, video in enumerate(videos))
 
 
 def unit(vectors):
@@ -35,17 +41,17 @@ def query():
 def test_the_span_that_fits_the_query_is_found(query, span_s):
     rng = np.random.default_rng(1)
     others = [video_with_moment(rng, query) for _ in range(5)]
-    corpus = WindowCorpus([*others, video_with_moment(rng, query, span_s=span_s)])
-    assert corpus.rank(query, limit=1)[0].row == 5
-    best = corpus.moments(query, 5, limit=1)[0]
+    corpus = corpus_of([*others, video_with_moment(rng, query, span_s=span_s)])
+    assert corpus.prepare(query).rank(limit=1)[0].video_id == "5"
+    best = corpus.prepare(query).moments("5", limit=1)[0]
     assert iou(spans_of([best]), np.array([span_s])) > 0.6
 
 
 def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
     video = video_with_moment(np.random.default_rng(4), query, duration_s=3600.0, span_s=(3300.0, 3304.0), fps=3.0)
-    corpus = WindowCorpus([video])
-    assert np.allclose(corpus.relevance(query, 0)[0], video.times_s, atol=1e-6)
-    best = corpus.moments(query, 0, limit=1)[0]
+    corpus = corpus_of([video])
+    assert np.allclose(corpus.prepare(query).relevance("0")[0], video.times_s, atol=1e-6)
+    best = corpus.prepare(query).moments("0", limit=1)[0]
     assert best.start_s == pytest.approx(3300.0, abs=0.7)
     assert best.end_s == pytest.approx(3304.0, abs=0.7)
 
@@ -54,7 +60,7 @@ def test_relevance_is_as_exact_as_in_float32():
     rng = np.random.default_rng(7)
     sentence, frame = (unit(rng.standard_normal(397)).astype(np.float32) for _ in range(2))
     still = FrameFeatures(np.tile(frame.astype(np.float16), (9, 1)), np.arange(9) / 2.0, 4.5)
-    relevance = WindowCorpus([still]).relevance(TextFeatures("", sentence, sentence[None], ("a",)), 0)[1]
+    relevance = corpus_of([still]).prepare(TextFeatures("", sentence, sentence[None], ("a",))).relevance("0")[1]
     exact = frame.astype(np.float16).astype(np.float64) @ sentence.astype(np.float64)
     assert np.allclose(relevance, exact, atol=3e-7, rtol=0)
 
@@ -76,18 +82,19 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
         video_with_moment(rng, query, duration_s=float(rng.integers(3, 40)), span_s=(1.0, 1.0 + rng.random() * 6))
         for _ in range(300)
     ]
-    corpus = WindowCorpus(videos)
-    everything = [float(corpus.relevance(query, row)[1].max()) for row in range(len(videos))]
+    corpus = corpus_of(videos)
+    prepared = corpus.prepare(query)
+    everything = [float(prepared.relevance(str(number))[1].max()) for number in range(len(videos))]
     expected = np.argsort(-np.array(everything), kind="stable")[:10]
-    assert [video.row for video in corpus.rank(query, limit=10)] == expected.tolist()
+    assert [int(video.video_id) for video in prepared.rank(limit=10)] == expected.tolist()
 
 
 def test_the_order_of_the_corpus_changes_no_score(query):
     rng = np.random.default_rng(3)
     videos = [video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 6)]
-    forwards = WindowCorpus(videos).rank(query, limit=5)
-    backwards = WindowCorpus(videos[::-1]).rank(query, limit=5)
-    assert [video.row for video in forwards] == [4 - video.row for video in backwards]
+    forwards = corpus_of(videos).prepare(query).rank(limit=5)
+    backwards = corpus_of(videos[::-1]).prepare(query).rank(limit=5)
+    assert [int(video.video_id) for video in forwards] == [4 - int(video.video_id) for video in backwards]
     assert [video.score for video in forwards] == [video.score for video in backwards]
 
 
@@ -96,35 +103,35 @@ def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
     rng = np.random.default_rng(seed)
     video = video_with_moment(rng, query, duration_s=60.0, span_s=(50.0, 60.0))
     video.vectors[20:32] += 0.5 * query.sentence.astype(np.float16)  # a second moment, from 10 to 16 s
-    corpus = WindowCorpus([video])
-    moments = corpus.moments(query, 0, limit=20)
+    corpus = corpus_of([video])
+    moments = corpus.prepare(query).moments("0", limit=20)
     assert len(moments) > 1
     assert all(0 <= moment.start_s < moment.end_s <= 60.0 for moment in moments)
     in_order = sorted(moments)
     assert all(one.end_s <= other.start_s for one, other in pairwise(in_order))
-    assert corpus.moments(query, 0, limit=1) == moments[:1]
-    assert corpus.moments(query, 0, limit=20) == moments
+    assert corpus.prepare(query).moments("0", limit=1) == moments[:1]
+    assert corpus.prepare(query).moments("0", limit=20) == moments
 
 
 def test_a_sentence_that_fits_all_of_a_video_gets_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))
-    corpus = WindowCorpus([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
-    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=5)] == [(0.0, 30.0)]
+    corpus = corpus_of([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
+    assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=5)] == [(0.0, 30.0)]
 
 
 def test_a_change_between_two_frames_is_expected_half_way(query):
     other = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
     times_s = np.arange(0, 10, 0.5)
     vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, other).astype(np.float16)
-    (moment,) = WindowCorpus([FrameFeatures(vectors, times_s, 10.0)]).moments(query, 0, limit=3)
+    (moment,) = corpus_of([FrameFeatures(vectors, times_s, 10.0)]).prepare(query).moments("0", limit=3)
     assert (moment.start_s, moment.end_s) == (3.75, 6.75)  # frames at 3.5 | 4.0 ... 6.5 | 7.0 s
     assert moment.score == pytest.approx(1.0, abs=2e-3)
 
 
 def test_a_video_of_no_length_is_one_moment(query):
-    corpus = WindowCorpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
-    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=3)] == [(0.0, 0.0)]
+    corpus = corpus_of([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
+    assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=3)] == [(0.0, 0.0)]
 
 
 @pytest.mark.parametrize("num_frames", [1, 2, 3])
@@ -133,15 +140,15 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
         np.tile(query.sentence, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5
     )
     unlike = FrameFeatures(-features.vectors, features.times_s, 1.5)
-    corpus = WindowCorpus([features, unlike])
-    assert corpus.rank(query, limit=3)[0].score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
-    best = corpus.moments(query, 0, limit=1)[0]
+    corpus = corpus_of([features, unlike])
+    assert corpus.prepare(query).rank(limit=3)[0].score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
+    best = corpus.prepare(query).moments("0", limit=1)[0]
     assert (best.start_s, best.end_s) == (0.0, 1.5)
 
 
 def test_a_single_frame_shorter_than_every_window_is_one_moment(query):
-    corpus = WindowCorpus([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
-    (moment,) = corpus.moments(query, 0, limit=3)
+    corpus = corpus_of([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
+    (moment,) = corpus.prepare(query).moments("0", limit=3)
     assert (moment.start_s, moment.end_s) == (0.0, 0.04)
     assert moment.score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
 
@@ -151,7 +158,7 @@ def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
     other = unit(other - (other @ query.sentence) * query.sentence)
     times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
     vectors = np.where((times_s >= 20)[:, None], query.sentence, other).astype(np.float16)
-    best = WindowCorpus([FrameFeatures(vectors, times_s, 40.0)]).moments(query, 0, limit=1)[0]
+    best = corpus_of([FrameFeatures(vectors, times_s, 40.0)]).prepare(query).moments("0", limit=1)[0]
     assert best.start_s > 14
     assert best.end_s > 34
 
@@ -162,12 +169,12 @@ def test_bursts_hours_apart_stay_small_and_are_found(query):
     times_s = np.concatenate([hour * 3300.0 + np.arange(8) / 2 for hour in range(51)])
     is_sought = (times_s >= 9900) & (times_s < 9902)  # the first four frames of the fourth burst
     vectors = np.where(is_sought[:, None], query.sentence, other).astype(np.float16)
-    corpus = WindowCorpus([FrameFeatures(vectors, times_s, float(times_s[-1]) + 1)])
-    assert len(corpus.frames) < 10 * len(times_s)
-    assert corpus.rank(query, limit=1)[0].score > 0.6
-    found_s, relevance = corpus.relevance(query, 0)
+    corpus = corpus_of([FrameFeatures(vectors, times_s, float(times_s[-1]) + 1)])
+    assert sum(len(part.block.frames) for part in corpus.blocks.parts) < 10 * len(times_s)
+    assert corpus.prepare(query).rank(limit=1)[0].score > 0.6
+    found_s, relevance = corpus.prepare(query).relevance("0")
     assert 9899 < found_s[relevance.argmax()] < 9903
-    best = corpus.moments(query, 0, limit=1)[0]
+    best = corpus.prepare(query).moments("0", limit=1)[0]
     assert best.start_s < 9900.5
     assert 9901 < best.end_s < 9903
 
@@ -177,17 +184,27 @@ def test_bursts_hours_apart_stay_small_and_are_found(query):
 )
 def test_repeated_times_are_no_error(query, times_s):
     frames = np.tile(query.sentence, (len(times_s), 1)).astype(np.float16)
-    corpus = WindowCorpus([FrameFeatures(frames, np.array(times_s), 10.0)])
-    assert corpus.rank(query, limit=1)[0].score == pytest.approx(1.0, abs=2e-3)
-    assert [(m.start_s, m.end_s) for m in corpus.moments(query, 0, limit=3)] == [(0.0, 10.0)]
+    corpus = corpus_of([FrameFeatures(frames, np.array(times_s), 10.0)])
+    assert corpus.prepare(query).rank(limit=1)[0].score == pytest.approx(1.0, abs=2e-3)
+    assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=3)] == [(0.0, 10.0)]
 
 
-def test_only_allowed_videos_are_ranked(query):
+def test_only_videos_that_a_filter_leaves_are_ranked(query):
     rng = np.random.default_rng(5)
-    corpus = WindowCorpus([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
-    allowed = np.array([False, True, False, True])
-    assert {video.row for video in corpus.rank(query, limit=4, allowed=allowed)} == {1, 3}
+    corpus = corpus_of([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
+    prepared = corpus.prepare(query)
+    assert {video.video_id for video in prepared.rank(limit=4, among={"1", "3", "elsewhere"})} == {"1", "3"}
+    assert prepared.rank(limit=4, among={"elsewhere"}) == prepared.rank(limit=4, among=()) == []
+
+
+def test_all_that_tie_with_the_last_are_given(query):
+    rng = np.random.default_rng(9)
+    once, twice = (video_with_moment(rng, query, span_s=span_s) for span_s in ((1.0, 2.0), (1.0, 9.0)))
+    prepared = corpus_of([once, twice, once, twice, once]).prepare(query)
+    assert {video.video_id for video in prepared.rank(limit=1)} == {"1", "3"}
+    assert [video.video_id in "13" for video in prepared.rank(limit=3)] == [True, True, False, False, False]
+    assert len({video.score for video in prepared.rank(limit=5)}) == 2
 
 
 def test_an_empty_corpus_gives_nothing(query):
-    assert WindowCorpus([]).rank(query, limit=3) == []
+    assert WindowCorpus().prepare(query).rank(limit=3) == []

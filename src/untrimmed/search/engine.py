@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-import numpy as np
-from jaxtyping import Bool, Float
+from typing import TYPE_CHECKING, TypeVar
 
 from untrimmed.errors import CheckpointError, ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
-from untrimmed.search.index import StoredVideo, VideoIndex
-from untrimmed.search.records import VideoRecord
-from untrimmed.search.video_names import absolute, is_below
-from untrimmed.search.windows import RankedVideo, WindowCorpus
+from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Records
+from untrimmed.search.video_names import absolute
+from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.trained import TrainedModel
 
-
-@runtime_checkable
-class Corpus(Protocol):
-    """Videos laid out for search by some model; a row is a video's position among the engine's records."""
-
-    def rank(
-        self, query: TextFeatures, *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
-    ) -> list[RankedVideo]:
-        """The best videos, best first; ties are decided by the row."""
-        ...
-
-    def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
-        """Spans of one video in seconds, best first."""
-        ...
-
-    def relevance(self, query: TextFeatures, row: int) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Times of one video in seconds, and how well each fits."""
-        ...
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -63,46 +45,27 @@ class Hits(list[Hit]):
         self.warnings = tuple(warnings)
 
 
-class Engine:
-    """Loads what a search needs when it is first needed, and again when the library has changed."""
+@dataclass(frozen=True)
+class InUse:
+    """A trained model by its identity and the folder where it lies."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._index: VideoIndex | None = None  # at the version of `records`
-        self._version = -1
-        self._model: tuple[str, str | None] | None = None
-        self.records: list[VideoRecord] = []
-        self._windows: WindowCorpus | None = None
-        self._corpus: Corpus | None = None
+    identity: str
+    folder: str
 
-    def refresh(self) -> None:
-        """Look for commits since the last look, by whichever process.
 
-        Raises:
-            UntrimmedError: There is no library, or nothing was indexed yet.
-        """
-        index = VideoIndex(self._folder, follow=False)
-        version, settings = index.version(), index.settings
-        model = (settings.model, settings.model_folder) if settings else None
-        if (version, model) == (self._version, self._model):
-            return
-        records = index.scan()
-        if not records:
-            raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-        self.records, self._windows, self._corpus = records, None, None
-        self._index, self._version, self._model = index, version, model
+@dataclass(frozen=True, eq=False)
+class View:
+    """One version of a library: all that it is asked comes from there, whatever is committed meanwhile."""
 
-    def windows(self) -> WindowCorpus:
+    engine: Engine
+    index: VideoIndex  # reads that version
+    version: int
+    model: InUse | None
+    records: Records
+
+    def windows(self) -> Corpus:
         """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
-        if self._windows is None:
-            try:
-                features = {video.record.video_id: video.features for video in self._read()}
-            except UntrimmedError:
-                if self._has_moved():
-                    return self.windows()
-                raise
-            self._windows = WindowCorpus([features[record.video_id] for record in self.records])
-        return self._windows
+        return self.engine.load(self, None)
 
     def corpus(self) -> Corpus:
         """The library's own model.
@@ -111,40 +74,13 @@ class Engine:
             CheckpointError: Its folder is gone or damaged.
             IndexMismatchError: The model there is not the library's.
         """
-        if self._model is None or self._model[1] is None:
-            return self.windows()
-        if self._corpus is None:
-            try:
-                self._corpus = self._trained(*self._model)
-            except UntrimmedError:
-                if self._has_moved():
-                    return self.corpus()
-                raise
-        return self._corpus
-
-    def _has_moved(self) -> bool:
-        """Whether there were commits since: then the version that was met may be cleared away, and is so no more."""
-        version = self._version
-        self.refresh()
-        return self._version != version
-
-    def _trained(self, identity: str, folder: str | None) -> Corpus:
-        model = model_in_use(self._folder, identity, folder)
-        assert model is not None, "a trained model lies in a folder"
-        # A change of model that is under way, or was interrupted, leaves some videos encoded by the other model.
-        encoded = {
-            video.record.video_id: video.encoded
-            if video.record.model == identity
-            else model.encode_video(video.features)
-            for video in self._read()
-        }
-        blobs = [encoded[record.video_id] for record in self.records]
-        return model.corpus(blobs, [record.duration_s for record in self.records])
+        return self.engine.load(self, self.model)
 
     def hits(
         self,
         corpus: Callable[[], Corpus],
         query: TextFeatures,
+        *,
         limit: int,
         moments: int,
         min_score: float | None,
@@ -152,7 +88,8 @@ class Engine:
     ) -> list[Hit]:
         """The best videos of the corpus with their best moments, among those below the folder, or of that file.
 
-        A sentence of which no word is understood has none; for it, `corpus` is not called and no video is loaded.
+        Of videos that score alike the first by path comes first. A sentence of which no word is understood has no hits;
+        for it, `corpus` is not called and no video is loaded.
 
         Raises:
             ConfigError: An option makes no sense.
@@ -162,29 +99,91 @@ class Engine:
             raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
         if min_score is not None and not math.isfinite(min_score):
             raise ConfigError(f"min_score is {min_score}, must be a finite number")
-        allowed = None
-        if within is not None:
-            folder = absolute(within)
-            allowed = np.array([is_below(record, folder) for record in self.records])
-            if not allowed.any():
-                raise UnknownNameError(f"{shown(folder)}: no video of {self._folder} lies there; see: untrimmed ls")
+        among = None if within is None else self._within(absolute(within))
         if not query.reading.is_understood:
             return []
-        records, videos = self.records, corpus()
-        if self.records is not records:  # they were cleared away while the sentence was read
-            return self.hits(corpus, query, limit, moments, min_score, within)
-        ranked = videos.rank(query, limit=limit, allowed=allowed)
-        kept = [video for video in ranked if min_score is None or video.score >= min_score]
-        return [self._hit(video, videos.moments(query, video.row, limit=moments)) for video in kept]
+        prepared = corpus().prepare(query)
+        ranked = prepared.rank(limit=limit, among=among)
+        ranked.sort(key=lambda video: (-video.score, self.records.of(video.video_id).path))
+        kept = [video for video in ranked[:limit] if min_score is None or video.score >= min_score]
+        return [self._hit(prepared, video, moments) for video in kept]
 
-    def _hit(self, ranked: RankedVideo, moments: list[Moment]) -> Hit:
-        record, best = self.records[ranked.row], moments[0]
-        path, span_s = Path(record.path), (best.start_s, best.end_s)
-        return Hit(path, record.video_id, *span_s, ranked.score, record.duration_s, tuple(moments))
+    def _within(self, place: Path) -> frozenset[str]:
+        found = frozenset(record.video_id for record in self.records.below(place))
+        if not found:
+            raise UnknownNameError(f"{shown(place)}: no video of {self.index.folder} lies there; see: untrimmed ls")
+        return found
 
-    def _read(self) -> Iterator[StoredVideo]:
-        assert self._index is not None, "refresh comes first"
-        return self._index.read([record.video_id for record in self.records])
+    def _hit(self, prepared: PreparedQuery, ranked: RankedVideo, limit: int) -> Hit:
+        record, moments = self.records.of(ranked.video_id), tuple(prepared.moments(ranked.video_id, limit=limit))
+        span_s = moments[0].start_s, moments[0].end_s
+        return Hit(Path(record.path), record.video_id, *span_s, ranked.score, record.duration_s, moments)
+
+
+class Engine:
+    """Loads what a search needs when it is first needed, and what commits have changed before the next search.
+
+    Any number of threads may ask; while one loads, those that need the same wait for it.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._lock = threading.RLock()  # of all below, and of reading the table
+        self._view: View | None = None
+        self._loaded: dict[InUse | None, tuple[Corpus, Records]] = {}  # and of which records
+
+    def view(self) -> View:
+        """The library as it is now, with what has been committed by whichever process.
+
+        Raises:
+            UntrimmedError: There is no library, or nothing was indexed yet.
+        """
+        with self._lock:
+            index = VideoIndex(self._folder, follow=False)
+            version, settings = index.version(), index.settings
+            folder = settings.model_folder if settings else None
+            model = InUse(settings.model, folder) if settings and folder else None
+            if self._view is None or (version, model) != (self._view.version, self._view.model):
+                records = Records(index.scan())
+                if not records:
+                    raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
+                self._view = View(self, index, version, model, records)
+                self._loaded = {used: held for used, held in self._loaded.items() if used in (None, model)}
+            return self._view
+
+    def answer(self, ask: Callable[[View], A]) -> A:
+        """What is asked of the library as it is now.
+
+        A version may be cleared away while it is read: then the next one is asked, from the start.
+        """
+        view = self.view()
+        while True:
+            try:
+                return ask(view)
+            except UntrimmedError:
+                before, view = view, self.view()
+                if view is before:
+                    raise
+
+    def load(self, view: View, model: InUse | None) -> Corpus:
+        """The videos of a version, for a trained model or by windows: of what is in memory, only changes are read.
+
+        Raises:
+            CheckpointError: The model's folder is gone or damaged.
+            IndexMismatchError: The model there is not the library's.
+        """
+        with self._lock:
+            corpus, records = self._loaded.get(model) or (self._empty(model), Records())
+            added, removed = view.records.changes_since(records)
+            if added or removed:
+                corpus = corpus.update(view.index.read(added), removed)
+            if view is self._view:  # an older one, of a search that began before, is not kept
+                self._loaded[model] = corpus, view.records
+            return corpus
+
+    def _empty(self, model: InUse | None) -> Corpus:
+        trained = model_in_use(self._folder, model.identity, model.folder) if model else None
+        return trained.corpus() if trained else WindowCorpus()
 
 
 def model_in_use(library: Path, identity: str, folder: str | None) -> TrainedModel | None:

@@ -9,6 +9,7 @@ Hit(video=PosixPath('/home/me/Videos/summer.mp4'), start_s=61.5, end_s=66.0, sco
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +22,15 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.engine import Engine, Hits, model_in_use
+from untrimmed.search.engine import Engine, Hits, View, model_in_use
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
 from untrimmed.search.listing import read_records
-from untrimmed.search.records import Settings, VideoRecord, library_folder
+from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
-from untrimmed.search.video_names import absolute, is_below
+from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import TextFeatures
 from untrimmed.video.reader import Sampling, VideoReader
@@ -41,12 +42,16 @@ _BATCH = 8  # frames that travel together: small, so that encoding starts early 
 
 
 class Library:
-    """Indexed videos in one folder; opening costs nothing, models load when they are first needed."""
+    """Indexed videos in one folder; opening costs nothing, models load when they are first needed.
+
+    Any number of threads may search at once, also while others index or remove: each search sees one version.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], *, precision: Precision = "auto"):
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
         self._encoder: Encoder | None = None
+        self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
         self.engine = Engine(self.folder)
 
     # -- filling
@@ -176,8 +181,9 @@ class Library:
         index = VideoIndex(self.folder)
         records = index.scan()
         if within is not None:
-            places = [absolute(path) for path in within]
-            records = [record for record in records if any(is_below(record, place) for place in places)]
+            all_records = Records(records)
+            chosen = {record.video_id for path in within for record in all_records.below(absolute(path))}
+            records = [record for record in records if record.video_id in chosen]
         return export_features(
             index, records, self._ready_encoder(), Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
@@ -190,12 +196,11 @@ class Library:
             IndexBusyError: Another process is writing to the library.
         """
         with VideoIndex(self.folder) as index:
-            records = index.scan()
-            by_path = {record.path: record for record in records}
+            records = Records(index.scan())
             chosen: dict[str, VideoRecord] = {}
             for path in map(absolute, paths):
-                one = by_path.get(str(path))
-                below = [one] if one else [record for record in records if is_below(record, path)]
+                one = records.at(path)
+                below = [one] if one else records.below(path)
                 if not below:
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
                 chosen.update((record.video_id, record) for record in below)
@@ -232,9 +237,14 @@ class Library:
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        query = self._read(text)
-        hits = self.engine.hits(self.engine.corpus, query, limit, moments, min_score, within)
-        return Hits(hits, sentence_warnings(query, self._ready_encoder().name))
+        check_sentence(text)
+
+        def ask(view: View) -> Hits:
+            query = self._read(text)
+            hits = view.hits(view.corpus, query, limit=limit, moments=moments, min_score=min_score, within=within)
+            return Hits(hits, sentence_warnings(query, self._ready_encoder().name))
+
+        return self.engine.answer(ask)
 
     def similar(
         self,
@@ -246,10 +256,16 @@ class Library:
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
         """The videos with frames like this RGB image, by the encoder alone; the rest is as in `search`."""
-        self.engine.refresh()
-        vector = self._ready_encoder().encode_frames(image[None])[0]
-        query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-        return Hits(self.engine.hits(self.engine.windows, query, limit, moments, min_score, within))
+
+        def ask(view: View) -> Hits:
+            with self._encoding:
+                vector = self._ready_encoder().encode_frames(image[None])[0]
+            query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
+            return Hits(
+                view.hits(view.windows, query, limit=limit, moments=moments, min_score=min_score, within=within)
+            )
+
+        return self.engine.answer(ask)
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -259,12 +275,15 @@ class Library:
         Raises:
             UnknownNameError: The video is not in the library.
         """
-        query = self._read(text)
-        corpus = self.engine.corpus()
-        paths = [record.path for record in self.engine.records]
-        if str(absolute(video)) not in paths:
-            raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-        return corpus.relevance(query, paths.index(str(absolute(video))))
+        check_sentence(text)
+
+        def ask(view: View) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+            record = view.records.at(absolute(video))
+            if record is None:
+                raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
+            return view.corpus().prepare(self._read(text)).relevance(record.video_id)
+
+        return self.engine.answer(ask)
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""
@@ -277,15 +296,15 @@ class Library:
     # -- inside
 
     def _read(self, text: str) -> TextFeatures:
-        """A sentence to search for as vectors, the engine being up to date."""
-        check_sentence(text)
-        self.engine.refresh()
-        return self._ready_encoder().encode_texts([text])[0]
+        """A sentence to search for as vectors."""
+        with self._encoding:
+            return self._ready_encoder().encode_texts([text])[0]
 
     def _ready_encoder(self) -> Encoder:
-        if self._encoder is None:
-            self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
-        return self._encoder
+        with self._encoding:
+            if self._encoder is None:
+                self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
+            return self._encoder
 
     def _choose_encoder(
         self,

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import platformdirs
 
@@ -20,6 +23,10 @@ from untrimmed.errors import IndexMismatchError
 FORMAT = 1
 TABLE = "videos.lance"
 _COPY = "records.json"
+_get_path = attrgetter("path")
+# What changes with a video's vectors. Not where its file lies, nor the model: what that makes of a video follows from
+# the frames, so that a corpus of another model has it in memory already.
+_get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
 _LAST_VERSION = (1 << 64) - 1  # manifests are named by their distance from it, so that the newest sorts first
 
 
@@ -62,6 +69,66 @@ class VideoRecord:
     model: str
     indexed_at: float
     warnings: str = ""
+
+
+class Changes(NamedTuple):
+    """The ids of videos that are new or have other vectors than before, and of those that are gone."""
+
+    added: list[str]
+    removed: list[str]
+
+
+class Records(Sequence[VideoRecord]):
+    """All records of one version of a library, by path: a place is found without a look at each."""
+
+    def __init__(self, records: Iterable[VideoRecord] = ()):
+        self._records = sorted(records, key=_get_path)
+        self._paths = [record.path for record in self._records]
+        self._by_id = {record.video_id: record for record in self._records}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> VideoRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[VideoRecord]: ...
+    def __getitem__(self, index: int | slice) -> VideoRecord | list[VideoRecord]:
+        return self._records[index]
+
+    def of(self, video_id: str) -> VideoRecord:
+        """The record of that id.
+
+        Raises: KeyError for one that is not there.
+        """
+        return self._by_id[video_id]
+
+    def at(self, path: Path) -> VideoRecord | None:
+        """The video that is this file."""
+        return next(iter(self._between(str(path), f"{path}\0")), None)
+
+    def below(self, path: Path) -> list[VideoRecord]:
+        """The videos that are this file or lie below this folder, by path.
+
+        Paths count as they are written, from the root on, whatever links are in them.
+        """
+        name = str(path)
+        folder = name if name.endswith(os.sep) else name + os.sep
+        inside = self._between(folder, folder[:-1] + chr(ord(os.sep) + 1))
+        if name == os.sep:  # with two it is another root
+            inside = [record for record in inside if not record.path.startswith(2 * os.sep)]
+        return [*self._between(name, f"{name}\0"), *(record for record in inside if record.path != name)]
+
+    def changes_since(self, before: Records) -> Changes:
+        """How these videos differ from those of another version, either of the two being the later one."""
+        if self is before:
+            return Changes([], [])
+        known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
+        added = [video_id for video_id, record in self._by_id.items() if known.get(video_id) != _get_content(record)]
+        return Changes(added, [video_id for video_id in known if video_id not in self._by_id])
+
+    def _between(self, first: str, stop: str) -> list[VideoRecord]:
+        return self._records[bisect_left(self._paths, first) : bisect_left(self._paths, stop)]
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:

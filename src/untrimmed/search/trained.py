@@ -6,29 +6,39 @@ training (32 clips and at most 128 frames of a released model), so nothing is de
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch, with_second_axis
 from untrimmed.config import read_yaml
 from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
+from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.corpus import RankedVideo
 from untrimmed.search.video_names import absolute
-from untrimmed.search.windows import RankedVideo
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
+if TYPE_CHECKING:
+    from untrimmed.search.index import StoredVideo
+
 _VIDEOS_AT_A_TIME = 512
+_ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
 _RUN_SETTINGS = "config.yaml"  # where `untrimmed.running.run` keeps them, which search does not depend on
 
@@ -100,15 +110,25 @@ class TrainedModel:
         words = torch.from_numpy(prepare_words(query.words, max_words=self.model.config.max_words))[None]
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
-    def corpus(self, encoded: Sequence[bytes], durations_s: Sequence[float]) -> TrainedCorpus:
-        """The videos laid out for search."""
-        return TrainedCorpus(self, encoded, durations_s)
+    def corpus(self) -> TrainedCorpus:
+        """Videos laid out for search; without any, `update` adds them."""
+        return TrainedCorpus(self)
 
     def restore(self, encoded: Sequence[bytes]) -> EncodedVideos:
         """What `encode_video` gave for several videos, as one record in single precision."""
-        template = self.model.encode_videos(self._one_frame())
-        videos = [template.with_tensors(self._named_as_now(load_tensors(blob), template)) for blob in encoded]
+        videos = self.restore_each(encoded)
         return videos[0].cat(videos).to("cpu", torch.float32)
+
+    def restore_each(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
+        """What `encode_video` gave for several videos, each as long as it is."""
+        template = self._template
+        return [template.with_tensors(self._named_as_now(load_tensors(blob), template)) for blob in encoded]
+
+    @cached_property
+    @torch.inference_mode()
+    def _template(self) -> EncodedVideos:
+        """An encoding that says which tensors the model gives."""
+        return self.model.encode_videos(self._one_frame())
 
     def _one_frame(self) -> VideoBatch:
         config = self.model.config
@@ -127,49 +147,131 @@ class TrainedModel:
 
 
 class TrainedCorpus:
-    """Encoded videos in memory, ranked by the model's own score; moments by its own windows."""
+    """Encoded videos in memory, ranked by the model's own score; moments by its own windows.
 
-    @torch.inference_mode()
-    def __init__(self, model: TrainedModel, encoded: Sequence[bytes], durations_s: Sequence[float]):
-        self._model = model
-        self._videos = model.restore(encoded)
-        self._durations_s = list(durations_s)
+    All blocks are as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames
+    are padded). The score of a video is that of itself alone, whatever block it stands in.
+    """
+
+    def __init__(self, model: TrainedModel):
+        self.model = model
+        self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_AT_A_TIME)
 
     def __len__(self) -> int:
-        return len(self._durations_s)
+        return len(self.blocks)
+
+    def prepare(self, query: TextFeatures) -> TrainedQuery:
+        """The query through the model's word tower."""
+        return TrainedQuery(self, self.model.encode_query(query))
 
     @torch.inference_mode()
-    def rank(
-        self, query: TextFeatures, *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
-    ) -> list[RankedVideo]:
-        """The best videos, best first; ties are decided by the row."""
-        encoded = self._model.encode_query(query)
-        parts = [
-            self._model.model.score(encoded, self._videos.select(slice(start, start + _VIDEOS_AT_A_TIME))).fused[0]
-            for start in range(0, len(self), _VIDEOS_AT_A_TIME)
-        ]
-        scores = torch.cat(parts).numpy()
-        if allowed is not None:
-            scores = np.where(allowed, scores, -np.inf)
-        order = np.argsort(-scores, kind="stable")[:limit]
-        return [RankedVideo(int(row), float(scores[row])) for row in order if np.isfinite(scores[row])]
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TrainedCorpus:
+        """`Corpus.update`; videos that another model has encoded are encoded by this one, from their frames.
+
+        Raises:
+            IndexMismatchError: What the library keeps of a video is not what the model gives.
+        """
+        blocks = self.blocks.update(self._laid_out(added), removed)
+        if blocks.parts:
+            longest = np.max([part.block.lengths[part.present].max(axis=0) for part in blocks.parts], axis=0)
+            blocks = blocks.each(lambda block: block.as_long_as(longest))
+        corpus = copy.copy(self)
+        corpus.blocks = blocks
+        return corpus
+
+    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
+        videos = iter(added)
+        while some := [(video.record, self._encoded(video)) for video in islice(videos, _VIDEOS_AT_A_TIME)]:
+            records, blobs = zip(*some, strict=True)
+            encoded = self.model.restore_each(blobs)
+            lengths = [[tensor.shape[1] for _, tensor in _long(video)] for video in encoded]
+            yield _Block(
+                ids=tuple(record.video_id for record in records),
+                durations_s=np.array([record.duration_s for record in records]),
+                videos=encoded[0].cat(encoded).to("cpu", torch.float32),
+                lengths=np.array(lengths, dtype=np.int64),
+            )
+
+    def _encoded(self, video: StoredVideo) -> bytes:
+        """A change of model that is under way, or was interrupted, leaves some videos encoded by the other model."""
+        is_own = video.record.model == self.model.identity
+        return video.encoded if is_own else self.model.encode_video(video.features)
+
+
+class TrainedQuery:
+    """An encoded query before the videos of a corpus."""
+
+    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries):
+        self._blocks, self._model, self._encoded = corpus.blocks, corpus.model.model, encoded
 
     @torch.inference_mode()
-    def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
-        """Separate spans of one video in seconds, best first: the best window, then the best that does not meet it."""
-        ranked = self._model.model.locate(
-            self._model.encode_query(query),
-            self._videos.select(slice(row, row + 1)),
-            torch.tensor([self._durations_s[row]], dtype=torch.float32),
-            LocateSettings(limit=limit, per_video=1000, max_overlap=0.0),
+    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
+        """The best videos by the model's own score, see `PreparedQuery.rank`."""
+        return self._blocks.rank(
+            lambda block: self._model.score(self._encoded, block.videos).fused[0].numpy(),
+            lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
+            rounding=_ROUNDING,
+            limit=limit,
+            among=among,
         )
+
+    @torch.inference_mode()
+    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+        """Separate spans of one video in seconds, best first: the best window, then the best that does not meet it."""
+        block, row = self._blocks.find(video_id)
+        duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
+        settings = LocateSettings(limit=limit, per_video=1000, max_overlap=0.0)
+        ranked = self._model.locate(self._encoded, block.video(row), duration_s, settings)
         spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
         return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]
 
     @torch.inference_mode()
-    def relevance(self, query: TextFeatures, row: int) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Times in seconds and how the model's own vectors there fit the query, by its own similarity."""
-        encoded = self._model.encode_query(query)
-        units, mask = self._model.model.timeline(self._videos.select(slice(row, row + 1)))
-        fits = self._model.model.similarity(encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
-        return (np.arange(len(fits)) + 0.5) * (self._durations_s[row] / len(fits)), fits.astype(np.float64)
+        block, row = self._blocks.find(video_id)
+        units, mask = self._model.timeline(block.video(row))
+        fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
+        return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Encoded videos; `lengths` are those of each video's own second axes, one a tensor of `_long`."""
+
+    ids: tuple[str, ...]
+    durations_s: Float[np.ndarray, " V"]
+    videos: EncodedVideos
+    lengths: Int[np.ndarray, "V N"]
+
+    @property
+    def sizes(self) -> Int[np.ndarray, " V"]:
+        """One row a video."""
+        return np.ones(len(self.ids), dtype=np.int64)
+
+    def video(self, row: int) -> EncodedVideos:
+        """One video by itself, in memory of its own: what is computed of it does not depend on where it lay."""
+        return self.videos.select(torch.tensor([row]))
+
+    def as_long_as(self, longest: Int[np.ndarray, " N"]) -> _Block:
+        """With second axes of these lengths."""
+        wanted = dict(zip((name for name, _ in _long(self.videos)), longest.tolist(), strict=True))
+        if all(tensor.shape[1] == wanted[name] for name, tensor in _long(self.videos)):
+            return self
+        fitted = {name: with_second_axis(tensor, wanted[name]) for name, tensor in _long(self.videos)}
+        return replace(self, videos=self.videos.with_tensors(self.videos.tensors() | fitted))
+
+
+def _long(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
+    """The tensors that have a second axis, by name."""
+    return [(name, tensor) for name, tensor in videos.tensors().items() if tensor.ndim > 1]
+
+
+def _join(parts: Sequence[Part[_Block]]) -> _Block:
+    rows = [np.flatnonzero(part.present) for part in parts]
+    videos = [part.block.videos.select(torch.from_numpy(some)) for part, some in zip(parts, rows, strict=True)]
+    return _Block(
+        ids=tuple(part.block.ids[row] for part, some in zip(parts, rows, strict=True) for row in some),
+        durations_s=np.concatenate([part.block.durations_s[part.present] for part in parts]),
+        videos=videos[0].cat(videos),
+        lengths=np.concatenate([part.block.lengths[part.present] for part in parts]),
+    )

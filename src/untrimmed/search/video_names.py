@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.search.records import VideoRecord
 
 
 class VideoNames:
@@ -44,8 +43,3 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
     return Path(os.path.abspath(Path(path).expanduser()))
-
-
-def is_below(record: VideoRecord, folder: Path) -> bool:
-    """Whether a video is this file, or lies below this folder."""
-    return Path(record.path).is_relative_to(folder)

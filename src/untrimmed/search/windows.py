@@ -13,43 +13,39 @@ video finds all of it.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numkong
 import numpy as np
-from jaxtyping import Bool, Float, Float16, Float32, Float64, Int
+from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import clearest_scenes
 from untrimmed.moments.scenes import scene_tree
+from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.corpus import RankedVideo
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.index import StoredVideo
 
 _ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
 _LANES = 16  # rows of a block are as wide as a multiple of this, so that none ends within a register
 _LOW = 2.0**11  # the low half of a number is stored this many times larger: float16 holds 11 bits of each half
 _WORTH_THREADS = 20_000  # frames
 _MOST_ROWS = 8  # of the block for each frame of a video
+_ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
 
 
-@dataclass(frozen=True)
-class RankedVideo:
-    """A video by its row in the corpus, and its score."""
-
-    row: int
-    score: float
-
-
 class WindowCorpus:
-    """Frame vectors of all videos in one float16 block, searched exactly by windows and scenes; it has no weights.
-
-    Every video lies on a regular grid of times (`_regular_grid`), videos of one step side by side, with rows of zeros
-    between them as wide as the ranking window reaches: then one filter runs over all curves and mixes no two videos.
-    """
+    """Frame vectors of all videos in float16 blocks, searched exactly by windows and scenes; it has no weights."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -62,136 +58,230 @@ class WindowCorpus:
         own_background_s: float = 20.0  # of such a length half of that: one moment is much of a short video's mean
         length_exponent: float = 0.15
 
+        @property
+        def deviation_s(self) -> float:
+            """Of the Gaussian that ranks."""
+            return self.rank_width_s / self.sharpness
+
     name = "gaussian_windows"
 
-    def __init__(self, videos: Sequence[FrameFeatures], config: Config | None = None):
-        """Videos need at least one frame each."""
-        self.config = config = config or self.Config()
-        self._deviation_s = config.rank_width_s / config.sharpness
-        self._durations_s = [video.duration_s for video in videos]
-        grids = [_regular_grid(video.times_s) for video in videos]
-        self._times_s = [times_s for times_s, _ in grids]
-        self._spacing_s = np.array([spacing_s for _, spacing_s in grids])
-        # Filters take whole milliseconds, so that videos of nearly one step share them. Times of moments must not: at 3
-        # frames a second the rounding adds up to 3.6 s in an hour.
-        self._step_s = np.maximum(self._spacing_s.round(3), 0.001)
-        self._length = np.array([len(times_s) for times_s in self._times_s], dtype=np.int64)
-        self._start = np.zeros(len(videos), dtype=np.int64)
-        self._groups: list[_Group] = []
-        self._lay_out()
-        dim = videos[0].vectors.shape[1] if videos else 0
-        self._dim = -(-dim // _LANES) * _LANES
-        block = np.zeros((self._groups[-1].stop if videos else 0, self._dim), dtype=np.float16)
-        total = np.zeros(dim, dtype=np.float64)
-        for video, grid, start in zip(videos, self._times_s, self._start, strict=True):
-            vectors = video.vectors if _is_steady(grid, video.times_s) else _at(grid, video)
-            block[start : start + len(grid), :dim] = vectors
-            total += vectors.sum(axis=0, dtype=np.float64)
-        self.frames = block
-        self._known_scenes: dict[int, Int[np.ndarray, "N 2"]] = {}
-        self._mean = (total / max(1, self._length.sum())).astype(np.float32)
+    def __init__(self, config: Config | None = None):
+        """Without videos: `update` gives a corpus that has some."""
+        self.config = config or self.Config()
+        self.blocks: Blocks[_Block] = Blocks(self._join, _ROWS_OF_BLOCK)
+        self._total: Float64[np.ndarray, " D"] | float = (
+            0.0  # of all frames; exact, whatever the order (`_Video.total`)
+        )
+        self._num_frames = 0
+        self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
 
     def __len__(self) -> int:
-        return len(self._durations_s)
+        return len(self.blocks)
 
-    def rank(
-        self, query: TextFeatures, *, limit: int, allowed: Bool[np.ndarray, " V"] | None = None
-    ) -> list[RankedVideo]:
-        """The best videos by their best window, best first; ties are decided by the row.
+    def prepare(self, query: TextFeatures) -> WindowQuery:
+        """The sentence's vector as two halves of float16."""
+        return WindowQuery(self, query.sentence)
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> WindowCorpus:
+        """`Corpus.update`; videos need at least one frame each."""
+        new = list(self._laid_out(added))
+        changed = {*removed, *(video_id for block in new for video_id in block.ids)}
+        out = [self.video(video_id) for video_id in changed if video_id in self.blocks]
+        come = [video for block in new for video in block.videos]
+        corpus = copy.copy(self)
+        corpus.blocks = self.blocks.update(new, changed)
+        kept = self._total - sum(video.total for video in out) if len(out) < len(self) else 0.0
+        corpus._total = kept + sum(video.total for video in come)
+        corpus._num_frames = self._num_frames + sum(len(video.frames) for video in come)
+        corpus._num_frames -= sum(len(video.frames) for video in out)
+        known = self._known_scenes.copy()  # searches may be filling it
+        corpus._known_scenes = {video_id: scenes for video_id, scenes in known.items() if video_id not in changed}
+        return corpus
+
+    def video(self, video_id: str) -> _Video:
+        """One video as it is laid out.
+
+        Raises: KeyError for one that is not there.
+        """
+        block, row = self.blocks.find(video_id)
+        return block.videos[row]
+
+    def background(self, sentence: Float[np.ndarray, " D"]) -> float:
+        """The mean relevance of all frames of the corpus."""
+        return float(sentence @ np.float32(self._total / max(1, self._num_frames)))
+
+    def scenes(self, video_id: str) -> Int[np.ndarray, "N 2"]:
+        """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
+        if (found := self._known_scenes.get(video_id)) is None:
+            video = self.video(video_id)
+            found = self._known_scenes[video_id] = scene_tree(video.frames, self.config.change_s / video.spacing_s)
+        return found
+
+    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
+        """Videos in blocks of about the usual size, a block at a time in memory beside what it is made of."""
+        gathered: list[_Video] = []
+        num_rows = 0
+        for stored in added:
+            gathered.append(_Video.of(stored.record.video_id, stored.features))
+            num_rows += len(gathered[-1].frames)
+            if num_rows >= _ROWS_OF_BLOCK:
+                yield _Block(gathered, self.config.deviation_s)
+                gathered, num_rows = [], 0
+        if gathered:
+            yield _Block(gathered, self.config.deviation_s)
+
+    def _join(self, parts: Sequence[Part[_Block]]) -> _Block:
+        videos = [part.block.videos[row] for part in parts for row in np.flatnonzero(part.present)]
+        return _Block(videos, self.config.deviation_s)
+
+
+class WindowQuery:
+    """A sentence before the videos of a corpus."""
+
+    def __init__(self, corpus: WindowCorpus, sentence: Float[np.ndarray, " D"]):
+        self._corpus, self._sentence = corpus, sentence
+        high = _half(sentence)
+        self._halves = np.stack([high, _half((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
+
+    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
+        """The best videos by their best window, see `PreparedQuery.rank`.
 
         All windows are scored from float16 products, then those videos that rounding leaves in doubt in float32: the
         result is that of float32 throughout.
         """
-        if len(self) == 0 or limit <= 0:
-            return []
-        scores = self._rough_scores(query.sentence)
-        if allowed is not None:
-            scores = np.where(allowed, scores, -np.inf)
-        limit = min(limit, int(np.isfinite(scores).sum()))
-        if limit == 0:
-            return []
-        worst_kept = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        doubtful = np.flatnonzero(scores >= worst_kept - 2 * _ROUNDING)
-        exact = [RankedVideo(int(row), float(self.relevance(query, int(row))[1].max())) for row in doubtful]
-        return sorted(exact, key=lambda video: (-video.score, video.row))[:limit]
+        return self._corpus.blocks.rank(
+            lambda block: block.rough_scores(self._halves[:1]),
+            lambda block, row: float(self._filtered(block.videos[row]).max()),
+            rounding=_ROUNDING,
+            limit=limit,
+            among=among,
+        )
 
-    def moments(self, query: TextFeatures, row: int, *, limit: int) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`clearest_scenes`), with their mean relevance."""
-        times_s, curve = self._curve(query.sentence, row)
-        own, corpus = float(curve.mean()), float(query.sentence @ self._mean)
-        duration_s = self._durations_s[row]
-        share = self.config.own_background * duration_s / (duration_s + self.config.own_background_s)
+        config, video = self._corpus.config, self._corpus.video(video_id)
+        curve, times_s, duration_s = self._curve(video), video.times_s, video.duration_s
+        own, corpus = float(curve.mean()), self._corpus.background(self._sentence)
+        share = config.own_background * duration_s / (duration_s + config.own_background_s)
         # A frame stands for the time up to half way to its neighbours: that is where a change between two is expected.
         edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
         return clearest_scenes(
             curve,
             edges_s,
-            self._scenes(row),
+            self._corpus.scenes(video_id),
             background=share * own + (1 - share) * corpus,
-            length_exponent=self.config.length_exponent,
+            length_exponent=config.length_exponent,
             limit=limit,
         )
 
-    def relevance(self, query: TextFeatures, row: int) -> tuple[Curve, Curve]:
+    def relevance(self, video_id: str) -> tuple[Curve, Curve]:
         """Times in seconds and the relevance there, through the window that ranks: what a plot shows."""
-        times_s, curve = self._curve(query.sentence, row)
-        return times_s, _gaussian_filter(curve, self._deviation_s / self._step_s[row])
+        video = self._corpus.video(video_id)
+        return video.times_s, self._filtered(video)
 
-    def _scenes(self, row: int) -> Int[np.ndarray, "N 2"]:
-        """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
-        if row not in self._known_scenes:
-            vectors = self.frames[self._start[row] : self._start[row] + self._length[row]]
-            self._known_scenes[row] = scene_tree(vectors, self.config.change_s / float(self._spacing_s[row]))
-        return self._known_scenes[row]
+    def _filtered(self, video: _Video) -> Curve:
+        return _gaussian_filter(self._curve(video), self._corpus.config.deviation_s / video.step_s)
 
-    def _curve(self, query: Float[np.ndarray, " D"], row: int) -> tuple[Curve, Curve]:
+    def _curve(self, video: _Video) -> Curve:
         """The cosine at every time of the video's grid, as exact as in float32: the query is the sum of two halves."""
-        start, length = self._start[row], self._length[row]
-        high = self._half(query)
-        halves = np.stack([high, self._half((query - high[: len(query)].astype(np.float32)) * _LOW)])
-        both = products(self.frames[start : start + length], halves)
-        return self._times_s[row], both[:, 0] + both[:, 1] / _LOW
+        both = products(video.frames, self._halves)
+        return both[:, 0] + both[:, 1] / _LOW
 
-    def _half(self, query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
-        return np.pad(query, (0, self._dim - len(query))).astype(np.float16)
 
-    # -- all videos at once
+@dataclass(frozen=True)
+class _Video:
+    """A video on a regular grid of times (`_regular_grid`).
 
-    def _lay_out(self) -> None:
-        position = 0
-        for step_s in np.unique(self._step_s):
-            rows = np.flatnonzero(self._step_s == step_s)
-            deviation = self._deviation_s / step_s
-            gap = len(_gaussian(deviation)) // 2
-            first = position
-            for row in rows:
-                self._start[row] = position
-                position += int(self._length[row]) + gap
-            bounds = np.stack([self._start[rows], self._start[rows] + self._length[rows]], axis=1) - first
-            inside = np.ones(position - first, dtype=np.float32)  # between videos any number but zero
-            for (start, end), length in zip(bounds, self._length[rows], strict=True):
-                inside[start:end] = _weight_inside(int(length), deviation)
-            self._groups.append(_Group(rows, first, position, bounds.ravel(), deviation, inside))
+    `total` is the sum of its frames in whole multiples of float16's smallest step, as frames have them. Sums and
+    differences of such numbers are exact in float64: that of a corpus depends on its videos alone, not on their order.
+    """
 
-    def _rough_scores(self, query: Float[np.ndarray, " D"]) -> Float[np.ndarray, " V"]:
-        relevance = products(self.frames, self._half(query)[None])[:, 0].astype(np.float32)
-        scores = np.empty(len(self), dtype=np.float32)
-        for group in self._groups:
-            filtered = _filter_long(relevance[group.start : group.stop], _gaussian(group.deviation)) / group.inside
-            scores[group.rows] = np.maximum.reduceat(filtered, group.bounds)[::2]  # between two videos lies a gap
-        return scores
+    video_id: str
+    frames: Float[np.ndarray, "T E"]  # of a block that holds it: a part of that
+    times_s: Curve
+    spacing_s: float
+    duration_s: float
+    total: Float64[np.ndarray, " D"]
+
+    @classmethod
+    def of(cls, video_id: str, features: FrameFeatures) -> _Video:
+        """With frames of its own, of which those that a grid needs between others are in proportion."""
+        times_s, spacing_s = _regular_grid(features.times_s)
+        frames = features.vectors if _is_steady(times_s, features.times_s) else _at(times_s, features)
+        total = np.rint(frames.sum(axis=0, dtype=np.float64) * 2**24) / 2**24
+        return cls(video_id, frames, times_s, spacing_s, features.duration_s, total)
+
+    @property
+    def step_s(self) -> float:
+        """What filters take for the spacing: whole milliseconds, so that videos of nearly one step share them.
+
+        Times of moments must not be rounded: at 3 frames a second that adds up to 3.6 s in an hour.
+        """
+        return max(float(np.round(self.spacing_s, 3)), 0.001)
+
+
+class _Block:
+    """Videos side by side, those of one step together.
+
+    Between them are rows of zeros as wide as a window reaches: one filter runs over all curves and mixes no two videos.
+    """
+
+    def __init__(self, videos: Sequence[_Video], deviation_s: float):
+        videos = sorted(videos, key=lambda video: video.step_s)
+        lengths = np.array([len(video.frames) for video in videos])
+        steps_s, first = np.unique([video.step_s for video in videos], return_index=True)
+        num_of_step = np.diff([*first, len(videos)])
+        deviations = deviation_s / steps_s
+        gaps = np.repeat([len(_gaussian(deviation)) // 2 for deviation in deviations], num_of_step)
+        self.sizes = lengths + gaps
+        starts = np.cumsum(self.sizes) - self.sizes
+        dim = videos[0].total.shape[0]
+        self.frames = np.zeros((self.sizes.sum(), -(-dim // _LANES) * _LANES), dtype=np.float16)
+        self.videos = []
+        for video, start in zip(videos, starts, strict=True):
+            own = self.frames[start : start + len(video.frames)]
+            own[:, :dim] = video.frames[:, :dim]
+            self.videos.append(replace(video, frames=own))
+        self.ids = [video.video_id for video in videos]
+        self._groups = [
+            _Group.of(starts[some], lengths[some], int(gaps[some][0]), float(deviation))
+            for some, deviation in zip(map(slice, first, first + num_of_step), deviations, strict=True)
+        ]
+
+    def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float32[np.ndarray, " V"]:
+        """Each video by its best window, from float16 products."""
+        relevance = products(self.frames, query)[:, 0].astype(np.float32)
+        return np.concatenate([group.best(relevance) for group in self._groups])
 
 
 @dataclass(frozen=True)
 class _Group:
     """The videos of one step: rows `start` to `stop` of the block; `bounds` are the videos' starts and ends in it."""
 
-    rows: Int[np.ndarray, " V"]
     start: int
     stop: int
     bounds: Int[np.ndarray, " B"]
     deviation: float  # of the ranking window, in steps
     inside: Float[np.ndarray, " T"]  # the weight of a window that falls inside the video
+
+    @classmethod
+    def of(cls, starts: Int[np.ndarray, " V"], lengths: Int[np.ndarray, " V"], gap: int, deviation: float) -> _Group:
+        """Of videos that stand one after the other, each with a gap behind it."""
+        first, stop = int(starts[0]), int(starts[-1] + lengths[-1]) + gap
+        bounds = np.stack([starts, starts + lengths], axis=1) - first
+        inside = np.ones(stop - first, dtype=np.float32)  # between videos any number but zero
+        for (start, end), length in zip(bounds, lengths, strict=True):
+            inside[start:end] = _weight_inside(int(length), deviation)
+        return cls(first, stop, bounds.ravel(), deviation, inside)
+
+    def best(self, relevance: Float32[np.ndarray, " R"]) -> Float32[np.ndarray, " V"]:
+        """The best window of each video, from the relevance of all rows of the block."""
+        filtered = _filter_long(relevance[self.start : self.stop], _gaussian(self.deviation)) / self.inside
+        return np.maximum.reduceat(filtered, self.bounds)[::2]  # between two videos lies a gap
+
+
+def _half(query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
+    return np.pad(query, (0, -len(query) % _LANES)).astype(np.float16)
 
 
 def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:

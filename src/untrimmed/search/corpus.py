@@ -1,0 +1,62 @@
+"""What is searched, however it is searched: videos that follow the library's commits, and a query that was prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.types import Moment, TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.index import StoredVideo
+
+
+@dataclass(frozen=True)
+class RankedVideo:
+    """A video and its score."""
+
+    video_id: str
+    score: float
+
+
+@runtime_checkable
+class PreparedQuery(Protocol):
+    """A query before some videos, which stay as they are whatever becomes of the library meanwhile."""
+
+    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
+        """The best videos, best first, and all that score as the last of them does: whoever asks decides between these.
+
+        Args:
+            among: The ids that a filter leaves; those that the corpus does not have are passed over. None: all videos.
+        """
+        ...
+
+    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+        """Spans of one video in seconds, best first, at least one."""
+        ...
+
+    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """Times of one video in seconds, and how well each fits."""
+        ...
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """Videos by their ids, laid out for search by some model; it never changes, so that any thread may ask it."""
+
+    def __len__(self) -> int: ...
+
+    def prepare(self, query: TextFeatures) -> PreparedQuery:
+        """The query as this model reads it: once, whatever is asked afterwards."""
+        ...
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Corpus:
+        """The corpus with some videos more, which take the places of those with their ids, and without others.
+
+        It answers as one that is laid out anew would, and shares with this one what has not changed.
+        """
+        ...

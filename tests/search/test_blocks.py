@@ -1,0 +1,124 @@
+"""Videos in blocks: the same ones whatever the order of updates, in few blocks, each copied a few times."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from untrimmed.search.blocks import Blocks
+
+MOST = 40
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Videos that are one number each, which is their score."""
+
+    ids: tuple[str, ...]
+    sizes: np.ndarray
+    values: np.ndarray
+
+
+class World:
+    """Blocks, and the same in a dictionary."""
+
+    def __init__(self):
+        self.copied = 0
+        self.blocks = Blocks(self.join, MOST)
+        self.known = {}
+
+    def join(self, parts):
+        rows = [(part.block, row) for part in parts for row in np.flatnonzero(part.present)]
+        self.copied += len(rows)
+        return Numbers(
+            tuple(block.ids[row] for block, row in rows),
+            np.array([block.sizes[row] for block, row in rows]),
+            np.array([block.values[row] for block, row in rows]),
+        )
+
+    def update(self, added, removed=(), size=1):
+        new = Numbers(tuple(added), np.full(len(added), size), np.array(list(added.values()), dtype=float))
+        self.blocks = self.blocks.update([new] if added else [], removed)
+        self.known = {key: value for key, value in self.known.items() if key not in removed} | added
+
+    def rank(self, limit, among=None):
+        return [
+            (video.video_id, video.score)
+            for video in self.blocks.rank(
+                lambda block: block.values + np.where(np.arange(len(block.values)) % 2, 0.01, -0.01),
+                lambda block, row: float(block.values[row]),
+                rounding=0.02,
+                limit=limit,
+                among=among,
+            )
+        ]
+
+    def ranked(self, limit, among=None):
+        """By looking at every video."""
+        scores = {key: value for key, value in self.known.items() if among is None or key in among}
+        worst = sorted(scores.values(), reverse=True)[: max(limit, 0)][-1:]
+        return {(key, value) for key, value in scores.items() if worst and value >= worst[0]}
+
+
+IDS = st.sampled_from([f"v{number}" for number in range(30)])
+STEPS = st.lists(
+    st.tuples(st.dictionaries(IDS, st.integers(0, 9).map(float), max_size=12), st.sets(IDS, max_size=8)), max_size=12
+)
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=50)
+@given(steps=STEPS, limit=st.integers(0, 6), among=st.none() | st.sets(IDS))
+def test_any_updates_rank_as_a_dictionary_does(steps, limit, among):
+    world = World()
+    for added, removed in steps:
+        before, seen = world.blocks, world.rank(limit, among)
+        world.update(added, removed - added.keys())
+        found = world.rank(limit, among)
+        assert set(found) == world.ranked(limit, among)
+        assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+        assert len(world.blocks) == len(world.known)
+        assert all(key in world.blocks for key in world.known)
+        world.blocks, now = before, world.blocks
+        assert world.rank(limit, among) == seen, "an update changed what a search had begun with"
+        world.blocks = now
+
+
+@pytest.mark.parametrize("number", [100, 500])
+def test_videos_one_by_one_stay_in_few_blocks_and_are_copied_a_few_times(number):
+    world = World()
+    for video in range(number):
+        world.update({f"v{video}": float(video)})
+    assert len(world.blocks.parts) < 2 * number / MOST + np.log2(MOST)
+    assert world.copied < number * np.log2(MOST)
+
+
+def test_a_single_video_among_many_copies_no_more_than_a_block():
+    world = World()
+    for start in range(0, 400, MOST):
+        world.update({f"v{start + i}": float(i) for i in range(MOST)})
+    copied = world.copied
+    world.update({"new": 1.0})
+    assert world.copied - copied <= MOST
+
+
+def test_holes_are_closed_before_they_are_a_third():
+    world = World()
+    for start in range(0, 400, MOST):
+        world.update({f"v{start + i}": float(i) for i in range(MOST)})
+    left = sorted(world.known)
+    for video in np.random.default_rng(0).permutation(left)[:300].tolist():
+        world.update({}, {video})
+        there = sum(part.size for part in world.blocks.parts)
+        assert there == len(world.known)
+        assert sum(int(part.block.sizes.sum()) for part in world.blocks.parts) <= there / (1 - 0.25) + 1
+    assert len(world.blocks.parts) < 2 * 100 / MOST + np.log2(MOST)
+
+
+def test_a_video_larger_than_a_block_stands_alone():
+    world = World()
+    for video in range(5):
+        world.update({f"v{video}": 1.0}, size=3 * MOST)
+    assert len(world.blocks.parts) == 5
+    assert world.copied == 0

@@ -1,0 +1,156 @@
+"""Several threads and processes at one library: everyone sees one version at a time, and what is needed loads once."""
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import untrimmed
+from tests.toy import ToyEncoder, stored_video, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Settings
+from untrimmed.types import FrameFeatures
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = Settings("toy", "toy:1", 4, 4, 2.0, False)
+NUM_THREADS = 4
+
+
+class CountedEncoder(ToyEncoder):
+    """Says when two sentences are encoded at once, which not all encoders bear."""
+
+    at_once = 0
+
+    def encode_texts(self, texts):
+        assert self.at_once == 0, "two threads in the encoder"
+        self.at_once += 1
+        time.sleep(0.0005)
+        self.at_once -= 1
+        return super().encode_texts(texts)
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """How often an encoder was loaded, and which videos were read with their vectors."""
+    calls, real = [], VideoIndex.read
+
+    def load(name=None, **_):
+        calls.append("encoder")
+        time.sleep(0.02)
+        return LoadedEncoder(CountedEncoder(), None)
+
+    monkeypatch.setattr(library_module, "load_encoder", load)
+    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: calls.extend(wanted) or real(index, wanted))
+    return calls
+
+
+def video(video_id, seed, indexed_at=1.0):
+    rng = np.random.default_rng(seed)
+    vectors = rng.random((rng.integers(2, 30), 4))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    features = FrameFeatures(vectors, np.arange(len(vectors)) / 2, len(vectors) / 2)
+    return stored_video(video_id, features, indexed_at=indexed_at)
+
+
+def found(lib):
+    return tuple((hit.video_id, hit.score) for hit in lib.search("green", limit=100))
+
+
+def steps_of_a_library(index):
+    """Videos come, change and go, one commit each."""
+    for number in range(14):
+        index.put(video(f"v{number % 5}", number, indexed_at=float(number)))
+        yield
+        if number % 4 == 3:
+            index.remove([f"v{(number - 1) % 5}"])
+            yield
+
+
+def test_each_search_sees_one_version_while_others_are_committed(tmp_path, loads):
+    index, lib = VideoIndex(tmp_path, create=True), untrimmed.open(tmp_path)
+    index.write_settings(SETTINGS)
+    index.put(video("stays", 99))
+    versions = [found(untrimmed.open(tmp_path))]  # each committed version as a search by itself sees it
+    ended, failed = threading.Event(), []
+
+    def search():
+        seen = []
+        try:
+            while not ended.is_set() or len(seen) < 3:
+                seen.append(found(lib))
+                times_s, values = lib.relevance("green", "/v/stays.mp4")
+                assert len(times_s) == len(values) > 1
+        except BaseException as error:
+            failed.append(error)
+            raise
+        return seen
+
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        searches = [pool.submit(search) for _ in range(NUM_THREADS)]
+        for _ in steps_of_a_library(index):
+            versions.append(found(untrimmed.open(tmp_path)))
+            if failed:
+                break
+        ended.set()
+        results = [search.result() for search in searches]
+    assert len(set(versions)) == len(versions), "versions that differ in nothing would not tell"
+    for seen in results:
+        places = [versions.index(answer) for answer in seen]
+        assert places == sorted(places), "a later search saw an earlier version"
+    assert found(lib) == versions[-1]
+
+
+def test_what_is_needed_is_loaded_once(tmp_path, loads):
+    index, lib = VideoIndex(tmp_path, create=True), untrimmed.open(tmp_path)
+    index.write_settings(SETTINGS)
+    for number in range(8):
+        index.put(video(f"v{number}", number))
+    together = threading.Barrier(NUM_THREADS)
+
+    def search():
+        together.wait()
+        return found(lib)
+
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        searches = [pool.submit(search) for _ in range(NUM_THREADS)]
+        assert len({search.result() for search in searches}) == 1
+    assert sorted(loads) == ["encoder", *(f"v{number}" for number in range(8))]
+
+
+def test_threads_search_while_another_process_indexes_and_this_one_removes(tmp_path, loads):
+    clips, lib = tmp_path / "clips", untrimmed.open(tmp_path / "library")
+    clips.mkdir()
+    for number in range(6):
+        write_clip(clips / f"{number}.mp4", ["green", "red", "blue"][number % 3 :], seconds_each=1.0)
+    command = [sys.executable, "-m", "tests.index_child", lib.folder, clips]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with child:
+        while (line := child.stdout.readline().rstrip()) and not line.startswith("done"):
+            pass
+        first = line.removeprefix("done ")
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+
+            def search():
+                seen = []
+                while child.poll() is None:
+                    seen.append({hit.video.name for hit in lib.search("green", limit=100)})
+                return seen
+
+            searches = [pool.submit(search) for _ in range(NUM_THREADS)]
+            assert child.stdout.read().splitlines()[-1] == "end"
+            child.wait()
+            results = [search.result() for search in searches]
+    for seen in results:
+        assert all(first in names for names in seen)
+        assert all(one <= other for one, other in pairwise(seen)), "what was there is lost"
+    assert len(lib.search("green", limit=100)) == 6
+    lib.remove([clips / first])
+    assert first not in {hit.video.name for hit in lib.search("green", limit=100)}

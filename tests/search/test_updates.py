@@ -1,0 +1,266 @@
+"""What is in memory follows a library by what has changed, and answers as if it had been laid out anew."""
+
+import math
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.retrieval_world import SIZES
+from tests.toy import stored_video
+from untrimmed.models.registry import create_model
+from untrimmed.models.storage import save_model
+from untrimmed.search import trained as trained_module
+from untrimmed.search import windows as windows_module
+from untrimmed.search.engine import Engine
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Records, Settings
+from untrimmed.search.trained import TrainedModel
+from untrimmed.search.windows import WindowCorpus
+from untrimmed.types import FrameFeatures, TextFeatures
+
+DIM, WORD_DIM = SIZES["video_dim"], SIZES["query_dim"]
+LIBRARY = Settings("toy", "toy:1", DIM, WORD_DIM, 2.0, False)
+IDS = [f"v{number}" for number in range(7)]
+QUICK = settings(deadline=None, derandomize=True, database=None, max_examples=20)
+# What becomes of a library in one step: videos with their seeds, and which are removed.
+STEPS = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from(IDS), st.integers(0, 9), max_size=3), st.sets(st.sampled_from(IDS))),
+    min_size=1,
+    max_size=8,
+)
+
+
+def features_of(seed):
+    """Some seconds at one of three rates, one of them uneven; seeds 8 and 9 are alike."""
+    rng = np.random.default_rng(min(seed, 8))
+    times_s = np.arange(rng.integers(1, 12)) / (1.0, 2.0, 3.0)[seed % 3 if seed < 8 else 0]
+    if seed == 5:
+        times_s = np.sort(rng.random(9)) * 6
+    vectors = rng.standard_normal((len(times_s), DIM))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return FrameFeatures(vectors.astype(np.float16), times_s, float(times_s[-1]) + 0.5)
+
+
+def sentence(seed=0):
+    rng = np.random.default_rng(100 + seed)
+    vector = rng.standard_normal(DIM).astype(np.float32)
+    words = rng.standard_normal((3, WORD_DIM)).astype(np.float32)
+    return TextFeatures("a dog jumps", vector / np.linalg.norm(vector), words, ("a", "dog", "jumps"))
+
+
+def answers(corpus, known, query, among=None):
+    """All that can be asked, ties in order of ids."""
+    prepared = corpus.prepare(query)
+    ranked = {limit: prepared.rank(limit=limit, among=among) for limit in (1, 3, 10)}
+    return (
+        {limit: sorted((-video.score, video.video_id) for video in videos) for limit, videos in ranked.items()},
+        {video_id: prepared.moments(video_id, limit=3) for video_id in known},
+        {video_id: [part.tolist() for part in prepared.relevance(video_id)] for video_id in known},
+    )
+
+
+@pytest.fixture(scope="module")
+def small_blocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows_module, "_ROWS_OF_BLOCK", 24)
+        patch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
+        yield
+
+
+@pytest.fixture(scope="module", params=["windows", "gmmformer_v2", "ms_sl", "jsg", "dl_dkd"])
+def empty(request, small_blocks, tmp_path_factory):
+    """A corpus without videos; JSG's reads what pads the videos of a library to one length."""
+    if request.param == "windows":
+        return WindowCorpus()
+    option = {"frame_sampling": "padded"} if request.param == "jsg" else {}
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("run")
+    save_model(create_model(request.param, **SIZES, init_std=0.3, **option).eval(), folder)
+    return TrainedModel(folder).corpus()
+
+
+def videos_of(corpus, seeds):
+    for video_id, seed in seeds.items():
+        features = features_of(seed)
+        encoded = corpus.model.encode_video(features) if hasattr(corpus, "model") else b""
+        # every other one is left by a change of model as the other model has it
+        model = corpus.model.identity if encoded and seed % 2 else "other"
+        yield stored_video(video_id, features, encoded if seed % 2 else b"", model=model)
+
+
+def test_any_updates_answer_as_a_fresh_corpus(empty):
+    @QUICK
+    @given(steps=STEPS, among=st.none() | st.sets(st.sampled_from(IDS)))
+    def follow(steps, among):
+        corpus, known, query = empty, {}, sentence()
+        for added, removed in steps:
+            corpus = corpus.update(videos_of(empty, added), removed - added.keys())
+            known = {video_id: seed for video_id, seed in known.items() if video_id not in removed} | added
+            assert len(corpus) == len(known)
+        fresh = empty.update(videos_of(empty, dict(sorted(known.items()))))
+        assert answers(corpus, known, query, among) == answers(fresh, known, query, among)
+
+    follow()
+
+
+def test_a_search_goes_on_with_what_it_began_with(empty):
+    first = {"v0": 1, "v1": 2, "v2": 3}
+    corpus = empty.update(videos_of(empty, first))
+    prepared = corpus.prepare(sentence())
+    before = answers(corpus, first, sentence())
+    later = corpus.update(videos_of(empty, {"v1": 7, "v3": 4}), ["v0"])
+    assert len(later) == 3
+    assert answers(corpus, first, sentence()) == before
+    assert {video.video_id for video in prepared.rank(limit=9)} == set(first)
+
+
+def relevance_by_hand(features, query, width_s=4.0, sharpness=4.0):
+    """The curve under a Gaussian of one second, frame by frame, of evenly spaced frames."""
+    cosines = features.vectors.astype(np.float64) @ query.sentence.astype(np.float64)
+    step_s = float(np.diff(features.times_s)[0]) if len(features.times_s) > 1 else 1.0
+    deviation = width_s / sharpness / round(step_s, 3)
+    reach = max(1, math.ceil(3 * deviation))
+    curve = []
+    for here in range(len(cosines)):
+        near = [i for i in range(len(cosines)) if abs(i - here) <= reach]
+        weights = [math.exp(-0.5 * ((i - here) / deviation) ** 2) for i in near]
+        curve.append(sum(w * cosines[i] for w, i in zip(weights, near, strict=True)) / sum(weights))
+    return curve
+
+
+class LibraryAndModel:
+    """A library on disk that an engine follows, and what should be in it."""
+
+    def __init__(self, folder):
+        self.index = VideoIndex(folder, create=True)
+        self.index.write_settings(LIBRARY)
+        self.engine = Engine(folder)
+        self.known = {}  # id -> stored video
+        self.commits = 0
+
+    def put(self, video_id, seed):
+        self.commits += 1
+        before = self.known.get(video_id)
+        path = before.record.path if before else f"/v/{self.commits % 3}/{video_id}.mp4"
+        self.known[video_id] = stored_video(video_id, features_of(seed), path=path, indexed_at=float(self.commits))
+        self.index.put(self.known[video_id])
+
+    def remove(self, video_id, _):
+        self.index.remove([video_id])
+        self.known.pop(video_id, None)
+
+    def move(self, video_id, number):
+        if (video := self.known.get(video_id)) is not None:
+            path = Path(f"/moved/{number % 3}/{video_id}.mp4")
+            record = self.index.relocate(video.record, path=path, size=number, mtime_ns=number)
+            self.known[video_id] = replace(video, record=record)
+
+    def reopen(self, *_):
+        self.engine = Engine(self.index.folder)
+
+    def compact(self, *_):
+        self.index.compact()
+
+    def found(self, query, within=None):
+        view = self.engine.view()
+        hits = view.hits(view.corpus, query, limit=4, moments=1, min_score=None, within=within)
+        return [(str(hit.video), hit.score) for hit in hits]
+
+    def expected(self, query, within=None):
+        """By plain Python; equal scores by path."""
+        scored = [
+            (video.record.path, max(relevance_by_hand(video.features, query)))
+            for video in self.known.values()
+            if within is None or Path(video.record.path).is_relative_to(within)
+        ]
+        return sorted(scored, key=lambda found: (-round(found[1], 6), found[0]))[:4]
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "remove", "move", "reopen", "compact"]),
+        st.sampled_from(IDS),
+        st.sampled_from([0, 1, 2, 3, 4, 6, 7, 8, 9]),  # without the uneven one
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def follow_a_library(operations):
+    with tempfile.TemporaryDirectory() as folder:
+        world, query = LibraryAndModel(Path(folder)), sentence(1)
+        for operation, video_id, seed in operations:
+            getattr(world, operation)(video_id, seed)
+            if not world.known:
+                continue
+            places = [None, *(place for place in ("/v/1", "/moved/2") if world.expected(query, place))]
+            for place in places:
+                found, expected = world.found(query, place), world.expected(query, place)
+                assert [path for path, _ in found] == [path for path, _ in expected]
+                assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=2e-6)
+
+
+@QUICK
+@given(operations=OPERATIONS)
+def test_a_library_in_any_state_is_searched_as_plain_python_does(operations):
+    follow_a_library(operations)
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, database=None, max_examples=600)
+@given(operations=OPERATIONS)
+def test_a_library_in_any_of_thousands_of_states_is_searched_as_plain_python_does(operations):
+    follow_a_library(operations)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Which videos were read with their vectors."""
+    ids, real = [], VideoIndex.read
+    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: ids.extend(wanted) or real(index, wanted))
+    return ids
+
+
+def test_only_what_has_changed_is_read(tmp_path, read):
+    world = LibraryAndModel(tmp_path)
+    for number, video_id in enumerate(IDS):
+        world.put(video_id, number)
+    world.found(sentence())
+    assert sorted(read) == IDS
+    for change, wanted in (
+        (lambda: world.move("v2", 5), []),  # another place, the same content
+        (lambda: world.remove("v0", 0), []),
+        (lambda: world.put("v3", 9), ["v3"]),
+        (lambda: world.put("v0", 9), ["v0"]),
+        (lambda: world.compact(), []),
+        (lambda: None, []),
+    ):
+        read.clear()
+        change()
+        world.found(sentence())
+        assert read == wanted
+
+
+def test_changes_of_records_are_those_of_vectors():
+    before = [stored_video(video_id, features_of(1)).record for video_id in "abcdef"]
+    a, b, c, d, e, _ = before
+    after = [
+        replace(a, path="/elsewhere.mp4", size=7, mtime_ns=8),
+        replace(b, model="ms_sl:1234"),
+        replace(c, content_hash="another"),
+        replace(d, sampling="key frames"),
+        replace(e, indexed_at=2.0),
+        stored_video("g", features_of(2)).record,
+    ]
+    changes = Records(after).changes_since(Records(before))
+    assert (sorted(changes.added), changes.removed) == (["c", "d", "e", "g"], ["f"])
+    back = Records(before).changes_since(Records(after))
+    assert (sorted(back.added), back.removed) == (["c", "d", "e", "f"], ["g"])
+    assert Records(after).changes_since(Records(after)) == ([], [])
