@@ -14,6 +14,7 @@ from untrimmed.models.registry import attachment_class, create_model, list_model
 from untrimmed.models.storage import load_model, save_model
 
 METHODS = list_models()
+EXACT_CANDIDATES = {"clip4clip", "dl_dkd", "jsg", "proto"}  # what an index finds is the score itself
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
 ATTACHED = {
     name: attachment_class(name).Config() for name in ("query_diversity_v1", "query_diversity", "optimal_matching")
@@ -94,6 +95,34 @@ def test_scoring_in_parts_equals_scoring_at_once(model, batch):
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
     parts = [model.score(queries, videos.select(slice(v, v + 1))).fused for v in range(3)]
     assert torch.allclose(torch.cat(parts, dim=1), model.score(queries, videos).fused, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*METHODS, *(f"{m}+ral" for m in ("gmmformer", "gmmformer_v2", "ms_sl", "clip4clip"))])
+def test_sketches_and_probes_find_candidates(name, batch):
+    torch.manual_seed(0)
+    model = create_model(name, **SIZES, init_std=0.3).eval()
+    with torch.no_grad():
+        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        sketch, probe = model.sketch(videos), model.probe(queries)
+        score, candidate = model.score(queries, videos).fused, model.candidate_score(queries, videos)
+    assert (sketch.ndim, probe.ndim, sketch.shape[2]) == (3, 3, probe.shape[2])
+    assert (len(sketch), len(probe)) == (3, 4)
+    assert sketch.isfinite().all()
+    by_hand = torch.stack([sum((vector @ rows.T).max() for vector in q) for q in probe for rows in sketch]).view(4, 3)
+    assert torch.allclose(candidate, by_hand, atol=1e-6)
+    for v, length in enumerate((7, 3, 1)):  # each video's rows are its own, and no padding is among them
+        alone = {
+            key: tensor[v : v + 1, : tensor.shape[1] if tensor.shape[1] != 7 else length]
+            for key, tensor in videos.tensors().items()
+            if tensor.ndim > 1
+        }
+        cut = videos.with_tensors(videos.select(slice(v, v + 1)).tensors() | alone)
+        if name != "jsg":  # stretches every video
+            assert torch.allclose(model.candidate_score(queries, cut), candidate[:, v : v + 1], atol=1e-6)
+    if name in EXACT_CANDIDATES:
+        assert torch.allclose(candidate, score, atol=1e-6)
+    elif name in ("ms_sl", "gmmformer", "ms_sl+ral"):
+        assert (candidate >= score - 1e-6).all()
 
 
 def test_a_model_that_first_served_in_inference_mode_can_be_trained(model, batch):

@@ -6,11 +6,11 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first).
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `score`, `losses`, `timeline`, `watched_queries` and
-`watched_videos`. It is switched on by its name only; its settings are the section of that name among the model's:
-`my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries the part, so that it
-can use the model's encoders (again), its retrieval objective (`branch_losses`) and its sizes. What a part encodes is a
-`Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
+below that it needs: `encode_queries`, `encode_videos`, `score`, `sketch` and `probe`, `losses`, `timeline`,
+`watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the section of that name
+among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries
+the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`) and its sizes. What
+a part encodes is a `Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
 `MyRecord.of(encoded.attached[self.name])`.
 
 Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
@@ -96,6 +96,14 @@ class Attachment(nn.Module):
 
     def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
         """The branches that the attachment provides, and their weights in the fused score."""
+        return None
+
+    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Float[Tensor, "V N D"] | None:
+        """Vectors of videos that its branches compare, beside the method's: as wide, and at length 1."""
+        return None
+
+    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Float[Tensor, "Q M D"] | None:
+        """What its branches look for among them, with their weights."""
         return None
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:

@@ -8,11 +8,11 @@ than the common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, k
 them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fields.
 
 What a method may offer beyond: spans of frames or clips through `Score.best`; `own_timeline` and `similarity`, from
-which moments and curves of relevance are made; branches of its score that a part may take over (`places`: it leaves out
-what `config.provided` names then, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`);
-weights that start from something else than random numbers (`draw_weights`); numbers to follow over the epochs
-(`watched_queries`, `watched_videos`); the names that its authors gave the
-parameters (`own_released_names`).
+which moments and curves of relevance are made; `own_sketch` and `own_probe`, by which an index of vectors finds
+candidates; branches of its score that a part may take over (`places`: it leaves out what `config.provided` names then,
+and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`); weights that start from something else
+than random numbers (`draw_weights`); numbers to follow over the epochs (`watched_queries`, `watched_videos`); the names
+that its authors gave the parameters (`own_released_names`).
 """
 
 from abc import ABCMeta, abstractmethod
@@ -20,12 +20,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
-from untrimmed.errors import CheckpointError, NoTimelineError
+from untrimmed.errors import CheckpointError, ConfigError, NoTimelineError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attachment import AttachedLoss, Attachment, Step
 from untrimmed.models.registry import ATTACHMENTS
@@ -36,7 +37,7 @@ from untrimmed.moments.localise import LocateSettings, Similarities, rank_window
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import Tower
-from untrimmed.scores.max_sim import products
+from untrimmed.scores.max_sim import max_sim_sum, products, units
 from untrimmed.scores.score import Scores
 
 
@@ -106,6 +107,22 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             )
         return videos.clips, None
 
+    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
+        """By default clips and frames at length 1; a method whose score compares others overrides it and `own_probe`.
+
+        Raises: ConfigError for a method that has neither.
+        """
+        rows = [] if videos.clips is None else [units(videos.clips)]
+        if videos.frames is not None and "frame" not in self.config.provided:
+            rows.append(units(videos.frames, videos.frame_mask))
+        if not rows:
+            raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it needs own_sketch")
+        return torch.cat(rows, dim=1)
+
+    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q M D"]:
+        """By default the sentence at length 1."""
+        return F.normalize(queries.sentence, dim=-1)[:, None]
+
     def own_released_names(self) -> Names:
         """The authors' names of the method's own parameters, and where each tensor lives here.
 
@@ -164,6 +181,23 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             added = attachment.score(self, queries, videos)
             scores = scores if added is None else scores.joined(added)
         return scores
+
+    def sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
+        """Videos as vectors that an index of nearest vectors can hold; see `candidate_score`."""
+        added = (attachment.sketch(self, videos) for attachment in self.carried)
+        return torch.cat([self.own_sketch(videos), *(rows for rows in added if rows is not None)], dim=1)
+
+    def probe(self, queries: EncodedQueries) -> Float[Tensor, "Q M D"]:
+        """Queries as vectors that are looked for among those of `sketch`, each with its weight."""
+        added = (attachment.probe(self, queries) for attachment in self.carried)
+        return torch.cat([self.own_probe(queries), *(rows for rows in added if rows is not None)], dim=1)
+
+    def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
+        """How well each vector of `probe` is met by the best of `sketch`, added up: what finds candidates.
+
+        It is the score, or bounds it, or goes with it; candidates are then ranked by `score`, as the method has it.
+        """
+        return max_sim_sum(self.probe(queries), self.sketch(videos))
 
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """A number for each query under each name that training is to follow: metrics.jsonl has the mean of every epoch

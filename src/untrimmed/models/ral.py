@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -36,7 +37,7 @@ from untrimmed.models.ral_distribution import (
 )
 from untrimmed.models.registry import register
 from untrimmed.nn.tower import SiblingTower
-from untrimmed.scores.max_sim import Padding, Similarity, zero_floor
+from untrimmed.scores.max_sim import Padding, Similarity, units, zero_floor
 from untrimmed.scores.score import Score, Scores
 from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
@@ -188,6 +189,18 @@ class RAL(Attachment):
         if self.csa is None:
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
+
+    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Float[Tensor, "V T D"] | None:
+        """The frames that words meet."""
+        return None if self.csa is None else units(*frames_of(videos))
+
+    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Float[Tensor, "Q W D"] | None:
+        """Words by their confidences and the weight of the frame branch; padding is 0."""
+        own = self.own(queries)
+        if own.word_weights is None:
+            return None
+        weights = model.branch_weight("frame") * own.word_weights * own.word_mask
+        return weights[..., None] * F.normalize(own.words, dim=-1)
 
     def word_score(
         self,

@@ -6,6 +6,7 @@ Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
-from untrimmed.scores.max_sim import Padding, Similarity, max_sim, vector_sim, zero_floor
+from untrimmed.scores.max_sim import Padding, Similarity, max_sim, units, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
 
@@ -47,6 +48,10 @@ class ClipFrameModel(RetrievalModel):
     def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query (Eq. 1; Eq. 12)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
+
+    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q 1 D"]:
+        """The sentence, with the weight of the clips where an attachment scores the frames."""
+        return super().own_probe(queries) * (self.branch_weight("clip") if "frame" in self.config.provided else 1.0)
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
@@ -133,6 +138,13 @@ class TwoBranchModel(ClipFrameModel):
         """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
         sims = self.branch_sims(queries, videos)
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
+
+    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
+        """Clips, and what the second branch compares: the mean of both is never above the better one."""
+        videos = TwoBranchVideos.of(videos)
+        if videos.video is None or "frame" in self.config.provided:
+            return super().own_sketch(videos)
+        return units(torch.cat([videos.clips, videos.video[:, None]], dim=1))
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""

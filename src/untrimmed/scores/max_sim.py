@@ -1,6 +1,6 @@
 """A video is as good as its best clip or frame."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
@@ -71,6 +71,41 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
     if needs_gradient or len(query) >= rows.shape[-1]:
         return products(unit_query, F.normalize(rows, dim=-1))
     return products(unit_query, rows).div_(torch.linalg.vector_norm(rows, dim=-1).clamp_min(1e-12))
+
+
+def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
+    """For each video the sum of what each vector of a query finds best in it, by dot product: what an index can search.
+
+    >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
+    tensor([[1.5000]])
+    """
+    best, _ = best_rows(probe.flatten(0, 1), sketch, similarity="dot")
+    return best.unflatten(0, probe.shape[:2]).sum(dim=1)
+
+
+def units(rows: Float[Tensor, "V N D"], mask: Bool[Tensor, "V N"] | None = None) -> Float[Tensor, "V N D"]:
+    """Rows of length 1 to compare by dot products without a mask: padding repeats its video's first real row."""
+    if mask is not None:
+        first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)]
+        rows = rows.where(mask[..., None], first[:, None])
+    return F.normalize(rows, dim=-1)
+
+
+def side_by_side(branches: Sequence[Float[Tensor, "V N D"]]) -> Float[Tensor, "V N E"]:
+    """The rows of several branches in one space each, so that a query's vector in one of them meets its rows alone.
+
+    Shorter branches repeat their first row; those of one length take no more room than one below the other.
+    """
+    longest = max(rows.shape[1] for rows in branches)
+    filled = [torch.cat([rows, rows[:, :1].expand(-1, longest - rows.shape[1], -1)], dim=1) for rows in branches]
+    return torch.cat(filled, dim=2)
+
+
+def alone(branches: Sequence[Float[Tensor, "Q D"]]) -> Float[Tensor, "Q B E"]:
+    """A vector of a query for each branch of `side_by_side`, which is 0 in the space of the others."""
+    widths = [vectors.shape[1] for vectors in branches]
+    placed = [F.pad(x, (sum(widths[:i]), sum(widths[i + 1 :]))) for i, x in enumerate(branches)]
+    return torch.stack(placed, dim=1)
 
 
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:
