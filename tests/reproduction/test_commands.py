@@ -24,6 +24,7 @@ from untrimmed.reproduction.runner import Place, Plan, pairs_of
 from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, Shown, TrainedTable
 from untrimmed.running import opened
 from untrimmed.running.run import DataSettings, Run
+from untrimmed.training import arguments
 from untrimmed.training import train as training
 
 COMMANDS = typer.main.get_command(build_app()).commands
@@ -51,7 +52,7 @@ class Features(RetrievalDataset):
     """A split of which nothing is known but the name and the widths of its features."""
 
     def __init__(self, name):
-        self.__dict__ |= {"name": name, "split": "train"}
+        self.__dict__ |= {"name": name, "split": "train", "video_ids": ("a", "b")}
 
     @property
     def query_dim(self):
@@ -98,7 +99,7 @@ def caught(monkeypatch):
     monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
     monkeypatch.setattr(training, "load_split", lambda data, *_, **__: Features(data.name))
     for check in ("require_sizes", "require_content"):  # of features, and there are none; their widths are checked
-        monkeypatch.setattr(training, check, lambda *_: None)
+        monkeypatch.setattr(arguments, check, lambda *_: None)
     monkeypatch.setattr(training, "_require_own", stop_training)
     monkeypatch.setattr(opened, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
