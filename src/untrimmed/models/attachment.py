@@ -3,7 +3,7 @@
 CONTRIBUTING.md has a complete loss. It is switched on by its name, `create_model("ms_sl+my_loss")`, or by its settings,
 `losses: {my_loss: {margin: 0.2}}` in a preset or `losses.my_loss.margin=0.2`; off by `losses.my_loss=null`; and weighed
 by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of the query encoder with its own dropout
-(`separate_pass: false`: the first).
+(`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
 below that it needs: `encode_queries`, `encode_videos`, `score`, `sketch` and `probe`, `losses`, `timeline`,
@@ -80,6 +80,7 @@ class Attachment(nn.Module):
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
     replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
+    reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
 
     def __init__(self, config: AttachmentConfig, model: RetrievalModel):
@@ -122,18 +123,34 @@ class Attachment(nn.Module):
         """What stands for the method's timeline where the attachment changes what that would read, else None."""
         return None
 
-    @classmethod
-    def released_names(cls, prefix: str) -> Names:
+    def released_names(self, prefix: str) -> Names:
         """The authors' names of the attachment's parameters; ours begin with `prefix`."""
         return {}
 
 
-class AttachedLoss(Attachment, ABC):
-    """A loss on encodings that any method can carry: one term, which has the name of the loss."""
+class StepLoss(Attachment, ABC):
+    """A loss of one term, which has the name of the loss, on all that a step knows: the scores of the model, the epoch.
+
+    `second_pass`: whether it reads the second pass of the query encoder, where there is one.
+    """
+
+    second_pass: ClassVar[bool] = True
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The one term."""
-        return {self.name: self.term(step.queries, step.videos, step.batch.video_index)}
+        return {self.name: self.step_term(model, step)}
+
+    @abstractmethod
+    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+        """The unweighted term of one step."""
+
+
+class AttachedLoss(StepLoss):
+    """A loss on encodings alone."""
+
+    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+        """The unweighted term of the step's batch."""
+        return self.term(step.queries, step.videos, step.batch.video_index)
 
     @abstractmethod
     def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:

@@ -25,10 +25,19 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
+from untrimmed.batches import (
+    Encode,
+    EncodedQueries,
+    EncodedVideos,
+    QueryBatch,
+    TrainingBatch,
+    VideoBatch,
+    clips_of,
+    encode_here,
+)
 from untrimmed.errors import CheckpointError, ConfigError, NoTimelineError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import AttachedLoss, Attachment, Step
+from untrimmed.models.attachment import Attachment, Step, StepLoss
 from untrimmed.models.registry import ATTACHMENTS
 from untrimmed.models.released import Names
 from untrimmed.models.settings import ModelConfig
@@ -216,11 +225,13 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         queries, videos = encode(self.encode_queries, batch.queries), encode(self.encode_videos, batch.videos)
         step = Step(queries, videos, batch, draws, epoch, encode)
         terms = self.own_losses(step)
-        is_second_due = self.training and self.config.separate_pass
+        second = None if self.training and self.config.separate_pass else step
         for attachment in self.carried:  # losses come last
-            if is_second_due and isinstance(attachment, AttachedLoss):
-                step, is_second_due = replace(step, queries=encode(self.encode_queries, batch.queries)), False
-            terms |= attachment.losses(self, step)
+            reads = step
+            if isinstance(attachment, StepLoss) and attachment.second_pass:
+                second = second or replace(step, queries=encode(self.encode_queries, batch.queries))
+                reads = second
+            terms |= attachment.losses(self, reads)
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
@@ -233,6 +244,10 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             if replaced is not None:
                 return replaced
         return self.own_timeline(videos)
+
+    def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
+        """Clips that do not overlap, where the method `has_clips`: by default all."""
+        return clips_of(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
         """How each query fits each vector of a timeline, or of a window of it; higher is better. By default the cosine.
@@ -285,9 +300,11 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         Raises: CheckpointError for a method whose authors released none, and for a composition that was not released.
         """
         names = self.own_released_names()
-        for part in self.config.parts:
-            attachment, method = ATTACHMENTS[part], type(self).name
-            if method not in attachment.released_on:
+        for attachment in self.carried:
+            if isinstance(attachment, StepLoss):
+                continue
+            part = attachment.name
+            if type(self).name not in attachment.released_on:
                 known = ", ".join(f"{other}+{part}" for other in sorted(attachment.released_on)) or "none"
                 raise CheckpointError(f"{self.name}: no released checkpoint is known; of {part}: {known}")
             names |= attachment.released_names(f"attachments.{part}")

@@ -56,7 +56,7 @@ class MSSL(ClipFrameModel):
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
-        replacing = [name for name in c.attachments if ATTACHMENTS[name].replaces_clips]
+        replacing = self._replacing()
         if c.moments == "clips" and replacing:
             raise ConfigError(
                 f"moments is 'clips', which {replacing[0]} replaces by vectors without spans; set windows"
@@ -65,6 +65,10 @@ class MSSL(ClipFrameModel):
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
         self.guided_attention = None if "frame" in c.provided else GuidedAttention(c.dim)
+
+    def _replacing(self) -> list[str]:
+        """The attachments that put others in place of the clips."""
+        return [name for name in self.config.attachments if ATTACHMENTS[name].replaces_clips]
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
@@ -82,6 +86,11 @@ class MSSL(ClipFrameModel):
     def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
+
+    def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
+        """The encoded units, as long as the clips are the method's own: all others overlap them."""
+        clips = super().base_clips(videos)
+        return clips if self._replacing() else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """With `moments: clips` every clip over its own span, whose vectors are there: nothing is pooled."""

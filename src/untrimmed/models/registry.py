@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import untrimmed.models
 from untrimmed.config import build, checked, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
+from untrimmed.models.attachment import Attachment, AttachmentConfig, StepLoss
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
 from untrimmed.plugins import load_installed
@@ -93,7 +93,7 @@ def is_loss(attachment: str) -> bool:
 
     Raises: UnknownNameError naming the nearest attachment.
     """
-    return issubclass(attachment_class(attachment), AttachedLoss)
+    return issubclass(attachment_class(attachment), StepLoss)
 
 
 def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
@@ -102,16 +102,21 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
     attachment = attachment_class(name)
     if name in method.Config(query_dim=1, video_dim=1).losses:
         raise ConfigError(f"{method.name} carries {name} already; change its settings with losses.{name}")
-    if attachment.replaces_clips and not method.has_clips:
-        raise ConfigError(
-            f"{name} does not fit {method.name}: it replaces clips, and {method.name} has none to replace"
-        )
+    _require_clips(method, attachment)
     if missing := sorted(attachment.Config().provides - method.places):
         places = ", ".join(sorted(method.places)) or "none"
         raise ConfigError(
             f"{name} does not fit {method.name}: it provides the {', '.join(missing)} branch of the score, and "
             f"{method.name} has no place for it (its places: {places})"
         )
+
+
+def _require_clips(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
+    for needs, verb in ((attachment.replaces_clips, "replace"), (attachment.reads_clips, "read")):
+        if needs and not method.has_clips:
+            raise ConfigError(
+                f"{attachment.name} does not fit {method.name}: it {verb}s clips, and {method.name} has none to {verb}"
+            )
 
 
 def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
@@ -145,6 +150,8 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
             if loss not in known:
                 raise UnknownNameError.among("attached loss", loss, known)
             losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
+            if values is not None:
+                _require_clips(cls, ATTACHMENTS[loss])
     if missing := [loss for loss in named_losses if losses.get(loss) is None]:
         raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
     if own := sorted({"attached", "parts"} & given.keys()):
@@ -212,5 +219,5 @@ def paper_of(name: str) -> str:
     Raises: UnknownNameError for an unknown name.
     """
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
-    source = cls if issubclass(cls, AttachedLoss) else sys.modules[cls.__module__]
+    source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]
