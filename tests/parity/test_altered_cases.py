@@ -14,7 +14,14 @@ from untrimmed.running.validation import query_batches
 
 CASES = Path(__file__).parent / "cases"
 # One loss case of each method, DL-DKD's and JSG's in one of their two versions.
-LOSSES = ["ms-sl/loss", "gmmformer/loss", "gmmformer-v2/loss-random-negatives", "jsg/video-loss", "dl-dkd/pp-loss-soft"]
+LOSSES = [
+    "ms-sl/loss",
+    "gmmformer/loss",
+    "gmmformer-v2/loss-random-negatives",
+    "jsg/video-loss",
+    "dl-dkd/pp-loss-soft",
+    "holmes/loss",
+]
 FORWARD = ["ms-sl/forward-masked", "gmmformer-v2/forward-masked", "gmmformer/forward-masked", "ral/forward-masked"]
 SCORES = ("clip_scores", "clip_scores_raw", "frame_scores", "frame_scores_raw", "fused_scores")
 
@@ -129,6 +136,21 @@ def padded(array, rows):
             "gmmformer/loss",
             {"nce_clip": 0.3, "nce_frame": 0.9, "query_diverse": 0.02, "triplet_clip": 1.0, "triplet_frame": 1.0},
             {"loss_factor": [0.3, 0.9, 0.02]},
+        ),
+        (
+            "holmes/loss",
+            {
+                "nce_clip": 0.3,
+                "nce_frame": 0.9,
+                "query_diverse": 0.02,
+                "intra_video": 0.5,
+                "edl_frame": 0.125,
+                "edl_clip": 0.125,
+                "edl_combined": 0.125,
+                "triplet_clip": 1.0,
+                "triplet_frame": 1.0,
+            },
+            {"loss_factor": [0.3, 0.9, 0.02, 0.5, 0.125]},
         ),
         (
             "ral/loss",

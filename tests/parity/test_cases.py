@@ -7,7 +7,7 @@ import pytest
 from untrimmed.parity.registry import run_case
 
 CASES = Path(__file__).parent / "cases"
-METHODS = ("ms-sl", "gmmformer", "gmmformer-v2", "jsg", "dl-dkd", "hlformer")
+METHODS = ("ms-sl", "gmmformer", "gmmformer-v2", "jsg", "dl-dkd", "hlformer", "holmes")
 
 
 def stored_cases() -> list[Path]:

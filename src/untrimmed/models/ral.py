@@ -122,7 +122,7 @@ class RAL(Attachment):
     """The word tower, confidence-aware alignment (CSA) and Gaussian alignment (MSRA)."""
 
     Config = RALConfig
-    released_on: ClassVar[frozenset[str]] = frozenset({"gmmformer_v2"})
+    released_on: ClassVar[frozenset[str]] = frozenset({"gmmformer_v2", "holmes"})
 
     config: RALConfig
 
@@ -300,14 +300,16 @@ class RAL(Attachment):
             kl_between(text_mean, both.text.log_scale, own_mean, own_scale),
         )
 
-    @classmethod
-    def released_names(cls, prefix: str) -> released.Names:
-        """The parameter names in checkpoints of zhanglong-ustc/RAL-PRVR; ours begin with `prefix`."""
+    def released_names(self, prefix: str) -> released.Names:
+        """The parameter names in checkpoints of zhanglong-ustc/RAL-PRVR; ours begin with `prefix`.
+
+        Those of Holmes with its second query branch are the same without MSRA.
+        """
         names = released.input_layer(f"{prefix}.word_tower.input", "frame_branch_query_proj")
         names |= released.ffn_layer(f"{prefix}.word_tower.blocks.0.layers", "frame_branch_query_encoder", block=0)
         names |= released.pair(f"{prefix}.csa.hidden", "text_weight_fc.0")
         names |= released.pair(f"{prefix}.csa.confidence", "text_weight_fc.2")
-        for side in ("text", "video"):
+        for side in ("text", "video") if self.config.msra else ():
             head = f"{prefix}.{side}_head"
             for ours, theirs in (("mean", f"pie_net_{side}"), ("scale", f"uncertain_net_{side}")):
                 pooling: dict[str, Any] = {

@@ -82,7 +82,7 @@ class GMMFormerV2Parity(GMMFormerParity):
     """Eight layers in one block a branch, joined by temporal consolidation."""
 
     model_name = "gmmformer_v2"
-    terms = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
+    terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The temperature of the consolidation and both attached losses."""

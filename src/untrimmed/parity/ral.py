@@ -19,6 +19,7 @@ from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import RecordedDraws, Tap
+from untrimmed.scores.max_sim import Similarity
 
 NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 
@@ -78,24 +79,13 @@ class RALParity(GMMFormerV2Parity):
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Also the words of the frame branch and their confidences."""
-        csa, own = _ral(model).csa, _ral(model).own(queries)
-        assert csa is not None
-        assert own.word_weights is not None
-        return super().encodings(model, queries, videos) | {
-            "frame_query_tokens": own.words,
-            "word_confidence": own.word_weights,
-            "word_confidence_raw": csa.weights(own.words, own.word_mask, "dot"),
-        }
+        return super().encodings(model, queries, videos) | word_encodings(model, queries)
 
     def scores(
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """The clip branch of the method and the frame branch of RAL."""
-        ral = _ral(model)
-        return super().scores(model, queries, videos, batch) | {
-            "frame_scores": ral.word_score(model, queries, videos).value,
-            "frame_scores_raw": ral.word_score(model, queries, videos, "dot").value,
-        }
+        return super().scores(model, queries, videos, batch) | word_scores(model, queries, videos)
 
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
@@ -131,6 +121,24 @@ class RALParity(GMMFormerV2Parity):
         if name == "expected/frame_query_tokens":
             return case.batch["text_mask"] > 0
         return super()._row_mask(case, name)
+
+
+def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
+    """The words of the frame branch and their confidences, by recorded name."""
+    csa, own = _ral(model).csa, _ral(model).own(queries)
+    assert csa is not None
+    assert own.word_weights is not None
+    return {
+        "frame_query_tokens": own.words,
+        "word_confidence": own.word_weights,
+        "word_confidence_raw": csa.weights(own.words, own.word_mask, "dot"),
+    }
+
+
+def word_scores(model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+    """The frame branch by words, by recorded name."""
+    scores: dict[str, Similarity] = {"frame_scores": "cosine", "frame_scores_raw": "dot"}
+    return {name: _ral(model).word_score(model, queries, videos, by).value for name, by in scores.items()}
 
 
 def _ral(model: TwoBranchModel) -> RAL:

@@ -181,9 +181,21 @@ class RetrievalParity(MethodParity, Generic[M]):
     def model(self, case: Case) -> M:
         """The model of a case with its weights, imported under the authors' names."""
         shared = {ours: case.setting(theirs) for ours, theirs in self.shared_settings.items()}
-        model = create_model(self.model_name, **(shared | self.settings(case)))
+        model = create_model(self.name_of(case), **(shared | self.settings(case)))
         import_released(model, model.released_names(), as_tensors(case.weights))
         return cast(M, model.to(case.precision))
+
+    def name_of(self, case: Case) -> str:
+        """The name of the model of a case."""
+        return self.model_name
+
+    def epoch(self, case: Case, step: int = 0) -> int:
+        """The epoch that a step of a case stands for, where a loss asks for it."""
+        return 0
+
+    def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+        """What is recorded of every step of an optimizer case beside its loss, by name."""
+        return {}
 
     def draws(self, case: Case) -> Draws:
         """The negatives of a case."""
@@ -203,7 +215,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         if "total" not in case.expected:
             return _expected(_numpy(made))
         draws = self.draws(case)
-        terms = model(batch, draws=draws)
+        terms = model(batch, draws=draws, epoch=self.epoch(case))
         total = total_loss(terms, self.loss_weights(case))
         made |= self.loss_arrays(case, model, scores | made, terms, draws) | {"total": total}
         total.backward()
@@ -218,10 +230,13 @@ class RetrievalParity(MethodParity, Generic[M]):
         schedule = warmup_linear_schedule(optimizer, total_steps=total_steps, warmup_share=warmup)
         losses, term_values, norms = [], [], []
         null: Arrays = {}
+        watched: dict[str, list[Tensor]] = {}
         num_steps = number_of_steps(case)
-        for _ in range(num_steps):
+        for step in range(num_steps):
             optimizer.zero_grad()
-            terms = model(batch, draws=draws)
+            for name, value in self.watched(case, model, batch, step).items():
+                watched.setdefault(name, []).append(value)
+            terms = model(batch, draws=draws, epoch=self.epoch(case, step))
             total = total_loss(terms, weights)
             total.backward()
             gradients = export_released(model.released_names(), _gradients(model))
@@ -239,7 +254,8 @@ class RetrievalParity(MethodParity, Generic[M]):
             warmup_linear(step, total_steps=total_steps, warmup_share=warmup)
             for step in range(len(case.expected.get("lr_multiplier_all", losses)))
         ]
-        made = _numpy(self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)) | {
+        arrays = self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)
+        made = _numpy(arrays | {name: torch.stack(values) for name, values in watched.items()}) | {
             "loss_per_step": np.array(losses),
             "loss_terms_per_step": np.array(term_values),
             "grad_norm_per_step_and_tensor": np.array(norms),

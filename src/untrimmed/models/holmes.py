@@ -1,0 +1,42 @@
+"""Holmes (ICML 2026, arXiv 2605.06083): evidence for what a query says, between videos and inside its own.
+
+Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with other windows, and
+with the mean of the layers' outputs where that has a learned token; checkpoints hold one too, and nothing reads it. The
+losses are in `models/evidential_losses.py`. The program with a second query branch is `holmes+ral` without RAL's
+Gaussians (`ral.msra: false`), as its preset for TVR has it.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from untrimmed.models.attached_losses import QueryDiversity
+from untrimmed.models.attachment import Losses
+from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel, FusionToken
+from untrimmed.models.evidential_losses import Evidence, Transport
+from untrimmed.models.registry import register
+
+RELEASED_LOSSES = {
+    "query_diversity": QueryDiversity.Config(margin=0.15),
+    "evidence": Evidence.Config(),
+    "transport": Transport.Config(),
+}
+
+
+@register("holmes")
+class Holmes(ConsolidatedModel):
+    """Eight layers a block with ever wider windows, read with their mean; clips and frames score by their best row."""
+
+    released_layer: ClassVar[str] = "e_attns."
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ConsolidatedConfig):
+        """The released widths and weights of branches, and the losses that are attached."""
+
+        gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+        fusion_token: FusionToken = "mean"
+        clip_weight: float = 0.6
+        frame_weight: float = 0.4
+        losses: Losses = field(default_factory=lambda: dict(RELEASED_LOSSES))
+
+    config: Config

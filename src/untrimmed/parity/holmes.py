@@ -1,0 +1,252 @@
+"""The golden cases of Holmes: of the network with one query branch or two, and of its losses alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch
+from untrimmed.losses import evidence, transport
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.evidence import Division, dirichlet_error
+from untrimmed.models.evidential_losses import Evidence, Transport
+from untrimmed.models.two_branches import TwoBranchModel
+from untrimmed.nn.aggregation import mean_of
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.data_cases import toy_dataset
+from untrimmed.parity.gmmformer import GMMFormerParity, GMMFormerV2Parity
+from untrimmed.parity.ral import word_encodings, word_scores
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import Tap
+from untrimmed.running.batches import video_batch
+
+# Evidence is compared as log(e + 1): recorded are e + 1 - 1 in float32, whose last digits are lost where e is small.
+LIMITS: Rules = (
+    (r"expected/(\w+\.)?evidence_", Tolerance(4e-5)),
+    (r"expected/((\w+\.)?plan|(\w+\.)?similarity|transport_)", Tolerance(5e-6)),
+)
+BRANCHES = ("frame", "clip")
+
+
+@parity_of("holmes")
+class HolmesParity(GMMFormerV2Parity):
+    """GMMFormer v2's network with other windows and token, and the two evidential losses."""
+
+    terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
+
+    def produce(self, case: Case) -> Arrays:
+        """Two kinds of case have no network."""
+        own = {"evidence": _evidence, "transport": _transport}
+        if case.kind in own:
+            return own[case.kind](case)
+        return super().produce(replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")}))
+
+    def rules(self, case: Case) -> Rules:
+        """Those of evidence and of plans before the others."""
+        return [*LIMITS, *super().rules(case)]
+
+    def name_of(self, case: Case) -> str:
+        """With the word branch of RAL where there are two query branches."""
+        return "holmes+ral" if case.setting("query_branch") == "dual" else "holmes"
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The temperature of the consolidation and the three attached losses; epoch 1 is the first after the switch."""
+        margin, scale, focus = case.setting("neg_factor")
+        losses = {
+            "query_diversity": {"margin": margin, "scale": scale, "focus": focus},
+            "evidence": {
+                "temperature": case.setting("edl_tau"),
+                "division_bound": case.setting("division_beta"),
+                "smoothing": case.setting("smooth_beta"),
+                "warmup_epoch": 1,
+            },
+            "transport": {
+                "temperature": case.setting("edl_intra_video_tau"),
+                "regularisation": case.setting("pot_scale"),
+                "warmup_epoch": 1,
+            },
+        }
+        ral = {"ral": {"msra": False}} if "ral" in self.name_of(case) else {}
+        return ral | {"temperature": case.setting("sft_factor"), "losses": losses}
+
+    def epoch(self, case: Case, step: int = 0) -> int:
+        """Whether the switch has happened."""
+        switched = case.config.get("warmup_end_per_step")
+        return int(case.setting("warmup_end") if switched is None else switched[step])
+
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
+        """Also the token, and the layers of a block in one array."""
+        taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
+        if "ral" in model.attachments:  # whose second tower goes through the query positions too
+            taps = [tap for tap in taps if tap.theirs != "query_pos_embed"]
+        for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
+            taps.append(Tap(f"{theirs}.token", f"{ours}.layers", mean_of))
+        return [
+            *taps,
+            Tap("clip_encoder.e_attns", "clip_block.layers", lambda outputs: outputs.transpose(0, 1)),
+            Tap("frame_encoder_1.e_attns_video0", "frame_block.layers", lambda outputs: outputs[:, 0]),
+        ]
+
+    def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Also the words of a second query branch."""
+        words = word_encodings(model, queries) if "ral" in model.attachments else {}
+        return super().encodings(model, queries, videos) | words
+
+    def scores(
+        self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
+    ) -> dict[str, Tensor]:
+        """The frame branch by sentences, or by words."""
+        words = word_scores(model, queries, videos) if "ral" in model.attachments else {}
+        return super().scores(model, queries, videos, batch) | words
+
+    def loss_arrays(
+        self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """The losses of both branches, and what stands behind the evidential ones."""
+        made, index = (
+            GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws),
+            case.training_batch().video_index,
+        )
+        c, t = _config(model, Evidence), _config(model, Transport)
+        cosines = [scores[f"{branch}_scores"] for branch in BRANCHES]
+        settings = {"temperature": c.temperature, "bound": c.division_bound, "smoothing": c.smoothing}
+        made |= evidence_arrays(cosines, index, is_switched=bool(self.epoch(case)), **settings)
+        query, clips = scores["query_vectors"], scores["encoded_clips"]
+        share = case.setting("pot_prompt_ratio")
+        plan = plan_arrays(query, clips, index, share, regularisation=t.regularisation, iterations=t.iterations)
+        return made | {f"transport_{name}": array for name, array in plan.items()} | {"intra_video": terms["transport"]}
+
+    def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
+        """After the switch, which queries are ambiguous."""
+        if not self.epoch(case, step):
+            return {}
+        scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
+        c, cosines = _config(model, Evidence), [scores[branch].value for branch in BRANCHES]
+        parts = _divisions(cosines, batch.video_index, temperature=c.temperature, bound=c.division_bound)
+        return {"ambiguous_per_step": evidence.ambiguous(parts).long()}
+
+    def align(
+        self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Evidence by the logarithm of e + 1; of plans the rows of queries alone."""
+        array = name.rpartition(".")[2].removeprefix("expected/")
+        if array.startswith("evidence_"):
+            return np.log1p(ours.astype(np.float64)), np.log1p(theirs.astype(np.float64))
+        mask = name.removesuffix(array) + ("transport_mask" if "transport_" in array else "mask")
+        if array.removeprefix("transport_") in ("similarity", "plan"):
+            real = case.expected[mask.removeprefix("expected/")] > 0
+            return ours[real], theirs[real]
+        return super().align(case, name, ours, theirs, exact)
+
+    def _evaluation(self, case: Case) -> Arrays:
+        """Also the clips that go in."""
+        dataset = toy_dataset(case, case.config.get("eval_split", "val"))
+        batch = video_batch(dataset, np.arange(len(dataset.video_ids)))
+        return super()._evaluation(case) | {"expected/clip_video_features": batch.clips.numpy()}
+
+    def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
+        """Of frames all rows count, since all enter the token; encoded ones are 0 at padding."""
+        if name.startswith("expected/mid.frame"):
+            return None
+        return case.batch["text_mask"] > 0 if name == "expected/frame_query_tokens" else super()._row_mask(case, name)
+
+
+def _config(model: TwoBranchModel, loss: type[Evidence] | type[Transport]) -> Any:
+    """The settings of a loss that the model carries."""
+    return model.attachments[loss.name].config
+
+
+def _divisions(cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float) -> list[Division]:
+    return [
+        evidence.divide(cosine, evidence.evidence(cosine, temperature=temperature), index, bound=bound)
+        for cosine in cosines
+    ]
+
+
+def evidence_arrays(
+    cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
+) -> dict[str, Tensor]:
+    """Evidence, errors, groups and labels, by recorded name, of the cosines of frames and of clips."""
+    found = dict(zip(BRANCHES, (evidence.evidence(cosine, temperature=temperature) for cosine in cosines), strict=True))
+    found["combined"] = evidence.joined(*found.values())
+    parts = _divisions(cosines, index, temperature=temperature, bound=bound)
+    is_ambiguous = evidence.ambiguous(parts) & is_switched
+    target = evidence.smoothed_labels(cosines, index, is_ambiguous, smoothing=smoothing)
+    made = {"final_labels": target, "ambiguous": is_ambiguous.long()}
+    for name, e in found.items():
+        made |= {f"evidence_{name}": e, f"edl_{name}": dirichlet_error(target, e).mean()}
+    for branch, part in zip(BRANCHES, parts, strict=True):
+        made |= {
+            f"division_{branch}": part.group,
+            f"uncertainty_{branch}": part.uncertainty,
+            f"consensus_{branch}": part.consensus,
+            f"expected_entropy_{branch}": part.entropy,
+            f"uncertainty_limit_{branch}": part.uncertainty_limit,
+            f"consensus_limit_{branch}": part.consensus_limit,
+            f"median_entropy_{branch}": part.entropy_limit,
+        }
+    return made
+
+
+def plan_arrays(
+    query: Tensor, clips: Tensor, index: Tensor, share: float, *, regularisation: float, iterations: int
+) -> dict[str, Tensor]:
+    """Similarities and plan by recorded name, and the release's value of the dustbin, which has no effect there."""
+    shared = transport.similarities(query, clips, index)
+    plan = transport.transport_plan(
+        shared.similarity, shared.mask, regularisation=regularisation, iterations=iterations
+    )
+    buckets = []
+    for similarity, mask in zip(shared.similarity, shared.mask, strict=True):
+        real = similarity[mask].flatten()
+        buckets.append(real.kthvalue(max(1, int(share * len(real)))).values)
+    mask = shared.mask.to(plan.dtype)
+    return {"similarity": shared.similarity, "plan": plan, "mask": mask, "bucket": torch.stack(buckets)}
+
+
+def _evidence(case: Case) -> Arrays:
+    made: dict[str, Tensor] = {}
+    for block, settings in case.setting("blocks").items():
+        index, cosines = _block(case, block, [f"{branch}_scores" for branch in BRANCHES])
+        constants = {
+            "temperature": settings["edl_tau"],
+            "bound": settings["division_beta"],
+            "smoothing": settings["smooth_beta"],
+        }
+        total = evidence.between_videos(cosines, index, divides=settings["warmup_end"], **constants)
+        total.backward()
+        own = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
+        own |= {f"grad_{branch}_scores": _gradient(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
+        made |= {f"{block}.{name}": array for name, array in own.items()}
+    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+
+
+def _transport(case: Case) -> Arrays:
+    made: dict[str, Tensor] = {}
+    iterations = Transport.Config().iterations
+    for block, settings in case.setting("blocks").items():
+        index, (query, clips) = _block(case, block, ["query_vectors", "clips"])
+        constants = {"regularisation": settings["pot_scale"], "iterations": iterations}
+        loss = transport.inside_videos(query, clips, index, temperature=settings["edl_intra_video_tau"], **constants)
+        loss.backward()
+        own = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
+        own |= {"grad_query_vectors": _gradient(query), "grad_clips": _gradient(clips)}
+        made |= {f"{block}.{name}": array for name, array in own.items()}
+    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+
+
+def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
+    """The videos of a block's queries, and its arrays as leaves of a graph."""
+    stored = [f"{block}.{name}" for name in ("text_labels", *names)]
+    case.require(stored)
+    index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)
+    return index.long(), [array.requires_grad_() for array in arrays]
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad
