@@ -16,9 +16,10 @@ from untrimmed.models.ral import RAL, RALQueries
 from untrimmed.models.ral_distribution import pooled_rows, pooled_videos
 from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.draws import RecordedDraws
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import RecordedDraws, Tap
+from untrimmed.parity.retrieval import Tap
 from untrimmed.scores.max_sim import Similarity
 
 NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}

@@ -29,6 +29,7 @@ from untrimmed.models.released import UNUSED, as_tensors, export_released, impor
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance
 from untrimmed.parity.data_cases import DATA_CASES, metric_values, toy_dataset
+from untrimmed.parity.draws import RecordedDraws
 from untrimmed.parity.registry import MethodParity
 from untrimmed.running.validation import Batching, encode_queries, encode_videos, query_batches, score_split
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
@@ -56,26 +57,6 @@ class Tap:
     theirs: str
     ours: str
     pick: Callable[[Tensor], Tensor] = lambda output: output
-
-
-class RecordedDraws(Draws):
-    """Replays the negatives that a case recorded; draws as configured where none were."""
-
-    recorded: dict[str, np.ndarray | None]
-
-    def __init__(self, case: Case, file_names: dict[str, str]):
-        super().__init__(hard_pool=case.setting("hard_pool_size") if case.setting("use_hard_negative") else None)
-        object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
-
-    def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
-        """The recorded ranks."""
-        stored = self.recorded.get(f"candidate {term}")
-        return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
-
-    def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
-        """The recorded ranks."""
-        stored = self.recorded.get(f"foreign {term}")
-        return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
 
 
 class Scaling(nn.Module):

@@ -1,0 +1,28 @@
+"""The random choices that cases recorded, in place of new ones."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from untrimmed.losses.draws import Draws
+from untrimmed.parity.case import Case
+
+
+class RecordedDraws(Draws):
+    """Replays the negatives that a case recorded; draws as configured where none were."""
+
+    recorded: dict[str, np.ndarray | None]
+
+    def __init__(self, case: Case, file_names: dict[str, str]):
+        super().__init__(hard_pool=case.setting("hard_pool_size") if case.setting("use_hard_negative") else None)
+        object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
+
+    def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
+        """The recorded ranks."""
+        stored = self.recorded.get(f"candidate {term}")
+        return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
+
+    def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
+        """The recorded ranks."""
+        stored = self.recorded.get(f"foreign {term}")
+        return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
