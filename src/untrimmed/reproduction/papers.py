@@ -1,11 +1,11 @@
-"""The five papers by name, with what they print."""
+"""The papers by name, with what they print."""
 
 from dataclasses import replace
 from typing import Any
 
 from untrimmed.errors import UnknownNameError
 from untrimmed.presets.published import published
-from untrimmed.reproduction import gmmformer, gmmformer_v2, jsg, proto, ral
+from untrimmed.reproduction import gmmformer, gmmformer_v2, holmes, jsg, proto, ral
 from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable
 
 
@@ -23,7 +23,7 @@ def _with_figures(entry: Entry, figures: dict[str, Any]) -> Entry:
     return replace(entry, paper=figures) if isinstance(entry, SettingsTable) else entry
 
 
-PAPERS = {module.PAPER.name: _printed(module.PAPER) for module in (gmmformer, gmmformer_v2, ral, proto, jsg)}
+PAPERS = {module.PAPER.name: _printed(module.PAPER) for module in (gmmformer, gmmformer_v2, ral, proto, jsg, holmes)}
 
 
 def paper_named(name: str) -> Paper:
