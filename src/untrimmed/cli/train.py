@@ -85,11 +85,9 @@ def train(
             packing=display.packing,
             **values,
         )
-    if display.muted:
-        return
-    if json_output:
+    if json_output and not display.muted:
         print_json({"run": str(run.folder), "epochs": len(run.history), "best": run.best})
-    else:
+    elif not display.muted:
         _print_best(run)
 
 
