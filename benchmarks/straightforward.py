@@ -32,7 +32,7 @@ class PositionEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        positions = self.position_embeddings(torch.arange(x.shape[1]))
+        positions = self.position_embeddings(torch.arange(x.shape[1], device=x.device))
         return self.dropout(self.LayerNorm(x + positions))
 
 
@@ -74,7 +74,8 @@ class Layer(nn.Module):
         self.output = FeedForward(dim, hidden, dropout)
         self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.dropout = nn.Dropout(dropout)
-        self.window = None if width is None else constraint_windows(length, [width])[0]
+        window = None if width is None else constraint_windows(length, [width])[0]
+        self.register_buffer("window", window, persistent=False)
 
     def forward(self, target, x, mask):
         y = self.norm1(target + self.dropout(self.self(target, x, mask, self.window)))
@@ -195,6 +196,6 @@ def matching(query, clips, index):
         if len(own) < 2:
             continue
         cosine = F.normalize(query[own], dim=-1) @ F.normalize(clips[video], dim=-1).T
-        for row, clip in zip(*linear_sum_assignment(cosine.detach().numpy(), maximize=True), strict=True):
+        for row, clip in zip(*linear_sum_assignment(cosine.detach().cpu().numpy(), maximize=True), strict=True):
             distances.append(1 - cosine[row, clip])
     return torch.stack(distances).mean()

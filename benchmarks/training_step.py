@@ -1,6 +1,6 @@
 """One training step of GMMFormer v2 at TVR sizes: ours against a straightforward float32 version of the same model.
 
-    python benchmarks/training_step.py [--videos 128] [--rounds 3] [--lengths tvr|full] [--check-steps 0]
+    python benchmarks/training_step.py [--videos 128] [--rounds 3] [--lengths tvr|full] [--before DIR] [--check-steps 0]
 
 128 videos of up to 128 frames, 5 captions each, features 3072 and 768 wide, dropout as published. `--lengths tvr` draws
 frame counts as those of TVR are spread (51 +- 12: the durations of its videos at a feature each 1.5 s) and word counts
@@ -8,14 +8,14 @@ around 16; `full` makes every video 128 frames and every caption 30 words. Steps
 medians of wall time, and of CPU time, which other programs on the machine disturb less. Each side has a process of its
 own, which keeps freed memory only for ours, as `untrimmed train` does; memory is its peak less the peak before the
 first step (Linux). Ours under autocast takes part where the processor has bfloat16 products (AMX or AVX512-BF16), or
-with `--bf16`; others emulate them at less than half the speed of float32.
+with `--bf16`; others emulate them at less than half the speed of float32. `--before DIR` compares an earlier checkout
+of the project too, `--compile` ours through `torch.compile`; `--device cuda` makes the same steps on a GPU.
 `--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
 far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
 does.
 """
 
 import argparse
-import multiprocessing
 import statistics
 import sys
 import time
@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.sides import BEFORE, BFLOAT16, COMPILED, OURS, SPAWN, STRAIGHTFORWARD, add_options, names_of, start
 from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
@@ -33,7 +34,6 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
-from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
@@ -41,7 +41,7 @@ from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.schedule import warmup_linear_schedule
 
 PRESET = load_preset("gmmformer_v2", "tvr")
-STRAIGHTFORWARD, NUDGED, OURS, OURS_BF16 = "straightforward", "straightforward, nudged", "ours", "ours, bfloat16"
+NUDGED = "straightforward-nudged"
 TOTAL_STEPS = 137 * PRESET.train.epochs  # 17,435 videos in batches of 128
 
 
@@ -72,13 +72,13 @@ def make_batch(num_videos: int, lengths: str, seed: int) -> TrainingBatch:
 class Side:
     """One of the implementations with its optimizer."""
 
-    def __init__(self, name: str, dropout: bool):
+    def __init__(self, name: str, dropout: bool, device: str = "cpu"):
         torch.manual_seed(0)
         off = {} if dropout else {"dropout": 0.0, "input_dropout": 0.0}
         settings = PRESET.settings | off
         self.model = create_model("gmmformer_v2", **settings)
         self.name = name
-        if name in (STRAIGHTFORWARD, NUDGED):
+        if name.startswith(STRAIGHTFORWARD):
             model = StraightforwardGMMFormerV2(self.model.config)
             model.load_state_dict(export_released(self.model.released_names(), self.model.state_dict()))
             self.model = model
@@ -86,13 +86,15 @@ class Side:
             with torch.no_grad():
                 for parameter in self.model.parameters():
                     parameter.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
-        self.encoding = Encoding(torch.device("cpu"), "bfloat16" if name == OURS_BF16 else "float32")
+        self.model.to(device)
+        how = {"compiled": True} if COMPILED in name else {}  # which an earlier checkout does not know
+        self.encoding = Encoding(torch.device(device), "bfloat16" if BFLOAT16 in name else "float32", **how)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
         share = PRESET.train.warmup_share
         self.schedule = warmup_linear_schedule(self.optimizer, total_steps=TOTAL_STEPS, warmup_share=share)
 
     def loss(self, batch: TrainingBatch) -> torch.Tensor:
-        if self.name in (STRAIGHTFORWARD, NUDGED):
+        if self.name.startswith(STRAIGHTFORWARD):
             return self.model(batch, PRESET.weights)
         # The hardest negative for all, so that no random choice tells them apart.
         return total_loss(self.model(batch, draws=Draws(hard_pool=1), encode=self.encoding), PRESET.weights)
@@ -112,12 +114,12 @@ def high_water_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def serve(name: str, num_videos: int, lengths: str, threads: int, orders: Connection) -> None:
+def serve(name: str, args: argparse.Namespace, orders: Connection) -> None:
     """Make a step for each order and tell its wall and CPU seconds; at its end, the memory that steps took."""
-    torch.set_num_threads(threads)
-    if name in (OURS, OURS_BF16):
+    if name != STRAIGHTFORWARD:
         keep_freed_memory()
-    side, batch = Side(name, dropout=True), make_batch(num_videos, lengths, seed=0)
+    batch = make_batch(args.videos, args.lengths, seed=0).to(args.device)
+    side = Side(name, dropout=True, device=args.device)
     before = high_water_mb()
     while orders.recv():
         wall, cpu = time.perf_counter(), time.process_time()
@@ -128,11 +130,10 @@ def serve(name: str, num_videos: int, lengths: str, threads: int, orders: Connec
 
 def measure(names: list[str], args: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
     """Median wall and CPU seconds of a step, and megabytes, each side in a process of its own, by turns."""
-    context = multiprocessing.get_context("spawn")
     orders = {}
     for name in names:
-        orders[name], theirs = context.Pipe()
-        context.Process(target=serve, args=(name, args.videos, args.lengths, args.threads, theirs), daemon=True).start()
+        orders[name], theirs = SPAWN.Pipe()
+        start(serve, name, args, theirs)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for _ in range(args.rounds + 1):
         for name, order in orders.items():
@@ -160,25 +161,31 @@ def check(names: list[str], steps: int, num_videos: int, lengths: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--videos", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    add_options(parser)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--lengths", choices=["tvr", "full"], default="tvr")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16("cpu"))
     parser.add_argument("--check-steps", type=int, default=0)
     parser.add_argument("--check-videos", type=int, default=8)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
+    how = f"-{BFLOAT16}" if args.bf16 else ""
+    names = names_of(args, *[f"{OURS}{how}-{COMPILED}"] * args.compile)
     figures = measure(names, args)
     print(f"{args.threads} threads, {args.videos} videos, lengths {args.lengths}")
     their_wall, their_cpu, their_memory = figures[STRAIGHTFORWARD]
     for name, (wall, cpu, memory) in figures.items():
         print(
-            f"{name:15} step {wall:6.2f} s wall ({their_wall / wall:.2f} times as fast), {cpu:6.2f} s CPU "
+            f"{name:22} step {wall:6.2f} s wall ({their_wall / wall:.2f} times as fast), {cpu:6.2f} s CPU "
             f"({their_cpu / cpu:.2f}), memory {memory:6.0f} MB ({memory / their_memory:.2f})"
         )
     if args.check_steps:
-        check([*names, NUDGED], args.check_steps, args.check_videos, args.lengths)
+        check(
+            [*(name for name in names if not name.startswith(BEFORE)), NUDGED],
+            args.check_steps,
+            args.check_videos,
+            args.lengths,
+        )
 
 
 if __name__ == "__main__":

@@ -1,25 +1,27 @@
 """One validation pass of GMMFormer v2 at TVR sizes: encode, score and rank, ours against a straightforward way.
 
-    python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--threads N] [--bf16|--no-bf16]
+    python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--rounds 3] [--before DIR]
 
 The straightforward way encodes with one module a block and videos padded to 128 frames, scores batches of 50 queries
 against batches of 100 videos, normalising both each time, and ranks each query by sorting its scores in Python. Frame
 and word counts are spread as TVR's (see training_step.py); features are 3072 and 768 wide. Each side has a process of
 its own; ours keeps freed memory, as `untrimmed evaluate` does. Scores of both are compared.
-Ours encodes a second time in bfloat16 where the processor has products of it, or with `--bf16`.
+Ours encodes a second time in bfloat16 where the processor has products of it, or with `--bf16`; `--before DIR` compares
+an earlier checkout of the project too. All have their turns; times are medians.
 """
 
 import argparse
-import multiprocessing
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.sides import BFLOAT16, SPAWN, STRAIGHTFORWARD, add_options, names_of, start
 from benchmarks.straightforward import StraightforwardGMMFormerV2
 
 from untrimmed.data.annotations import Annotation
@@ -28,7 +30,6 @@ from untrimmed.data.packed import PackedFeatures, PackSettings, RaggedRows
 from untrimmed.evaluation.recall import recall, retrieval_metrics
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
-from untrimmed.precision import has_fast_bfloat16
 from untrimmed.presets import load_preset
 from untrimmed.running.batches import query_batch, video_batch
 from untrimmed.running.encoding import Encoding
@@ -36,7 +37,6 @@ from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.validation import Batching, in_batches, score_split
 
 PRESET = load_preset("gmmformer_v2", "tvr")
-STRAIGHTFORWARD, OURS, OURS_BF16 = "straightforward", "ours", "ours, bfloat16"
 
 
 def make_dataset(num_videos: int, num_queries: int) -> RetrievalDataset:
@@ -101,15 +101,14 @@ def ours(model: torch.nn.Module, encoding: Encoding, dataset: RetrievalDataset) 
     return scores.fused, figures, times
 
 
-def measure(side: str, args: argparse.Namespace, results: multiprocessing.Queue) -> None:
+def measure(side: str, args: argparse.Namespace, results: Any) -> None:
     """Scores, figures, wall seconds of the parts and CPU seconds of one side."""
-    torch.set_num_threads(args.threads)
     dataset = make_dataset(args.videos, args.queries)
     torch.manual_seed(0)
     model = create_model("gmmformer_v2", **PRESET.settings).eval()
-    if side in (OURS, OURS_BF16):
+    if side != STRAIGHTFORWARD:
         keep_freed_memory()
-        run = partial(ours, model, Encoding(torch.device("cpu"), "bfloat16" if side == OURS_BF16 else "float32"))
+        run = partial(ours, model, Encoding(torch.device("cpu"), "bfloat16" if BFLOAT16 in side else "float32"))
     else:
         plain = StraightforwardGMMFormerV2(model.config).eval()
         plain.load_state_dict(export_released(model.released_names(), model.state_dict()))
@@ -120,24 +119,26 @@ def measure(side: str, args: argparse.Namespace, results: multiprocessing.Queue)
 
 
 def in_own_process(side: str, args: argparse.Namespace) -> tuple[np.ndarray, float, dict[str, float], float]:
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=measure, args=(side, args, results), daemon=True)
-    process.start()
+    results = SPAWN.Queue()
+    process = start(measure, side, args, results)
     measured = results.get()
     process.join()
     return measured
+
+
+def median(turns: list[tuple[np.ndarray, float, dict[str, float], float]]) -> tuple[np.ndarray, float, dict, float]:
+    """The turn in the middle by wall time; scores are the same in all of them."""
+    return sorted(turns, key=lambda turn: sum(turn[2].values()))[(len(turns) - 1) // 2]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--videos", type=int, default=2179)
     parser.add_argument("--queries", type=int, default=10895)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16("cpu"))
+    add_options(parser)
     args = parser.parse_args()
-    names = [STRAIGHTFORWARD, OURS] + [OURS_BF16] * args.bf16
-    sides = {side: in_own_process(side, args) for side in names}
+    turns = [{side: in_own_process(side, args) for side in names_of(args)} for _ in range(args.rounds)]
+    sides = {side: median([turn[side] for turn in turns]) for side in turns[0]}
     print(f"{args.queries} queries, {args.videos} videos, {args.threads} threads")
     their_scores, _, their_times, their_cpu = sides[STRAIGHTFORWARD]
     for side, (scores, sum_r, times, cpu) in sides.items():

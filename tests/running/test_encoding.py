@@ -44,7 +44,7 @@ def test_a_compiled_run_follows_the_plain_one(data_root, small, tmp_path):
     for compiled in (False, True):
         options = {"data": "tvr", "root": data_root, "out": tmp_path / str(compiled), "compile": compiled}
         settings = small | {"model.dropout": 0.0, "model.input_dropout": 0.0}
-        in_a_process(train_here, "gmmformer_v2", options | settings)
+        in_a_process(train_here, "ms_sl", options | settings)
         run = open_run(options["out"])
         assert run.config.compile == compiled
         losses[compiled] = [entry["loss"] for entry in run.history]
