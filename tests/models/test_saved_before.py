@@ -47,6 +47,7 @@ def test_settings_are_written_as_they_were_but_spelled_out(tmp_path):
         assert [section.pop(name) for name in later] == ["released"] * len(later)
     assert model["prototypes"].pop("prototype_scale") == 2.0  # of weights that were read, not drawn
     assert model["prototypes"].pop("prototype_norm") == "before"
+    assert model.pop("fusion_token") == "learned"
     assert now == before
 
 

@@ -83,8 +83,8 @@ def test_the_files_of_a_run_are_as_open_as_its_folder(finished):
         ({"device": "cpu:3"}, "device 'cpu:3': there are 1 of them"),
         ({"train.seed": 2**64}, "train.seed is 18446744073709551616"),
         ({"train.learning_rate": float("inf")}, "train.learning_rate inf"),
-        ({"train.weight_decay": float("nan")}, "train.weight_decay is nan"),
-        ({"weights.clip_nce": float("nan")}, "loss is nan before the first step"),
+        ({"train.weight_decay": float("nan")}, "train: weight_decay is nan"),
+        ({"weights.clip_nce": float("inf")}, "loss is inf before the first step"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_written(finished, tmp_path, wrong, message):
