@@ -19,7 +19,7 @@ def test_every_preset_builds_its_model_and_weighs_its_terms(method, dataset, bat
     assert loss.isfinite()
 
 
-@pytest.mark.parametrize("method", ["ms_sl", "gmmformer", "gmmformer_v2", "holmes"])
+@pytest.mark.parametrize("method", ["ms_sl", "gmmformer", "gmmformer_v2", "hlformer", "holmes"])
 def test_three_data_sets_have_presets_with_the_papers_sum(method):
     for dataset in ("tvr", "activitynet", "charades"):
         reported = load_preset(method, dataset).reported
@@ -31,6 +31,7 @@ SIDES = {  # options of which the paper and the release take one side each
     "ms_sl": {"norm"},
     "gmmformer": {"norm", "window", "window_length", "output_map", "ffn_ratio", "triplet"},
     "gmmformer_v2": {"norm", "window", "padding_scores", "triplet", "weight_generator"},
+    "hlformer": {"norm", "window", "padding_scores", "triplet", "weight_generator", "fusion_token", "lorentz_widths"},
 }
 
 

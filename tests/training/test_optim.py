@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from untrimmed.models.registry import create_model
+from untrimmed.models.released import UNUSED
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 
@@ -66,7 +67,12 @@ def test_the_state_survives_saving():
     assert torch.equal(weight, twin)
 
 
-@pytest.mark.parametrize("method", ["ms-sl", "gmmformer", "gmmformer-v2"])
+def read(names):
+    """Those that a release reads."""
+    return {name: slot for name, slot in names.items() if slot is not UNUSED}
+
+
+@pytest.mark.parametrize("method", ["ms-sl", "gmmformer", "gmmformer-v2", "hlformer"])
 def test_decay_applies_to_the_released_tensors(method):
     recorded = json.loads((CASES / method / "released-parameters.json").read_text())
     entry = recorded["datasets"]["tvr"] if "datasets" in recorded else recorded
@@ -75,24 +81,25 @@ def test_decay_applies_to_the_released_tensors(method):
     ours = dict(model.named_parameters())
     decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
     names = model.released_names()
-    assert names.keys() == parameters.keys()
-    for name, slot in names.items():
+    assert names.keys() == parameters.keys() | set(recorded.get("state_dict_aliases_of_manifold_k", []))
+    for name, slot in read(names).items():
         assert decay_of[id(ours[slot.parameter])] == parameters[name]["weight_decay"], name
         assert list(slot.export(dict(ours)).shape) == parameters[name]["shape"], name
     assert len(decay_of) == len(ours)
 
 
-@pytest.mark.parametrize("method", ["ms-sl", "gmmformer", "gmmformer-v2"])
+@pytest.mark.parametrize("method", ["ms-sl", "gmmformer", "gmmformer-v2", "hlformer"])
 def test_initial_weights_have_the_released_distribution(method):
     recorded = json.loads((CASES / method / "released-parameters.json").read_text())
     entry = recorded["datasets"]["tvr"] if "datasets" in recorded else recorded
     torch.manual_seed(0)
     model = create_model(method.replace("-", "_"), query_dim=768, video_dim=3072)
     state = model.state_dict()
-    for name, slot in model.released_names().items():
+    for name, slot in read(model.released_names()).items():
         values, init = slot.export(state), entry["parameters"][name]["init"]
         if init.startswith("normal(0, "):
             std = float(init.removeprefix("normal(0, ").rstrip(")"))
             assert values.std().item() == pytest.approx(std, rel=4 / (2 * values.numel()) ** 0.5), name
         else:
-            assert (values == float(init.removeprefix("constant "))).all(), name
+            constant = float(init.removeprefix("constant ").partition(" (")[0])
+            assert values.flatten().tolist() == pytest.approx([constant] * values.numel(), rel=1e-6), name

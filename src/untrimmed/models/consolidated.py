@@ -13,7 +13,7 @@ from untrimmed.models import released
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
-from untrimmed.nn.blocks import GaussianBlock
+from untrimmed.nn.blocks import GaussianBlock, LayersOfTwoKinds, ParallelLayers
 from untrimmed.nn.tower import Tower, lengthened, new_token
 from untrimmed.scores.max_sim import Padding
 
@@ -76,11 +76,10 @@ class ConsolidatedModel(TwoBranchModel):
 
     def new_block(self, length: int) -> GaussianBlock:
         """A block for sequences of at most `length`, whose windows are those of that length."""
-        c = self.config
-        layers = self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=not c.reads_padding)
+        c, layers = self.config, self.block_layers(length)
         join = aggregation(
             c.aggregation,
-            num_layers=len(c.gaussian_widths),
+            num_layers=len(layers.widths),
             length=length,
             dim=c.dim,
             num_heads=c.num_heads,
@@ -89,6 +88,11 @@ class ConsolidatedModel(TwoBranchModel):
             generator=c.weight_generator,
         )
         return GaussianBlock(layers, join)
+
+    def block_layers(self, length: int) -> ParallelLayers | LayersOfTwoKinds:
+        """The layers of a block, with windows of that length."""
+        skips = not self.config.reads_padding
+        return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
     def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
@@ -110,8 +114,15 @@ class ConsolidatedModel(TwoBranchModel):
         names = {"weight_token": token} | released.embedding("query_tower.tower", "query")
         names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         names["modular_vector_mapping.weight"] = released.Slot("query_tower.pooling.score.weight")
-        num_layers, layer = len(self.config.gaussian_widths), self.released_layer
         for ours, theirs in (("clip", "clip_encoder"), ("frame", "frame_encoder_1")):
             names |= released.embedding(f"{ours}_tower", ours)
-            names |= released.consolidation_block(f"{ours}_block", theirs, num_layers, layer)
+            names |= self.released_layers(f"{ours}_block.layers", theirs)
+            names |= released.consolidation(f"{ours}_block.aggregation", theirs)
+        return names
+
+    def released_layers(self, ours: str, theirs: str) -> released.Names:
+        """The authors' names of a block's layers."""
+        names: released.Names = {}
+        for k in range(len(self.config.gaussian_widths)):
+            names |= released.ffn_layer(ours, f"{theirs}.{self.released_layer}{k}", block=k)
         return names

@@ -121,13 +121,10 @@ def token_layer(ours: str, theirs: str) -> Names:
     return names | pair(f"{ours}.norm1", f"{theirs}.norm1") | pair(f"{ours}.norm2", f"{theirs}.norm2")
 
 
-def consolidation_block(ours: str, theirs: str, num_layers: int, layer: str = "attn") -> Names:
-    """A block with temporal consolidation: its layers (`layer` and a number), the token's reader and two maps."""
-    names = token_layer(f"{ours}.aggregation.reader", f"{theirs}.ca")
-    for k in range(num_layers):
-        names |= ffn_layer(f"{ours}.layers", f"{theirs}.{layer}{k}", block=k)
-    names |= pair(f"{ours}.aggregation.hidden", f"{theirs}.layer1")
-    return names | pair(f"{ours}.aggregation.weights", f"{theirs}.layer2")
+def consolidation(ours: str, theirs: str) -> Names:
+    """What joins the layers of a block by time point: the token's reader and the two maps behind it."""
+    names = token_layer(f"{ours}.reader", f"{theirs}.ca") | pair(f"{ours}.hidden", f"{theirs}.layer1")
+    return names | pair(f"{ours}.weights", f"{theirs}.layer2")
 
 
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:

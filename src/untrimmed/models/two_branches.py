@@ -3,12 +3,13 @@
 Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2 (arXiv 2405.13824).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of
 from untrimmed.errors import ConfigError
@@ -16,6 +17,7 @@ from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.losses.nce import Contrast
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
@@ -106,6 +108,7 @@ class TwoBranchModel(ClipFrameModel):
     """A method that encodes clips, and frames or one vector of them; subclasses say how."""
 
     config: TwoBranchConfig
+    frame_pooling: AttentionPooling | None  # what makes the one vector of the second branch, where it is that
 
     def new_query_tower(self, *, output_map: bool, ffn_ratio: int) -> QueryTower:
         """One layer over the words, and attention pooling."""
@@ -116,15 +119,23 @@ class TwoBranchModel(ClipFrameModel):
         return QueryTower(Tower(c.query_dim, c.dim, c.max_words, c.input_dropout, layer, skip_padding=True), c.dim)
 
     def new_layers(
-        self, window_length: int | None, *, output_map: bool, ffn_ratio: int, skip_padding: bool = True
+        self,
+        window_length: int | None,
+        *,
+        output_map: bool,
+        ffn_ratio: int,
+        skip_padding: bool = True,
+        widths: Sequence[float] = (),
+        attention: nn.Module | None = None,
     ) -> ParallelLayers:
-        """One layer for each Gaussian width, with windows of that length, or of the longest sequence of a batch."""
+        """One layer for each width, by default the Gaussian ones, with windows of that length, or of the longest
+        sequence of a batch; `attention` as in `ParallelLayers`."""
         c = self.config
         return ParallelLayers(
             c.dim,
             c.num_heads,
             c.dropout,
-            widths=c.gaussian_widths,
+            widths=widths or c.gaussian_widths,
             output_map=output_map,
             ffn_ratio=ffn_ratio,
             norm=c.norm,
@@ -132,6 +143,7 @@ class TwoBranchModel(ClipFrameModel):
             window_formula=c.window,
             window_length=window_length,
             skip_padding=skip_padding,
+            attention=attention,
         )
 
     def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:

@@ -147,9 +147,11 @@ class AttentionPooling(nn.Module):
         super().__init__()
         self.score = nn.Linear(dim, 1, bias=False)
 
-    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:
-        """The weighted mean over the rows that the mask allows."""
-        logits = self.score(x).masked_fill(~mask[..., None], -1e10)
+    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N D"]:
+        """The weighted mean over the rows that the mask allows, or over all."""
+        logits = self.score(x)
+        if mask is not None:
+            logits = logits.masked_fill(~mask[..., None], -1e10)
         return (logits.softmax(dim=1) * x).sum(dim=1)
 
 

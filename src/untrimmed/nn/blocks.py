@@ -93,7 +93,8 @@ class ParallelLayers(nn.Module):
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
             attention = self.attention
-            if isinstance(attention, StackedSelfAttention) and skips_padding(self, self.skip_padding):
+            skips = mask is None or skips_padding(self, self.skip_padding)
+            if skips and isinstance(attention, StackedSelfAttention):
                 packing = packing_of(len(x), x.shape[1], mask, x.device)
                 if packing is not None:
                     rows = packing.pack(x)
@@ -139,10 +140,27 @@ class StackedFeedForward(nn.Module):
         return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, lean.rate(self.dropout))
 
 
+class LayersOfTwoKinds(nn.Module):
+    """Layers that differ in their attention, on one input, one kind after the other."""
+
+    def __init__(self, first: ParallelLayers, second: ParallelLayers):
+        super().__init__()
+        self.first, self.second = first, second
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Those of all layers."""
+        return self.first.widths + self.second.widths
+
+    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
+        """The outputs of all layers on the same input."""
+        return torch.cat([self.first(x, mask), self.second(x, mask)])
+
+
 class GaussianBlock(nn.Module):
     """Layers with different windows on one input, joined into one sequence: the GMMFormer block and its successor."""
 
-    def __init__(self, layers: ParallelLayers, aggregation: nn.Module):
+    def __init__(self, layers: ParallelLayers | LayersOfTwoKinds, aggregation: nn.Module):
         super().__init__()
         self.layers = layers
         self.aggregation = aggregation

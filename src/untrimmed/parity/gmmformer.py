@@ -77,28 +77,25 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return made
 
 
-@parity_of("gmmformer-v2")
-class GMMFormerV2Parity(GMMFormerParity):
-    """Eight layers in one block a branch, joined by temporal consolidation."""
+class ConsolidatedParity(GMMFormerParity):
+    """One block a branch, whose layers are joined by time point: what GMMFormer v2 and its successors share."""
 
-    model_name = "gmmformer_v2"
-    terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
+    blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
+    tokens: ClassVar[str] = "cross_tokens"  # what the released program's token is called behind its reader
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The temperature of the consolidation and both attached losses."""
+        """The temperature of the consolidation and the diverse loss."""
         margin, scale, focus = case.setting("neg_factor") if "neg_factor" in case.config else (0.15, 32.0, 1.0)
         diversity = {"margin": margin, "scale": scale, "focus": focus}
-        losses = {"query_diversity": diversity, "optimal_matching": {}}
-        return {"temperature": case.setting("sft_factor"), "losses": losses}
+        return {"temperature": case.setting("sft_factor"), "losses": {"query_diversity": diversity}}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Towers, blocks, their layers, and what the consolidation reads and weighs."""
+        """Towers, blocks, and what the consolidation reads and weighs."""
         taps = _common_taps()
-        num_layers = len(model.config.gaussian_widths)
-        for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
-            taps += [Tap(theirs, ours), *_layer_taps(theirs, f"{ours}.layers", num_layers)]
+        for theirs, ours in self.blocks:
             taps += [
-                Tap(f"{theirs}.tcm_tokens", f"{ours}.aggregation.reader", lambda read: read.transpose(0, 1)),
+                Tap(theirs, ours),
+                Tap(f"{theirs}.{self.tokens}", f"{ours}.aggregation.reader", lambda read: read.transpose(0, 1)),
                 Tap(f"{theirs}.layer2", f"{ours}.aggregation.weights", lambda weights: weights.transpose(0, 1)),
             ]
         return taps
@@ -112,6 +109,27 @@ class GMMFormerV2Parity(GMMFormerParity):
             "encoded_clips": clips_of(videos),
             "encoded_frames": F.pad(frames, (0, 0, 0, padding)),
         }
+
+
+@parity_of("gmmformer-v2")
+class GMMFormerV2Parity(ConsolidatedParity):
+    """Eight layers, read with a learned token."""
+
+    model_name = "gmmformer_v2"
+    terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
+    tokens = "tcm_tokens"
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """Also the matching loss."""
+        made = super().settings(case)
+        made["losses"] |= {"optimal_matching": {}}
+        return made
+
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
+        """Also the layers."""
+        num_layers = len(model.config.gaussian_widths)
+        layers = (_layer_taps(theirs, f"{ours}.layers", num_layers) for theirs, ours in self.blocks)
+        return super().taps(model) + [tap for taps in layers for tap in taps]
 
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws

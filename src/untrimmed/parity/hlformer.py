@@ -1,28 +1,46 @@
 """The golden cases of HLFormer."""
 
-import numpy as np
+import math
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, ClassVar
 
+import numpy as np
+from torch import Tensor
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, clips_of, frames_of
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.partial_order import aperture, exterior_angle
+from untrimmed.models.partial_order import PartialOrder
+from untrimmed.models.two_branches import TwoBranchModel
+from untrimmed.nn.tower import lengthened
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.compare import RULES, Rules, Tolerance
-from untrimmed.parity.data_cases import gaussian_window
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.gmmformer import ConsolidatedParity
 from untrimmed.parity.lorentz import hyperbolic_maps, lorentz_attention
-from untrimmed.parity.registry import MethodParity, parity_of
+from untrimmed.parity.registry import parity_of
+from untrimmed.parity.retrieval import Tap
 
 COLLINEAR = 0.01  # a smaller sine of an angle
+FORMULAS: dict[str, Callable[[Case], Arrays]] = {
+    "hyperbolic-maps": hyperbolic_maps,
+    "lorentz-attention": lorentz_attention,
+}
 
 
 @parity_of("hlformer")
-class HLFormerParity(MethodParity):
-    """The formulas alone."""
+class HLFormerParity(ConsolidatedParity):
+    """Layers of two kinds in one block a branch, read with their mean; the loss on the hierarchy."""
+
+    model_name = "hlformer"
+    terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "partial_order")
 
     def produce(self, case: Case) -> Arrays:
-        """Maps, a Lorentz block, windows."""
-        if case.kind == "gaussian-window":
-            return {f"expected/{name}": window for name, window in gaussian_window(case).items()}
-        return hyperbolic_maps(case) if case.kind == "hyperbolic-maps" else lorentz_attention(case)
+        """Two kinds of case are HLFormer's own."""
+        return FORMULAS[case.kind](case) if case.kind in FORMULAS else super().produce(case)
 
     def rules(self, case: Case) -> Rules:
-        """Single formulas have limits of their own, those of the golden data's README.
+        """Single formulas have limits of their own, those of the golden data's README or narrower; so have angles.
 
         In the curvature's gradient at 0.1 terms of 1e5 cancel to 15: single precision is 3e-4 of it off.
         """
@@ -36,7 +54,50 @@ class HLFormerParity(MethodParity):
             )
         if case.kind == "lorentz-attention":
             return ((r"expected/", Tolerance(1e-5, 1e-5)),)
-        return RULES
+        return super().rules(case)
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """As many widths of either kind as blocks, the start of the curvature, and the width in Lorentz space."""
+        widths = (math.inf, *(2.0**k for k in range(1, case.setting("attention_num") // 2)))
+        made = super().settings(case) | {"gaussian_widths": widths, "lorentz_widths": widths}
+        made["losses"] |= {"partial_order": {"curvature": case.setting("curv_init")}}
+        return made | {"lorentz_dim": case.setting("lorentz_dim")}
+
+    def taps(self, model: TwoBranchModel) -> list[Tap]:
+        """Also the layers of both kinds, and the token."""
+        taps = super().taps(model)
+        for theirs, ours in self.blocks:
+            for place, (kind, layers) in enumerate((("e_attns", "first"), ("h_attns", "second"))):
+                count = len((model.config.gaussian_widths, getattr(model.config, "lorentz_widths", ()))[place])
+                taps += [Tap(f"{theirs}.{kind}.{k}", f"{ours}.layers.{layers}", itemgetter(k)) for k in range(count)]
+            taps.append(Tap(f"{theirs}.mean_token", f"{ours}.layers", lambda outputs: outputs.mean(dim=(0, 2))))
+        return taps
+
+    def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
+        """Also the points in hyperbolic space, and the logits of the poolings before them."""
+        loss = _loss(model)
+        made = loss.hierarchy(queries, videos)
+        assert loss.frame_pooling is not None
+        frames = lengthened(*frames_of(videos), model.config.max_frames)[0]
+        return super().encodings(model, queries, videos) | {
+            "query_hyperbolic": made.text,
+            "video_hyperbolic": made.video,
+            "curvature": made.curvature,
+            "mid.modular_vector_mapping_2": loss.frame_pooling.score(frames),
+            "mid.modular_vector_mapping_3": loss.clip_pooling.score(clips_of(videos)),
+        }
+
+    def loss_arrays(
+        self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
+    ) -> dict[str, Tensor]:
+        """Also the angle of each caption and the aperture of its video."""
+        index, curvature = case.training_batch().video_index, scores["curvature"]
+        video = scores["video_hyperbolic"][index]
+        return super().loss_arrays(case, model, scores, terms, draws) | {
+            "pop": terms["partial_order"],
+            "pop_angle": exterior_angle(video, scores["query_hyperbolic"], curvature),
+            "pop_aperture": aperture(video, curvature, radius=_loss(model).config.radius),
+        }
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
@@ -50,3 +111,15 @@ class HLFormerParity(MethodParity):
             return np.where(is_collinear, np.cos(ours), ours), np.where(is_collinear, np.cos(theirs), theirs)
         scale = np.maximum(1, np.abs(theirs))
         return np.asarray(ours / scale), np.asarray(theirs / scale)
+
+    def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
+        """Rows at padding of frames count, in every layer: the mean reads them."""
+        if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_")):
+            return None
+        return super()._row_mask(case, name)
+
+
+def _loss(model: TwoBranchModel) -> PartialOrder:
+    loss = model.attachments["partial_order"]
+    assert isinstance(loss, PartialOrder)
+    return loss

@@ -295,7 +295,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         return ours[:, : mask.shape[1]][mask], theirs[:, : mask.shape[1]][mask]
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        if not case.batch or "text_mask" not in case.batch or "tcm_tokens" in name or name.endswith(".layer2"):
+        if not case.batch or "text_mask" not in case.batch or "_token" in name or name.endswith(".layer2"):
             return None
         if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_2")):
             return case.batch["videos_mask"] > 0

@@ -1,0 +1,94 @@
+"""The partial order loss of HLFormer (arXiv 2507.17402), attachable: captions lie in the cones of their videos.
+
+A video is one vector, pooled from its clips and from its frames; vectors are scaled, lifted into hyperbolic space of
+learned curvature, and the loss is the angle by which captions miss the cones there. Retrieval reads nothing of it. It
+fits methods with clips and frames; where a method scores by one vector of its frames (GMMFormer), that is taken, which
+is ours. As released, zero rows take part in the pooling of frames, up to the longest possible video.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from untrimmed.batches import EncodedQueries, EncodedVideos, clips_of, frames_of
+from untrimmed.errors import ConfigError
+from untrimmed.losses.partial_order import lifted, partial_order
+from untrimmed.models.attachment import AttachedLoss, AttachmentConfig
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.registry import register
+from untrimmed.models.two_branches import TwoBranchModel, TwoBranchVideos
+from untrimmed.nn.attention import AttentionPooling
+from untrimmed.nn.lorentz import bounded
+from untrimmed.nn.tower import lengthened
+
+CURVATURE_RANGE = 10.0  # how many times larger or smaller it may become
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Points of queries and videos by their space part, and the curvature c of their space (it is -c)."""
+
+    text: Float[Tensor, "Q D"]
+    video: Float[Tensor, "V D"]
+    curvature: Float[Tensor, ""]
+
+
+@register("partial_order")
+class PartialOrder(AttachedLoss):
+    """The partial order loss of HLFormer (ICCV 2025, arXiv 2507.17402), on methods with clips and frames."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        """`curvature`: where the learned one starts; it stays within a tenth and ten times of that. `radius`: cones of
+        videos within twice as far from the origin are half-spaces.
+        """
+
+        curvature: float = 1.0
+        radius: float = 0.1
+
+        def __post_init__(self) -> None:
+            if not (0 < self.curvature < math.inf and 0 < self.radius < math.inf):
+                raise ConfigError(
+                    f"losses.partial_order: curvature {self.curvature} and radius {self.radius}, wanted both above 0"
+                )
+
+    reads_clips: ClassVar[bool] = True
+
+    config: Config
+
+    def __init__(self, config: Config, model: RetrievalModel):
+        super().__init__(config, model)
+        dim, self.num_frames = model.config.dim, model.config.max_frames
+        is_pooled = isinstance(model, TwoBranchModel) and model.frame_pooling is not None
+        self.log_curvature = nn.Parameter(torch.tensor(math.log(config.curvature)))
+        self.log_text_scale = nn.Parameter(torch.tensor(math.log(dim**-0.5)))
+        self.log_video_scale = nn.Parameter(torch.tensor(math.log(dim**-0.5)))
+        self.frame_pooling = None if is_pooled else AttentionPooling(dim)
+        self.clip_pooling = AttentionPooling(dim)
+
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+        made = self.hierarchy(queries, videos)
+        return partial_order(made.text, made.video, video_index, made.curvature, radius=self.config.radius)
+
+    def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
+        """Sentences and pooled videos in hyperbolic space; as released, training overwrites scalars out of range."""
+        start, width, stores = math.log(self.config.curvature), math.log(CURVATURE_RANGE), self.training
+        curvature = bounded(self.log_curvature, start - width, start + width, overwrite=stores).exp()
+        text, video = (
+            bounded(scale, -math.inf, 0.0, overwrite=stores).exp()
+            for scale in (self.log_text_scale, self.log_video_scale)
+        )
+        pooled = (self._of_frames(videos) + self.clip_pooling(clips_of(videos))) / 2
+        return Hierarchy(lifted(text * queries.sentence, curvature), lifted(video * pooled, curvature), curvature)
+
+    def _of_frames(self, videos: EncodedVideos) -> Float[Tensor, "V D"]:
+        if self.frame_pooling is None:
+            pooled = TwoBranchVideos.of(videos).video
+            assert pooled is not None
+            return pooled
+        return self.frame_pooling(lengthened(*frames_of(videos), self.num_frames)[0])

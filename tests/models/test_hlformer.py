@@ -1,0 +1,118 @@
+"""HLFormer, and its partial order loss on other methods."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch
+from untrimmed.errors import ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.partial_order import PartialOrder
+from untrimmed.models.registry import create_model, list_compositions
+from untrimmed.models.released import export_released, import_released
+
+CASES = Path(__file__).parents[1] / "parity" / "cases" / "hlformer"
+
+
+def build(name="hlformer", **settings):
+    torch.manual_seed(0)
+    return create_model(name, **SIZES, init_std=0.3, **settings)
+
+
+def test_it_is_as_large_as_the_released_program_but_for_a_number_that_never_trains():
+    recorded = json.loads((CASES / "released-parameters.json").read_text())
+    model = create_model("hlformer", query_dim=768, video_dim=3072)
+    assert sum(p.numel() for p in model.parameters()) == recorded["total_trained"] == recorded["total"] - 1 == 29911483
+
+
+def test_an_authors_checkpoint_names_the_curvature_of_the_manifold_forty_one_times():
+    recorded = json.loads((CASES / "released-parameters.json").read_text())
+    model, other = build(), create_model("hlformer", **SIZES)
+    released = export_released(model.released_names(), model.state_dict())
+    constants = dict.fromkeys(["manifold.k", *recorded["state_dict_aliases_of_manifold_k"]], torch.tensor(1.0))
+    assert len(constants) == 41
+    import_released(other, other.released_names(), released | constants)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
+
+
+def test_scalars_out_of_range_are_overwritten_in_training_alone(batch):
+    model = build()
+    loss, scale = model.attachments["partial_order"], model.clip_block.layers.second.attention.log_scale
+    with torch.no_grad():
+        scale.fill_(0.4)
+        loss.log_curvature.fill_(-9.0)
+        loss.log_text_scale.fill_(0.2)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    terms = model.eval()(batch, draws=Draws(hard_pool=1))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    model.train()(batch, draws=Draws(hard_pool=1))
+    assert (scale == 0).all()
+    assert loss.log_text_scale.item() == 0
+    assert loss.log_curvature.exp().item() == pytest.approx(0.1)
+    again = model.eval()(batch, draws=Draws(hard_pool=1))
+    assert all(torch.allclose(again[name], terms[name]) for name in terms)
+
+
+def test_layers_of_either_kind_are_read_with_their_mean(batch):
+    model = build(gaussian_widths=(2.0,), lorentz_widths=(float("inf"), 4.0)).eval()
+    seen = {}
+    model.clip_block.aggregation.register_forward_pre_hook(
+        lambda _, inputs: seen.update(token=inputs[3], rows=inputs[0])
+    )
+    model.encode_videos(batch.videos)
+    assert seen["token"] is None
+    assert seen["rows"].shape == (3, 3, 32, 8)
+    learned = build(fusion_token="learned")
+    assert learned.token is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lorentz_dim": 8}, "lorentz_dim is 8, wanted one less than a multiple of num_heads 2"),
+        ({"lorentz_dim": 1}, "lorentz_dim is 1"),
+        ({"lorentz_widths": ()}, "lorentz_widths is \\[\\], wanted at least one number above 0"),
+        ({"losses": {"partial_order": {"curvature": 0.0}}}, "curvature 0.0 and radius 0.1, wanted both above 0"),
+    ],
+)
+def test_impossible_settings_are_told(setting, message):
+    with pytest.raises(ConfigError, match=message):
+        create_model("hlformer", **SIZES, **setting)
+
+
+def test_the_partial_order_loss_fits_methods_with_clips_and_frames_and_no_others():
+    pairs = {name: why for name, why in list_compositions().items() if name.endswith("+partial_order")}
+    assert {name for name, why in pairs.items() if not why} >= {
+        "ms_sl+partial_order",
+        "gmmformer+partial_order",
+        "gmmformer_v2+partial_order",
+    }
+    assert pairs["dl_dkd+partial_order"] == (
+        "partial_order does not fit dl_dkd: it reads clips, and dl_dkd has none to read"
+    )
+    with pytest.raises(ConfigError, match="partial_order does not fit jsg"):
+        create_model("jsg", **SIZES, losses={"partial_order": {}})
+
+
+def test_gmmformer_gives_its_own_vector_of_frames_to_the_loss_and_keeps_no_frames_for_it(batch):
+    model = build("gmmformer+partial_order")
+    loss = model.attachments["partial_order"]
+    assert isinstance(loss, PartialOrder)
+    assert loss.frame_pooling is None
+    videos, queries = model.encode_videos(batch.videos), model.encode_queries(batch.queries)
+    assert videos.frames is None
+    moved = dataclasses.replace(videos, video=videos.video + 1)
+    assert not torch.allclose(loss.hierarchy(queries, videos).video, loss.hierarchy(queries, moved).video)
+
+
+def test_the_length_of_a_batch_changes_nothing_in_the_loss():
+    model, batch = build("gmmformer_v2+partial_order"), make_batch()
+    loss = model.attachments["partial_order"].eval()
+    model.eval()
+    videos, queries = model.encode_videos(batch.videos), model.encode_queries(batch.queries)
+    cut = dataclasses.replace(videos, frames=videos.frames[:, :3], frame_mask=videos.frame_mask[:, :3])
+    whole, part = loss.hierarchy(queries, videos).video, loss.hierarchy(queries, cut).video
+    assert torch.allclose(part[1:], whole[1:])
