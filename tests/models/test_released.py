@@ -6,7 +6,17 @@ from untrimmed.errors import CheckpointError
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.released import export_released, import_released
 
-METHODS = ("dl_dkd", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "hlformer", "holmes", "holmes+ral", "jsg", "ms_sl")
+METHODS = (
+    "dl_dkd",
+    "gmmformer",
+    "gmmformer_v2",
+    "gmmformer_v2+ral",
+    "hlformer",
+    "holmes",
+    "holmes+ral",
+    "jsg",
+    "ms_sl",
+)
 
 
 def ending(names, end):

@@ -10,6 +10,7 @@ METHODS = {
     "DL-DKD": "dl_dkd",
     "GMMFormer v2": "gmmformer_v2",
     "ProtoPRVR": "proto",
+    "HLFormer": "hlformer",
 }
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
 BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
