@@ -93,8 +93,7 @@ class ParallelLayers(nn.Module):
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
             attention = self.attention
-            skips = mask is None or skips_padding(self, self.skip_padding)
-            if skips and isinstance(attention, StackedSelfAttention):
+            if isinstance(attention, StackedSelfAttention) and skips_padding(self, self.skip_padding):
                 packing = packing_of(len(x), x.shape[1], mask, x.device)
                 if packing is not None:
                     rows = packing.pack(x)
