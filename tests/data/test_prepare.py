@@ -2,16 +2,18 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import write_bigfile
+from untrimmed.data.dataset import load_dataset
 from untrimmed.data.jsg import read_jsg, write_jsg
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.prepare import prepare
 from untrimmed.data.sources import open_frames
-from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 
 def charades_files(folder):
@@ -90,3 +92,46 @@ def test_times_of_a_file_with_other_ids_are_found_by_video_and_text(tmp_path):
     first, second = read_split("toy", tmp_path, "test")
     assert (first.moments, first.duration_s) == ((), None)
     assert (second.caption_id, second.moments, second.duration_s) == ("v#enc#1", ((2.0, 4.0),), 9.0)
+
+
+def didemo_files(folder):
+    folder.mkdir()
+    row = {"annotation_id": 1, "description": "a dog", "video": "A.mp4", "times": [[0, 0], [1, 1]], "num_segments": 6}
+    (folder / "test_data.json").write_text(json.dumps([row]))
+    return folder
+
+
+def test_a_benchmark_under_another_name_keeps_its_rules(tmp_path):
+    prepare("didemo", didemo_files(tmp_path / "in"), tmp_path, called="didemo_clip")
+    layout = Layout.at(tmp_path, "didemo_clip")
+    write_bigfile(layout.folder / "FeatureData" / "clip", [("A", np.ones((2, 3)))])
+    with h5py.File(layout.words, "w") as file:
+        file["A#enc#0"] = np.ones((2, 4))
+    assert load_dataset("didemo_clip", tmp_path, "test").several_annotators
+    layout.benchmark_note.unlink()  # as folders were written before there was a note
+    assert not load_dataset("didemo_clip", tmp_path, "test").several_annotators
+    layout.benchmark_note.write_text("didemos\n")
+    with pytest.raises(FeatureError, match=r"benchmark\.txt: 'didemos', wanted the name of a benchmark; prepare"):
+        load_dataset("didemo_clip", tmp_path, "test")
+
+
+def test_a_benchmark_under_another_name_takes_the_released_features_and_is_prepared_by_its_own(tmp_path):
+    prepare("charades", charades_files(tmp_path / "in"), tmp_path, called="charades_two")
+    layout = Layout.at(tmp_path, "charades_two")
+    for features in ("clip", "i3d_rgb_lgi"):
+        write_bigfile(layout.folder / "FeatureData" / features, [("A", np.ones((2, 3)))])
+    assert layout.frames().name == "i3d_rgb_lgi"
+    with pytest.raises(FeatureError, match="run: untrimmed data prepare charades --name charades_two --annotations"):
+        read_split("charades_two", tmp_path, "train")
+
+
+def test_no_benchmark_is_written_over_another(tmp_path):
+    charades, out = charades_files(tmp_path / "in"), tmp_path / "out"
+    with pytest.raises(ConfigError, match="activitynet: a folder of activitynet, wanted one for charades; choose"):
+        prepare("charades", charades, out, called="activitynet")
+    with pytest.raises(ConfigError, match="data set '' is no folder's name"):
+        prepare("charades", charades, out, called="")
+    assert not out.exists()
+    prepare("charades", charades, out, called="other")
+    with pytest.raises(ConfigError, match="other: a folder of charades, wanted one for didemo"):
+        prepare("didemo", didemo_files(tmp_path / "didemo"), out, called="other")

@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 
 from untrimmed.config import checked, converted
 from untrimmed.data.annotations import Annotation, Span, videos_of
-from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.labelled import inside
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.outside import find_layout
@@ -178,13 +177,12 @@ def load_dataset(
         teacher=open_teacher(layout) if settings.teacher else None,
     )
     features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
-    benchmark = find_benchmark(name)
     return RetrievalDataset(
         name=name,
         split=split,
         annotations=tuple(annotations),
         features=features,
-        several_annotators=benchmark is not None and benchmark.several_annotators,
+        several_annotators=layout.benchmark is not None and layout.benchmark.several_annotators,
     )
 
 

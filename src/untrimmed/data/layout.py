@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation
-from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.data.bigfile import read_captions
 from untrimmed.data.jsg import read_jsg
@@ -18,7 +18,7 @@ from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one data set; nothing is read here."""
+    """The paths of one data set, and whose captions they are; nothing else is read here."""
 
     name: str
     folder: Path
@@ -33,6 +33,26 @@ class Layout:
         if not name or name in (".", "..") or "/" in name or os.sep in name:
             raise ConfigError(f"data set {name!r} is no folder's name; give the folder above it as root")
         return cls(name, root / name)
+
+    @property
+    def benchmark_note(self) -> Path:
+        """The name of the benchmark whose captions these are, written by `prepare`."""
+        return self.folder / "benchmark.txt"
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """The benchmark that the note names, without a note the one called as the folder; None for people's own data.
+
+        Raises:
+            FeatureError: if no benchmark has the noted name.
+        """
+        if not self.benchmark_note.is_file():
+            return find_benchmark(self.name)
+        noted = self.benchmark_note.read_text(encoding="utf-8", errors="replace").strip()
+        if (found := find_benchmark(noted)) is None:
+            step = "prepare the data set again, or --import the file that registers it"
+            raise FeatureError(f"{self.benchmark_note}: {noted!r}, wanted the name of a benchmark; {step}")
+        return found
 
     @property
     def plain_captions(self) -> Path:
@@ -102,9 +122,8 @@ class Layout:
                     f"{self.folder}: no frame features {video_features!r}; found {', '.join(by_name)}"
                 )
             return by_name[video_features]
-        benchmark = find_benchmark(self.name)
-        if benchmark is not None and benchmark.video_features in by_name:
-            return by_name[benchmark.video_features]
+        if self.benchmark is not None and self.benchmark.video_features in by_name:
+            return by_name[self.benchmark.video_features]
         if len(by_name) > 1:
             raise ConfigError(
                 f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features (--video-features)"
@@ -164,8 +183,9 @@ def _nothing_found(layout: Layout, split: str) -> str:
     looked_for = (
         f"{layout.plain_captions.name}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
     )
-    if find_benchmark(layout.name) is not None:
-        step = f"run: untrimmed data prepare {layout.name} --annotations DIR --out {layout.folder.parent}"
+    if (benchmark := layout.benchmark) is not None:
+        called = "" if benchmark.name == layout.name else f" --name {layout.name}"
+        step = f"run: untrimmed data prepare {benchmark.name}{called} --annotations DIR --out {layout.folder.parent}"
     else:
         step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.folder.parent}"
     return f"{layout.folder}: no captions for split {split}, looked for {looked_for}; {step}"

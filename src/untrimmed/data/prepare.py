@@ -13,7 +13,7 @@ from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.errors import FeatureError
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, write_whole
 
 
@@ -46,13 +46,20 @@ def prepare(
 
     All parts are read before anything is written. `parts` replaces the benchmark's own choice of parts for some splits,
     e.g. `{"test": "val_2"}`. A split whose annotation file is not in the folder is reported, not written.
-    `called` is another name for the data set, which features of another network want.
+    `called` is another name for the data set, which features of another network want; a note in the folder says whose
+    captions they are.
 
     Raises:
         UnknownNameError: for an unknown benchmark or part.
+        ConfigError: if the folder is that of another benchmark, or cannot be called so.
         FeatureError: if a file is damaged or none is there.
     """
     benchmark = get_benchmark(name)
+    layout = Layout.at(out, name if called is None else called)
+    if (other := layout.benchmark) is not None and other.name != name:
+        raise ConfigError(
+            f"{layout.folder}: a folder of {other.name}, wanted one for {name}; choose another name (--name)"
+        )
     chosen = {**benchmark.parts, **(parts or {})}
     read: dict[str, list[Annotation]] = {}
     pieces: dict[str, list[str]] = {}
@@ -67,7 +74,7 @@ def prepare(
     if not read:
         wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
         raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
-    layout = Layout.at(out, called or name)
+    write_whole(layout.benchmark_note, f"{name}\n")
     for split, captions in read.items():
         write_annotations(layout, split, captions)
     if pieces:
