@@ -1,10 +1,11 @@
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Literal
 
 import pytest
 
-from untrimmed.config import build, override, parse_overrides, read_yaml, to_plain
+from untrimmed.config import build, checked, override, parse_overrides, read_yaml, to_plain
 from untrimmed.errors import ConfigError
 
 
@@ -95,3 +96,25 @@ def test_a_short_float_is_a_number(text, value):
     (parsed,) = parse_overrides([f"train.learning_rate={text}"]).values()
     assert parsed == value
     assert type(parsed) is type(value)
+
+
+@checked()
+def wait(seconds: float = 0.0, unit: Literal["s", "ms"] = "s") -> str:
+    return unit
+
+
+def test_a_number_written_as_text_is_yamls_doing_in_settings_alone():
+    with pytest.raises(ConfigError, match=r"^seconds is '1e-3', wanted a number; see help\(wait\)$"):
+        wait("1e-3")
+    with pytest.raises(ConfigError, match=r"rate is '1e-3', wanted a number \(write 8.0e-5, not [^()]*\)$"):
+        build(Outer, {"dim": 3, "inner": {"rate": "1e-3"}})
+
+
+def test_a_text_of_an_enum_is_the_text_it_equals():
+    class Unit(str, Enum):
+        milli = "ms"
+        micro = "us"
+
+    assert type(wait(unit=Unit.milli)) is str
+    with pytest.raises(ConfigError, match="wanted one of s, ms"):
+        wait(unit=Unit.micro)

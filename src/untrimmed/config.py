@@ -24,6 +24,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 _WORDS = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "True or False"}
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+_SHORT_FLOAT_FOUND = re.compile(rf" is '{_SHORT_FLOAT.pattern}', wanted a number$")
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
@@ -44,7 +45,13 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
         no_default = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if no_default and name not in values:
             raise ConfigError(f"{where}: {name!r} is missing and has no default; add it")
-    return cls(**{key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()})
+    try:
+        own = {key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()}
+    except ConfigError as error:
+        if _SHORT_FLOAT_FOUND.search(str(error)):
+            raise ConfigError(f"{error} (write 8.0e-5, not 8e-5: YAML reads that as text)") from None
+        raise
+    return cls(**own)
 
 
 def checked(**wanted: str) -> Callable[[C], C]:
@@ -208,18 +215,19 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
         value = value.item()  # a number of numpy's, or a tensor of one number
     origin, wanted = typing.get_origin(hint), _in_words(hint)
     if origin is Literal:
-        if any(type(value) is type(known) and value == known for known in typing.get_args(hint)):
-            return value
+        for known in typing.get_args(hint):
+            if (type(value) is type(known) or isinstance(value, str)) and value == known:
+                return known  # of an enum of texts, the text
     elif origin is Callable:
         if callable(value):
             return value
     elif hint is float:
         if isinstance(value, str) and value.lower().lstrip("+-.") == "inf":
             return -math.inf if value.startswith("-") else math.inf
-        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-            return float(value)
-        if isinstance(value, str) and _SHORT_FLOAT.fullmatch(value):
-            wanted = f"{wanted} (write 8.0e-5, not 8e-5: YAML reads that as text)"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isnan(value):
+                return float(value)
+            wanted = f"{wanted}, not nan"
     elif hint is Path:
         if isinstance(value, os.PathLike):
             return Path(value)

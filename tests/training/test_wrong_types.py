@@ -78,7 +78,7 @@ def world(tmp_path_factory):
 
 WRONG = {
     lambda w: SimulationSettings(query_dim="8"): "query_dim is '8', wanted a whole number; see help(Simulation",
-    lambda w: SimulationSettings(noise=float("nan")): "noise is nan, wanted a number",
+    lambda w: SimulationSettings(noise=float("nan")): "noise is nan, wanted a number, not nan",
     lambda w: SimulationSettings(noise=float("inf")): "noise is inf, wanted at least 0, and finite",
     lambda w: SimulationSettings(seed=-1): "seed is -1, wanted at least 0, and finite",
     lambda w: PackSettings(dtype="float8"): "dtype is 'float8', wanted one of float16, float32",
