@@ -172,9 +172,9 @@ def _preface(command: str, place: Place) -> str:
             "**Trained tables list what the papers print, and how to train it.** `untrimmed reproduce PAPER TABLE "
             "--root DIR` runs all rows of a table on the data sets in DIR and puts the figures beside the paper's. A "
             f"row by itself: `{train}` with what its line has under *train*, then `{evaluate}`, or what the line has "
-            "under *evaluate*. There are no figures of ours without the features of the papers; on a few simulated "
-            "ones every row is run in `make stress` (`--simulated`), and its figures mean nothing. What compares "
-            "methods on a simulated world, over seeds: [benchmarks.md](benchmarks.md)."
+            "under *evaluate* or the note above the table says. There are no figures of ours without the features of "
+            "the papers; on a few simulated ones every row is run in `make stress` (`--simulated`), and its figures "
+            "mean nothing. What compares methods on a simulated world, over seeds: [benchmarks.md](benchmarks.md)."
         )
     lines[-1] += " Tables of costs are measured, at the published sizes."
     return "\n\n".join(lines) + "\n"
