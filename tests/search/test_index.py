@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -179,6 +180,22 @@ def test_a_version_that_was_cleared_away_is_read_anew(index):
 
     assert len(Engine(index.folder).answer(ask)) == 2
     assert asked == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
+
+
+def test_a_library_that_was_made_anew_with_as_many_commits_is_read_anew(tmp_path):
+    def make(path):
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        index = VideoIndex(tmp_path, create=True)
+        index.write_settings(SETTINGS)
+        index.put(stored(path))
+        return index.version()
+
+    version, engine = make("/v/a.mp4"), Engine(tmp_path)
+    assert [record.path for record in engine.view().records] == ["/v/a.mp4"]
+    assert make("/v/b.mp4") == version
+    view = engine.view()
+    assert [record.path for record in view.records] == ["/v/b.mp4"]
+    assert len(view.windows()) == 1
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])

@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -243,6 +244,42 @@ def test_an_emptied_library_takes_another_encoder_and_keeps_its_own_without_one(
     encoder.identity = "toy:2"
     lib.index(videos, encoder="toy")
     assert {record.encoder_identity for record in lib.videos()} == {"toy:2"}
+
+
+class OtherEncoder(ToyEncoder):
+    """The same vectors from behind, in as many dimensions or in one more."""
+
+    def __init__(self, width):
+        super().__init__("toy:2")
+        self.frame_dim = self.word_dim = width
+
+    def encode_frames(self, frames):
+        return self._turned(super().encode_frames(frames))
+
+    def encode_texts(self, texts):
+        found = super().encode_texts(texts)
+        return [replace(text, sentence=self._turned(text.sentence), words=self._turned(text.words)) for text in found]
+
+    def _turned(self, vectors):
+        more = self.frame_dim - vectors.shape[-1]
+        return np.pad(vectors[..., ::-1], [(0, 0)] * (vectors.ndim - 1) + [(0, more)])
+
+
+@pytest.mark.parametrize("width", [4, 5])
+def test_an_open_library_that_another_fills_with_another_encoders_vectors_reads_by_that(
+    encoder, videos, lib, monkeypatch, width
+):
+    lib.index(videos)
+    assert lib.search("green")[0].video == videos / "flag.mp4"
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(OtherEncoder(width), None))
+    writer = untrimmed.open(lib.folder)
+    writer.remove([videos])
+    writer.index(videos, encoder="toy")
+    image = np.zeros((8, 8, 3), dtype=np.uint8)
+    image[..., 1] = 255
+    for found in (lib.search("green"), lib.similar(image)):
+        assert (found[0].video, found[0].score > 0.9) == (videos / "flag.mp4", True)
+    assert lib.search("green") == untrimmed.open(lib.folder).search("green")
 
 
 def test_options_of_a_search_that_make_no_sense_are_refused(encoder, videos, lib, tmp_path):

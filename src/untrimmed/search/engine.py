@@ -8,12 +8,19 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from untrimmed.errors import CheckpointError, ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
+from untrimmed.errors import (
+    CheckpointError,
+    ConfigError,
+    IndexMismatchError,
+    UnknownNameError,
+    UntrimmedError,
+    shown,
+)
 from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo
 from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Records
+from untrimmed.search.records import Records, newest_commit
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import Moment, TextFeatures
@@ -59,7 +66,8 @@ class View:
 
     engine: Engine
     index: VideoIndex  # reads that version
-    version: int
+    commit: list[Any] | None  # of that version, see `newest_commit`; numbers begin again where a library is made anew
+    encoder: str  # the identity of the one that made its vectors
     model: InUse | None
     records: Records
 
@@ -123,14 +131,16 @@ class View:
 class Engine:
     """Loads what a search needs when it is first needed, and what commits have changed before the next search.
 
-    Any number of threads may ask; while one loads, those that need the same wait for it.
+    Any number of threads may ask; while one loads, all others wait before they begin.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
-        self._loaded: dict[InUse | None, tuple[Corpus, Records]] = {}  # and of which records
+        self._loaded: dict[
+            tuple[str, InUse | None], tuple[Corpus, Records]
+        ] = {}  # by encoder and model; of which records
 
     def view(self) -> View:
         """The library as it is now, with what has been committed by whichever process.
@@ -140,15 +150,17 @@ class Engine:
         """
         with self._lock:
             index = VideoIndex(self._folder, follow=False)
-            version, settings = index.version(), index.settings
+            commit, settings = newest_commit(self._folder), index.settings
             folder = settings.model_folder if settings else None
             model = InUse(settings.model, folder) if settings and folder else None
-            if self._view is None or (version, model) != (self._view.version, self._view.model):
+            if self._view is None or (commit, model) != (self._view.commit, self._view.model):
                 records = Records(index.scan())
                 if not records:
                     raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-                self._view = View(self, index, version, model, records)
-                self._loaded = {used: held for used, held in self._loaded.items() if used in (None, model)}
+                encoder = records[0].encoder_identity  # settings may be those of the next version already
+                self._view = View(self, index, commit, encoder, model, records)
+                wanted = (encoder, None), (encoder, model)
+                self._loaded = {used: held for used, held in self._loaded.items() if used in wanted}
             return self._view
 
     def answer(self, ask: Callable[[View], A]) -> A:
@@ -173,12 +185,13 @@ class Engine:
             IndexMismatchError: The model there is not the library's.
         """
         with self._lock:
-            corpus, records = self._loaded.get(model) or (self._empty(model), Records())
+            used = view.encoder, model
+            corpus, records = self._loaded.get(used) or (self._empty(model), Records())
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
             if view is self._view:  # an older one, of a search that began before, is not kept
-                self._loaded[model] = corpus, view.records
+                self._loaded[used] = corpus, view.records
             return corpus
 
     def _empty(self, model: InUse | None) -> Corpus:

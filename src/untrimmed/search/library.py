@@ -179,13 +179,14 @@ class Library:
         require_new(Path(out), name)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
-        records = index.scan()
+        records, settings = index.scan(), index.settings
+        encoder = self._ready_encoder(settings.encoder_identity if settings else None)
         if within is not None:
             all_records = Records(records)
             chosen = {record.video_id for path in within for record in all_records.below(absolute(path))}
             records = [record for record in records if record.video_id in chosen]
         return export_features(
-            index, records, self._ready_encoder(), Path(out), name=name, layout=layout, labels=labels, progress=progress
+            index, records, encoder, Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
@@ -240,9 +241,9 @@ class Library:
         check_sentence(text)
 
         def ask(view: View) -> Hits:
-            query = self._read(text)
+            query = self._read(text, view)
             hits = view.hits(view.corpus, query, limit=limit, moments=moments, min_score=min_score, within=within)
-            return Hits(hits, sentence_warnings(query, self._ready_encoder().name))
+            return Hits(hits, sentence_warnings(query, self._ready_encoder(view.encoder).name))
 
         return self.engine.answer(ask)
 
@@ -259,7 +260,7 @@ class Library:
 
         def ask(view: View) -> Hits:
             with self._encoding:
-                vector = self._ready_encoder().encode_frames(image[None])[0]
+                vector = self._ready_encoder(view.encoder).encode_frames(image[None])[0]
             query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
             return Hits(
                 view.hits(view.windows, query, limit=limit, moments=moments, min_score=min_score, within=within)
@@ -281,7 +282,7 @@ class Library:
             record = view.records.at(absolute(video))
             if record is None:
                 raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-            return view.corpus().prepare(self._read(text)).relevance(record.video_id)
+            return view.corpus().prepare(self._read(text, view)).relevance(record.video_id)
 
         return self.engine.answer(ask)
 
@@ -295,15 +296,18 @@ class Library:
 
     # -- inside
 
-    def _read(self, text: str) -> TextFeatures:
+    def _read(self, text: str, view: View) -> TextFeatures:
         """A sentence to search for as vectors."""
         with self._encoding:
-            return self._ready_encoder().encode_texts([text])[0]
+            return self._ready_encoder(view.encoder).encode_texts([text])[0]
 
-    def _ready_encoder(self) -> Encoder:
+    def _ready_encoder(self, identity: str | None) -> Encoder:
+        """The encoder of that identity: another process may have filled the library anew with another one."""
         with self._encoding:
-            if self._encoder is None:
-                self._encoder = self._choose_encoder(VideoIndex(self.folder).settings).encoder
+            if self._encoder is None or self._encoder.identity != identity:
+                settings = VideoIndex(self.folder).settings
+                wanted = replace(settings, encoder_identity=identity) if settings and identity else settings
+                self._encoder = self._choose_encoder(wanted).encoder
             return self._encoder
 
     def _choose_encoder(
