@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.toy import stored_video
-from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.engine import Engine
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.records import Settings, VideoRecord
-from untrimmed.types import FrameFeatures
+from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 6
 SETTINGS = Settings("toy", "toy:1", DIM, DIM, 2.0, False)
@@ -196,6 +196,22 @@ def test_a_library_that_was_made_anew_with_as_many_commits_is_read_anew(tmp_path
     view = engine.view()
     assert [record.path for record in view.records] == ["/v/b.mp4"]
     assert len(view.windows()) == 1
+
+
+@pytest.mark.parametrize("options", [{"within": "/nowhere"}, {"limit": 0}])
+def test_what_no_version_answers_is_asked_once_however_often_others_commit(index, options):
+    index.put(stored("/v/a.mp4"))
+    query = TextFeatures("red", np.ones(DIM, np.float32), np.ones((1, DIM), np.float32), ("red",))
+    asked = []
+
+    def ask(view):
+        asked.append(view)
+        assert len(asked) == 1, "asked again"
+        index.put(stored("/v/b.mp4"))
+        view.hits(view.windows, query, **{"limit": 1, "moments": 1, "min_score": None, "within": None} | options)
+
+    with pytest.raises((ConfigError, UnknownNameError), match=r"limit is 0|/nowhere"):
+        Engine(index.folder).answer(ask)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from untrimmed.errors import (
     CheckpointError,
     ConfigError,
+    EncoderError,
     IndexMismatchError,
     UnknownNameError,
     UntrimmedError,
@@ -166,12 +167,15 @@ class Engine:
     def answer(self, ask: Callable[[View], A]) -> A:
         """What is asked of the library as it is now.
 
-        A version may be cleared away while it is read: then the next one is asked, from the start.
+        A version may be cleared away while it is read: then the next one is asked, from the start. What no version
+        would answer, such as a wrong option, is not asked again.
         """
         view = self.view()
         while True:
             try:
                 return ask(view)
+            except (ConfigError, EncoderError, UnknownNameError):
+                raise
             except UntrimmedError:
                 before, view = view, self.view()
                 if view is before:
