@@ -49,6 +49,14 @@ def test_recall_is_a_share_of_the_best():
     assert recall(exact, rough, top=2, candidates=3).tolist() == [0.5, 1.0]
 
 
+def test_any_of_the_videos_that_tie_for_the_last_places_will_do_but_none_stands_for_a_better_one():
+    exact = np.array([[3.0, 2.0, 2.0, 2.0, 1.0]])
+    for found, share in {(0, 3): 1.0, (0, 1): 1.0, (2, 3): 0.5, (0, 4): 0.5, (1, 2, 3): 0.5, (4,): 0.0}.items():
+        rough = np.isin(np.arange(5), found)[None].astype(float)
+        assert recall(exact, rough, top=2, candidates=len(found)).tolist() == [share], found
+    assert recall(exact, exact, top=9, candidates=9).tolist() == [1.0]
+
+
 def test_the_recall_in_a_library_is_that_of_its_videos(tmp_path):
     model, *_ = world("gmmformer_v2")
     save_model(model, tmp_path)
@@ -66,3 +74,4 @@ def test_the_recall_in_a_library_is_that_of_its_videos(tmp_path):
     together = trained.encode_query(queries[0]).cat([trained.encode_query(query) for query in queries])
     assert found.tolist() == recall_on(trained.model, together, encoded, top=3, candidates=4).tolist()
     assert recall_in(corpus, []).shape == (0,)
+    assert np.isnan(recall_in(trained.corpus(), queries)).tolist() == [True] * 5

@@ -26,12 +26,16 @@ def recall(
 ) -> Float[np.ndarray, " Q"]:
     """For each query, which share of its `top` best videos by exact scores is among the best by rough ones.
 
+    Of videos whose exact scores tie for the last places any will do.
+
     >>> recall(np.array([[3.0, 2.0, 1.0, 0.0]]), np.array([[0.9, 0.1, 0.8, 0.7]]), top=2, candidates=3)
     array([0.5])
     """
-    best = np.argsort(-exact, axis=1, kind="stable")[:, :top]
-    found = np.argsort(-rough, axis=1, kind="stable")[:, :candidates]
-    return (best[:, :, None] == found[:, None, :]).any(axis=2).mean(axis=1)
+    top = min(top, exact.shape[1])
+    last = -np.sort(-exact, axis=1)[:, top - 1 : top]
+    found = np.take_along_axis(exact, np.argsort(-rough, axis=1, kind="stable")[:, :candidates], axis=1)
+    places = top - (exact > last).sum(axis=1)  # for those that tie
+    return ((found > last).sum(axis=1) + np.minimum((found == last).sum(axis=1), places)) / top
 
 
 @torch.inference_mode()
@@ -47,7 +51,9 @@ def recall_on(
 def recall_in(
     corpus: TrainedCorpus, queries: Sequence[TextFeatures], *, top: int = 10, candidates: int = 100
 ) -> Float[np.ndarray, " Q"]:
-    """`recall` of sentences on the videos of a library."""
+    """`recall` of sentences on the videos of a library; not a number where it has none."""
+    if len(corpus) == 0:
+        return np.full(len(queries), np.nan)
     model, measured = corpus.model.model, []
     for query in queries:
         encoded = corpus.model.encode_query(query)
