@@ -204,7 +204,8 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
         """How well each vector of `probe` is met by the best of `sketch`, added up: what finds candidates.
 
-        It is the score, or bounds it, or goes with it; candidates are then ranked by `score`, as the method has it.
+        It need not be the score, nor bound it: of some methods it is, of others only rough (the tests of all methods
+        say of which). Candidates are then ranked by `score`, and `search.candidates` measures what was not among them.
         """
         return max_sim_sum(self.probe(queries), self.sketch(videos))
 

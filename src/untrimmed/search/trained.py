@@ -150,7 +150,8 @@ class TrainedCorpus:
     """Encoded videos in memory, ranked by the model's own score; moments by its own windows.
 
     All blocks are as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames
-    are padded). The score of a video is that of itself alone, whatever block it stands in.
+    are padded). The score of a video is that of itself alone, whatever block it stands in. So where the longest video
+    comes or goes, all blocks are made anew in memory; nothing is read or encoded again.
     """
 
     def __init__(self, model: TrainedModel):
