@@ -35,12 +35,14 @@ def outcome(model: RetrievalModel, encoding: Encoding, queries: QueryBatch, vide
     return [*rows, *(gradient for gradient in gradients if gradient is not None)]
 
 
-def compile_without_compiler() -> None:
-    """Encode with a compiler that cannot work."""
+def compile_without_compiler(missing: str) -> None:
+    """Encode with a compiler that cannot work: for want of g++, or of Triton."""
+    from torch._inductor.exc import TritonMissing
+
     compile_ = torch.compile
 
     def fail(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        raise RuntimeError("no g++\nin any folder")
+        raise TritonMissing(None) if missing == "Triton" else RuntimeError("no g++\nin any folder")
 
     torch.compile = lambda encoder, **given: compile_(encoder, backend=fail, **given)
     Encoding(CPU, compiled=True)(create_model("ms_sl", **SIZES).encode_queries, batch_of(2, 3, 3)[0])

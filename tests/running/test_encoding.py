@@ -32,9 +32,15 @@ def test_encoders_are_read_once_for_batches_of_all_sizes_and_keep_their_gradient
     assert found["without gradients"] == 0  # what is not trained is not compiled
 
 
-def test_without_a_compiler_the_advice_is_to_go_without():
-    with pytest.raises(ConfigError, match=r"cannot work on cpu \(RuntimeError: no g\+\+\).*or train without --compile"):
-        in_a_process(compile_without_compiler)
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [("g++", r"RuntimeError: no g\+\+"), ("Triton", "TritonMissing: Cannot find a working triton.*")],
+)
+def test_without_a_compiler_the_advice_is_to_go_without(missing, named):
+    with pytest.raises(
+        ConfigError, match=rf"^torch.compile cannot work on cpu \({named}\).*or train without --compile$"
+    ):
+        in_a_process(compile_without_compiler, missing)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ class Encoding:
 
 
 def _compiled(encoder: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    from torch._dynamo.exc import BackendCompilerFailed
+    from torch._dynamo.exc import ShortenTraceback
 
     made = torch.compile(encoder, dynamic=True)
 
@@ -60,8 +60,8 @@ def _compiled(encoder: Callable[..., Any], device: torch.device) -> Callable[...
             with warnings.catch_warnings():  # a cache that the compiler reads through is one of constants
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return made(rows)
-        except BackendCompilerFailed as error:
-            why = error.inner_exception
+        except ShortenTraceback as error:  # what a backend raised; a missing Triton comes as it is
+            why = getattr(error, "inner_exception", error)
             raise ConfigError(
                 f"torch.compile cannot work on {device} ({type(why).__name__}: {str(why).partition(chr(10))[0]}); "
                 "install a C++ compiler (for CUDA: Triton too), or train without --compile"
