@@ -108,6 +108,39 @@ def test_self_attention_of_sequences_of_different_length(p, windowed, masks, mon
     assert_same(ours, torch.cat(parts, dim=1), (joint,))
 
 
+def test_relu_of_bfloat16_is_that_of_torch_for_every_number_and_keeps_nan():
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
+    ours, theirs = lean._relu_(every.clone()), every.relu()
+    assert torch.equal(ours.isnan(), theirs.isnan())
+    assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+    x = torch.zeros(1, 2, D)
+    x[0, 0, :2] = torch.tensor([math.inf, -math.inf])  # their difference is a NaN with the bit of a sign: 0xFFC0
+    weights = torch.ones(1, HIDDEN, D), torch.zeros(1, HIDDEN), torch.ones(1, D, HIDDEN), torch.zeros(1, D)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = lean.feed_forward(x, *weights, 0.0)
+    assert out.isnan().tolist() == [[[True] * D, [False] * D]]
+
+
+def test_under_autocast_gradients_of_biases_are_sums_in_float32(monkeypatch):
+    """Of 1, and of 2^-12 that bfloat16 would lose beside it."""
+    monkeypatch.setattr(lean, "PIECE", 2**20)
+    x = torch.ones(1, 2, D)
+    weights = torch.ones(1, HIDDEN, D), torch.zeros(1, HIDDEN), torch.ones(1, D, HIDDEN) / D, torch.zeros(1, D)
+    inputs = [weight.requires_grad_() for weight in weights]
+    layer = InputLayer(D, 4, 0.0)
+    torch.nn.init.ones_(layer.norm.bias)
+    torch.nn.init.ones_(layer.linear.weight)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = lean.feed_forward(x, *inputs, 0.0)
+        projected = lean.input_projection(torch.randn(2, D), None, layer.norm, layer.linear, 0.0)
+    incoming = torch.tensor([1.0, 2**-12])[:, None]
+    bias1, bias2 = torch.autograd.grad(out, inputs[1::2], incoming.bfloat16().expand(1, 2, D))
+    (bias,) = torch.autograd.grad(projected, [layer.linear.bias], incoming.expand(2, 4))
+    for gradient in (bias2, bias):
+        assert torch.equal(gradient, torch.full_like(gradient, 1 + 2**-12))
+    assert not torch.equal(bias1, bias1.bfloat16().float())
+
+
 def test_dropout_keeps_the_mean_and_passes_gradients_where_it_keeps():
     x = torch.ones(200_000, requires_grad=True)
     out = lean.Dropout(0.31)(x)

@@ -2,8 +2,8 @@
 
 The mathematics is that of the plain operations, which stay in the modules as the reference and are used where these do
 not apply (CUDA, `torch.compile`). The work is done in pieces that fit the caches, so that what is element-wise costs
-little beside the matrix products. Under autocast the products, and what is kept for them, are in its narrow format;
-norms, softmax, sums and gradients of parameters stay in float32.
+little beside the matrix products. Under autocast the products, gradients of weights among them, and what is kept for
+them are rounded to its narrow format; norms, softmax and sums, gradients of biases among them, are float32.
 
 What a layer keeps: its input, the hidden values of the feed-forward part after ReLU and dropout (where they are zero,
 either was), one byte an element for other dropouts, queries, keys and values. Attention weights are made again.
@@ -62,9 +62,15 @@ def _times(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """ReLU in place; of bfloat16 as if of integers with the same sign, a quarter of the time."""
-    (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).clamp_min_(0)
+    """ReLU in place; of bfloat16 as of integers, where all up to -128, the bits of -inf, are below 0 and no NaN."""
+    torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
+
+
+def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows added up in that format; converted a few at a time, since `sum(dtype=...)` takes four times as long."""
+    pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
+    return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
 
 def _pieces(num_rows: int, width: int) -> list[slice]:
@@ -147,7 +153,7 @@ class _InputProjection(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, rows, gain, shift, weight, keep, kept, out = ctx.saved_tensors
         gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
-        d_bias = gradient.sum(dim=0).to(x.dtype)  # added up in float32; with `dtype` all would be converted first
+        d_bias = _sum_of_rows(gradient, x.dtype)
         if len(kept):
             of_rows = (gradient.T @ kept).to(x.dtype)
             of_mask = d_bias[:, None] if keep is None else (gradient.T @ keep).to(x.dtype)
@@ -155,9 +161,8 @@ class _InputProjection(Function):
             of_rows = torch.zeros_like(weight)
             of_mask = d_bias[:, None] if keep is None else torch.zeros_like(weight)
             for piece in _pieces(len(out), x.shape[1]):
-                normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], torch.ones_like(gain), None, 1e-5)[
-                    0
-                ]
+                features = _rows(x, rows, piece)
+                normal = torch.native_layer_norm(features, x.shape[1:], torch.ones_like(gain), None, 1e-5)[0]
                 if keep is not None:
                     mask = keep[piece].to(x.dtype)
                     of_mask.addmm_(gradient[piece].T, mask)
@@ -234,8 +239,8 @@ class _FeedForward(Function):
                 d_x[k, piece] = part @ one[k]
             d_weight1[k] = d_hidden.T @ x[k]
             d_weight2[k] = torch.addmm(nothing, gradient[k].T, hidden[k], beta=0, alpha=scale)
-            d_bias1[k] = d_hidden.sum(dim=0)
-        return d_x, d_weight1, d_bias1, d_weight2, gradient.sum(dim=1).to(dtype), None, None, None
+            d_bias1[k] = _sum_of_rows(d_hidden, dtype)
+        return d_x, d_weight1, d_bias1, d_weight2, _sum_of_rows(gradient, dtype), None, None, None
 
 
 def feed_forward(
@@ -353,9 +358,7 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 def _attended_together(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
     """Sequences of one length, as many as make a piece of attention weights."""
-    return [
-        rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] * group.shape[1])))
-    ]
+    return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 
 def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
