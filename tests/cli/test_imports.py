@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,8 @@ def builtin_library(tmp_path):
     )
     with VideoIndex(tmp_path / "library", create=True) as index:
         index.write_settings(settings)
-        index.put(stored("/v/a.mp4", dim=settings.frame_dim))
+        video = stored("/v/a.mp4", dim=settings.frame_dim)
+        index.put(replace(video, record=replace(video.record, encoder_identity=settings.encoder_identity)))
     return tmp_path / "library"
 
 

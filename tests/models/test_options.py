@@ -132,7 +132,7 @@ def test_the_released_window_of_gmmformer_depends_on_the_longest_video_of_the_ba
     [
         ("gmmformer_v2", {"gaussian_widths": ()}, "at least one number"),
         ("gmmformer", {"gaussian_widths": (1.0, -1.0)}, "above 0"),
-        ("gmmformer", {"gaussian_widths": (math.nan,)}, "above 0"),
+        ("gmmformer", {"gaussian_widths": (math.nan,)}, "wanted a number, not nan"),
         ("gmmformer", {"num_blocks": 0}, "num_blocks 0"),
         ("gmmformer_v2", {"temperature": 0.0}, "temperature is 0.0"),
         ("ms_sl", {"margin": math.nan}, "margin is nan"),
