@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.released_parameters import check_parameters
 from tests.retrieval_world import SIZES, make_batch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
@@ -16,7 +17,6 @@ from untrimmed.models.evidential_losses import Evidence, Transport
 from untrimmed.models.registry import create_model, list_compositions
 from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.presets import load_preset
-from untrimmed.training.optim import parameter_groups
 
 CASES = Path(__file__).parents[1] / "parity" / "cases" / "holmes"
 DUAL = {"ral": {"msra": False}}
@@ -37,22 +37,9 @@ def test_sizes_initial_values_and_decay_are_the_released_ones(name, file, settin
     recorded = json.loads((CASES / f"{file}released-parameters.json").read_text())
     torch.manual_seed(0)
     model = create_model(name, query_dim=768, video_dim=3072, **settings)
-    ours, names = dict(model.named_parameters()), model.released_names()
-    assert [name for name, slot in names.items() if slot is UNUSED] == ["weight_token"]
-    assert sum(p.numel() for p in ours.values()) == recorded["total"] - 384
-    decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
-    assert names.keys() == recorded["parameters"].keys()
-    for name, entry in recorded["parameters"].items():
-        if not entry.get("trained", True):
-            continue
-        values = names[name].export(ours).detach()
-        assert list(values.shape) == entry["shape"], name
-        assert decay_of[id(ours[names[name].parameter])] == entry["weight_decay"], name
-        if entry["init"].startswith("constant"):
-            assert (values == float(entry["init"].removeprefix("constant "))).all(), name
-        else:
-            std = float(entry["init"].removeprefix("normal(0, ").rstrip(")"))
-            assert values.std().item() == pytest.approx(std, rel=5 / (2 * values.numel()) ** 0.5), name
+    assert [name for name, slot in model.released_names().items() if slot is UNUSED] == ["weight_token"]
+    assert sum(p.numel() for p in model.parameters()) == recorded["total"] - 384
+    check_parameters(model, recorded["parameters"])
 
 
 @pytest.mark.parametrize(("name", "settings"), [("holmes", {}), ("holmes+ral", DUAL)])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.released_parameters import check_parameters
 from tests.retrieval_world import SIZES, make_batch
 from untrimmed.losses.draws import Draws
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released, import_released
-from untrimmed.training.optim import parameter_groups
 
 CASES = Path(__file__).parents[1] / "parity" / "cases" / "ral"
 BASES = ("ms_sl", "gmmformer", "gmmformer_v2", "clip4clip")
@@ -193,18 +193,7 @@ def test_sizes_initial_values_and_decay_are_the_released_ones():
     torch.manual_seed(0)
     model = create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072)
     assert sum(p.numel() for p in model.parameters()) == recorded["total"]
-    ours, names = dict(model.named_parameters()), model.released_names()
-    decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
-    assert names.keys() == recorded["parameters"].keys()
-    for name, entry in recorded["parameters"].items():
-        values = names[name].export(ours).detach()
-        assert list(values.shape) == entry["shape"], name
-        assert decay_of[id(ours[names[name].parameter])] == entry["weight_decay"], name
-        if entry["init"].startswith("constant"):
-            assert (values == float(entry["init"].removeprefix("constant "))).all(), name
-        else:
-            std = float(entry["init"].removeprefix("normal(0, ").rstrip(")"))
-            assert values.std().item() == pytest.approx(std, rel=5 / (2 * values.numel()) ** 0.5), name
+    check_parameters(model, recorded["parameters"])
 
 
 def test_export_and_import_are_inverse():
