@@ -6,7 +6,7 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `score`, `sketch` and `probe`, `losses`, `timeline`,
+below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch` and `probe`, `losses`, `timeline`,
 `watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the section of that name
 among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries
 the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`) and its sizes. What
@@ -21,13 +21,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, QueryBatch, TrainingBatch, VideoBatch, encode_here
+from untrimmed.batches import (
+    Encode,
+    EncodedQueries,
+    EncodedVideos,
+    QueryBatch,
+    Record,
+    TrainingBatch,
+    VideoBatch,
+    encode_here,
+)
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
 from untrimmed.scores.score import Scores
@@ -71,6 +80,15 @@ class Step:
     encode: Encode = encode_here
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Rows that layers over clips and those over frames read beside them, and what is to be kept of them by name."""
+
+    clips: Float[Tensor, "V R D"] | None = None
+    frames: Float[Tensor, "V R D"] | None = None
+    kept: Mapping[str, Record] = field(default_factory=dict)
+
+
 Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
 
 
@@ -81,6 +99,10 @@ class Attachment(nn.Module):
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
     replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
     reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
+    joins_layers: ClassVar[bool] = False  # only for methods whose layers can read rows beside those of a video
+    second_pass: ClassVar[bool] = (
+        False  # whether `losses` read the second pass of the query encoder, where there is one
+    )
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
 
     def __init__(self, config: AttachmentConfig, model: RetrievalModel):
@@ -94,6 +116,10 @@ class Attachment(nn.Module):
     def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
         """The encoded videos with what the attachment adds to them."""
         return encoded
+
+    def beside(self, model: RetrievalModel, clips: Float[Tensor, "V L D"]) -> Beside:
+        """What the model's layers read beside a video's own rows, made of its embedded clips; for `joins_layers`."""
+        return Beside()
 
     def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
         """The branches that the attachment provides, and their weights in the fused score."""
@@ -129,10 +155,7 @@ class Attachment(nn.Module):
 
 
 class StepLoss(Attachment, ABC):
-    """A loss of one term, which has the name of the loss, on all that a step knows: the scores of the model, the epoch.
-
-    `second_pass`: whether it reads the second pass of the query encoder, where there is one.
-    """
+    """A loss of one term, named as the loss is, on all that a step knows: the scores of the model, the epoch."""
 
     second_pass: ClassVar[bool] = True
 

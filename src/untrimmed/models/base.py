@@ -71,6 +71,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
     attachments: nn.ModuleDict  # built last, so that its weights are drawn last
     has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
+    has_layers: ClassVar[bool] = False  # over clips and frames, which read what an attachment puts beside those
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -229,7 +230,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         second = None if self.training and self.config.separate_pass else step
         for attachment in self.carried:  # losses come last
             reads = step
-            if isinstance(attachment, StepLoss) and attachment.second_pass:
+            if attachment.second_pass:
                 second = second or replace(step, queries=encode(self.encode_queries, batch.queries))
                 reads = second
             terms |= attachment.losses(self, reads)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
+from untrimmed.models.attachment import Beside
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
@@ -57,6 +58,7 @@ class ConsolidatedModel(TwoBranchModel):
     """Query, clip and frame towers with one block each; subclasses set defaults, and may give other blocks."""
 
     config: ConsolidatedConfig
+    has_layers: ClassVar[bool] = True
     released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, to which a number is added
 
     def __init__(self, config: ConsolidatedConfig):
@@ -96,17 +98,21 @@ class ConsolidatedModel(TwoBranchModel):
 
     def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
-        clips = self.clip_block(self.clip_tower(videos.clips), None, self.token)
+        embedded = self.clip_tower(videos.clips)
+        joining = (part.beside(self, embedded) for part in self.carried if part.joins_layers)
+        beside = next(joining, Beside())
+        clips = self.clip_block(embedded, None, self.token, beside.clips)
         features, mask, length = videos.frames, videos.frame_mask, videos.frames.shape[1]
         if self.config.reads_padding:
             features, mask = lengthened(features, mask, self.config.max_frames)
         token = self.token if self.frame_token is None else self.frame_token
-        frames = self.frame_block(self.frame_tower(features), mask, token)[:, :length]
+        frames = self.frame_block(self.frame_tower(features), mask, token, beside.frames)[:, :length]
         mask = videos.frame_mask
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
         if pooled is not None and not self.config.reads_frames:
-            return TwoBranchVideos(clips=clips, video=pooled)
-        return TwoBranchVideos(clips=clips, frames=frames * mask[..., None], frame_mask=mask, video=pooled)
+            return TwoBranchVideos(clips=clips, video=pooled, attached=beside.kept)
+        frames = frames * mask[..., None]
+        return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled, attached=beside.kept)
 
     def own_released_names(self) -> released.Names:
         """The parameter names in the authors' checkpoints, and where each tensor lives here."""

@@ -100,9 +100,16 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
     if name in METHODS:
         raise ConfigError(f"{whole!r}: {name} is a method, not an attachment; known: {', '.join(list_attachments())}")
     attachment = attachment_class(name)
-    if name in method.Config(query_dim=1, video_dim=1).losses:
-        raise ConfigError(f"{method.name} carries {name} already; change its settings with losses.{name}")
+    released = method.Config(query_dim=1, video_dim=1)
+    if name in released.losses or name in released.parts:
+        section = f"losses.{name}" if name in released.losses else name
+        raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}")
     _require_clips(method, attachment)
+    if attachment.joins_layers and not method.has_layers:
+        raise ConfigError(
+            f"{name} does not fit {method.name}: it adds rows that layers over clips and frames read beside them, and "
+            f"{method.name} has no layers that can"
+        )
     if missing := sorted(attachment.Config().provides - method.places):
         places = ", ".join(sorted(method.places)) or "none"
         raise ConfigError(
@@ -128,10 +135,11 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
     Raises: as `create_model`.
     """
     cls, where, given = model_class(name), where or str(name), dict(settings)
+    released = cls.Config(query_dim=1, video_dim=1)
     named_losses = [attached for attached in name.attachments if is_loss(attached)]
     parts: dict[str, AttachmentConfig] = {}
     owners: dict[str, str] = {}
-    for part in (attached for attached in name.attachments if attached not in named_losses):
+    for part in (*released.parts, *(attached for attached in name.attachments if attached not in named_losses)):
         parts[part] = build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
         for branch in parts[part].provides:
             if owners.setdefault(branch, part) != part:
@@ -140,7 +148,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
                 )
     losses: dict[str, AttachmentConfig | None] = {}
     if "losses" not in given:
-        losses |= cls.Config(query_dim=1, video_dim=1).losses
+        losses |= released.losses
         losses |= {loss: ATTACHMENTS[loss].Config() for loss in named_losses}
     elif not isinstance(given["losses"], Mapping):
         raise ConfigError(f"losses is {given['losses']!r}, wanted a mapping")

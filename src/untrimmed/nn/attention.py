@@ -39,12 +39,19 @@ class StackedSelfAttention(nn.Module):
         x: Float[Tensor, "*K N T D"],
         windows: Float[Tensor, "B T T"] | None = None,
         mask: Bool[Tensor, "N T"] | None = None,
+        beside: Float[Tensor, "*K N R D"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
         """The output of every block; `x` is one input for all [N, T, D] or one for each [K, N, T, D].
 
-        `windows` multiply the logits before masking; masked keys get no weight.
+        `windows` multiply the logits before masking; masked keys get no weight. Rows that stand `beside` are read like
+        those of x, always and with window 1, and read nothing themselves.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
+        if beside is not None:
+            _, other_key, other_value = (self._split_heads(part) for part in self._project(beside))
+            key, value = torch.cat([key, other_key], dim=-2), torch.cat([value, other_value], dim=-2)
+            mask = None if mask is None else F.pad(mask, (0, beside.shape[-2]), value=True)
+            windows = None if windows is None else F.pad(windows, (0, beside.shape[-2]), value=1.0)
         if windows is None and isinstance(self.dropout, nn.Dropout) and not lean.runs_here(x):
             read = in_one_kernel(query, key, value, mask, lean.rate(self.dropout))
             return read.transpose(-2, -3).flatten(-2)
@@ -83,9 +90,9 @@ class StackedSelfAttention(nn.Module):
 
 def in_one_kernel(
     query: Float[Tensor, "K N H T E"],
-    key: Float[Tensor, "K N H T E"],
-    value: Float[Tensor, "K N H T E"],
-    mask: Bool[Tensor, "N T"] | None,
+    key: Float[Tensor, "K N H S E"],
+    value: Float[Tensor, "K N H S E"],
+    mask: Bool[Tensor, "N S"] | None,
     dropout: float,
 ) -> Float[Tensor, "K N H T E"]:
     """softmax(Q K^T / sqrt(E)) V without the logits ever in memory, where the device has a kernel that does so.

@@ -88,24 +88,40 @@ class ParallelLayers(nn.Module):
         )
         return made[:, :length, :length]
 
-    def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
-        """The outputs of all layers on the same input; rows at masked positions mean nothing."""
+    def forward(
+        self,
+        x: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"] | None = None,
+        beside: Float[Tensor, "N R D"] | None = None,
+    ) -> Float[Tensor, "K N T D"]:
+        """The outputs of all layers on the same input; rows at masked positions mean nothing.
+
+        Rows `beside` the sequence are read by every layer as if they belonged to it, and do not come out.
+        """
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
             attention = self.attention
-            if isinstance(attention, StackedSelfAttention) and skips_padding(self, self.skip_padding):
+            skips = beside is None and skips_padding(self, self.skip_padding)
+            if isinstance(attention, StackedSelfAttention) and skips:
                 packing = packing_of(len(x), x.shape[1], mask, x.device)
                 if packing is not None:
                     rows = packing.pack(x)
                     return packing.unpack(self._after_attention(rows, attention.packed(rows, windows, packing)))
-            read = attention(x, windows, mask).flatten(1, 2)
+            read = self._attended(x, windows, mask, beside).flatten(1, 2)
             return self._after_attention(x.flatten(0, 1), read).unflatten(1, x.shape[:2])
         if self.norm_order == "pre":
             x = x.expand(len(self.widths), *x.shape)
-            x = x + self.dropout(self.output(self.attention(self.norm1(x), windows, mask)))
+            if beside is not None:
+                beside = self.norm1(beside.expand(len(x), *beside.shape))
+            x = x + self.dropout(self.output(self._attended(self.norm1(x), windows, mask, beside)))
             return x if self.ffn is None else x + self.ffn(self.norm2(x))  # type: ignore[misc]
-        x = self.norm1(x + self.dropout(self.output(self.attention(x, windows, mask))))
+        x = self.norm1(x + self.dropout(self.output(self._attended(x, windows, mask, beside))))
         return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
+
+    def _attended(self, x: Tensor, windows: Tensor | None, mask: Tensor | None, beside: Tensor | None) -> Tensor:
+        """What the heads of all layers read; attention of other kinds knows of no rows beside its own."""
+        read: Tensor = self.attention(x, windows, mask, *(() if beside is None else (beside,)))
+        return read
 
     def _after_attention(self, x: Float[Tensor, "M D"], read: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
         """The rest of post-norm layers, row by row, from what the heads have read."""
@@ -169,12 +185,14 @@ class GaussianBlock(nn.Module):
         x: Float[Tensor, "N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
         token: Float[Tensor, " D"] | None = None,
+        beside: Float[Tensor, "N R D"] | None = None,
     ) -> Float[Tensor, "N T D"]:
         """A sequence of the same shape; masked positions are not read but are written.
 
-        `token` is what the aggregation reads the layers with, where it does.
+        `token` is what the aggregation reads the layers with, where it does; the layers read rows `beside` too.
         """
-        return self.aggregation(self.layers(x, mask), x, mask, token)
+        outputs = self.layers(x, mask) if beside is None else self.layers(x, mask, beside)
+        return self.aggregation(outputs, x, mask, token)
 
 
 class TransformerLayer(nn.Module):
