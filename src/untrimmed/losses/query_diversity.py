@@ -10,9 +10,10 @@ from torch import Tensor
 Scale = Literal["released", "paper"]
 
 
-def _cosines_of_siblings(
+def cosines_of_siblings(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"]
 ) -> tuple[Float[Tensor, "Q Q"], Bool[Tensor, "Q Q"]]:
+    """How alike queries are, and which ones are other queries of the same video."""
     unit = F.normalize(query, dim=-1)
     siblings = video_index[:, None] == video_index[None, :]
     return unit @ unit.T, siblings & ~torch.eye(len(query), dtype=torch.bool, device=query.device)
@@ -35,7 +36,7 @@ def query_diversity(
     >>> query_diversity(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0, focus=1.0)
     tensor(0.6931)
     """
-    cosine, siblings = _cosines_of_siblings(query, video_index)
+    cosine, siblings = cosines_of_siblings(query, video_index)
     # Rounding can make 1 + cosine slightly negative, which a fractional power would turn into NaN.
     push = (1 + cosine).clamp_min(1e-7) ** focus * F.softplus(scale * (cosine + margin))
     push = push * siblings
@@ -63,7 +64,7 @@ def query_diversity_v1(
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)
     """
-    cosine, siblings = _cosines_of_siblings(query, video_index)
+    cosine, siblings = cosines_of_siblings(query, video_index)
     logits = (scale * (cosine + margin)).masked_fill(~siblings, -torch.inf)
     if reduction == "paper":
         return F.softplus(logits).sum() / len(query)

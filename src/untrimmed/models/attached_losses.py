@@ -1,4 +1,4 @@
-"""Losses that attach to any method by configuration (GMMFormer v2, Table 6)."""
+"""Losses that attach to any method by configuration (GMMFormer v2, Table 6; DreamPRVR)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +9,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import ConfigError
 from untrimmed.losses import matching, query_diversity
+from untrimmed.losses.query_similarity import query_similarity
 from untrimmed.models.attachment import AttachedLoss, AttachmentConfig
 from untrimmed.models.registry import register
 
@@ -56,6 +57,27 @@ class QueryDiversity(AttachedLoss):
         return query_diversity.query_diversity(
             queries.sentence, video_index, margin=c.margin, scale=c.scale, focus=c.focus, reduction=c.reduction
         )
+
+
+@register("query_similarity")
+class QuerySimilarity(AttachedLoss):
+    """The loss that preserves the similarity of queries of one video in DreamPRVR (arXiv 2604.03653)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(AttachmentConfig):
+        """`temperature`: of the cosines between queries."""
+
+        temperature: float = 0.09
+
+        def __post_init__(self) -> None:
+            if not self.temperature > 0:
+                raise ConfigError(f"query_similarity.temperature is {self.temperature}, wanted more than 0")
+
+    config: Config
+
+    def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
+        """The unweighted term of one batch."""
+        return query_similarity(queries.sentence, video_index, temperature=self.config.temperature)
 
 
 @register("optimal_matching")
