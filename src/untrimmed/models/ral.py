@@ -12,7 +12,7 @@ projected token features and CSA stands beside the mean pooling; that is ours, n
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -310,13 +310,5 @@ class RAL(Attachment):
         names |= released.pair(f"{prefix}.csa.hidden", "text_weight_fc.0")
         names |= released.pair(f"{prefix}.csa.confidence", "text_weight_fc.2")
         for side in ("text", "video") if self.config.msra else ():
-            head = f"{prefix}.{side}_head"
-            for ours, theirs in (("mean", f"pie_net_{side}"), ("scale", f"uncertain_net_{side}")):
-                pooling: dict[str, Any] = {
-                    f"{theirs}.attention.w_1.weight": released.Slot(f"{head}.{ours}_pooling.hidden.weight"),
-                    f"{theirs}.attention.w_2.weight": released.Slot(f"{head}.{ours}_pooling.score.weight"),
-                }
-                names |= pooling | released.pair(f"{head}.{ours}_map", f"{theirs}.fc")
-            names |= released.pair(f"{head}.mean_norm", f"pie_net_{side}.layer_norm")
-            names |= released.pair(f"{head}.scale_global", f"uncertain_net_{side}.fc2")
+            names |= released.distribution_head(f"{prefix}.{side}_head", f"pie_net_{side}", f"uncertain_net_{side}")
         return names

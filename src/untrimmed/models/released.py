@@ -127,6 +127,16 @@ def consolidation(ours: str, theirs: str) -> Names:
     return names | pair(f"{ours}.weights", f"{theirs}.layer2")
 
 
+def distribution_head(ours: str, mean: str, spread: str) -> Names:
+    """A head for mean and spread with a pooling for each (RAL, DreamPRVR)."""
+    names: Names = {}
+    for part, theirs in (("mean", mean), ("scale", spread)):
+        names[f"{theirs}.attention.w_1.weight"] = Slot(f"{ours}.{part}_pooling.hidden.weight")
+        names[f"{theirs}.attention.w_2.weight"] = Slot(f"{ours}.{part}_pooling.score.weight")
+        names |= pair(f"{ours}.{part}_map", f"{theirs}.fc")
+    return names | pair(f"{ours}.mean_norm", f"{mean}.layer_norm") | pair(f"{ours}.scale_global", f"{spread}.fc2")
+
+
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
     """Load the authors' tensors into the model whose `released_names` are `names`, in place.
 

@@ -26,3 +26,26 @@ class RecordedDraws(Draws):
         """The recorded ranks."""
         stored = self.recorded.get(f"foreign {term}")
         return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
+
+
+class NoisyDraws(RecordedDraws):
+    """Replays recorded noise too, by term: one array of three axes, or one for each step of training."""
+
+    noise: dict[str, list[Tensor]]
+
+    def __init__(self, case: Case, file_names: dict[str, str], noise: dict[str, str]):
+        super().__init__(case, file_names)
+        recorded = {
+            term: list(torch.from_numpy(_per_step(case.batch[name])).to(case.precision))
+            for term, name in noise.items()
+            if name in case.batch
+        }
+        object.__setattr__(self, "noise", recorded)
+
+    def normal(self, term: str, *shape: int) -> Tensor:
+        """The recorded noise of this step."""
+        return self.noise[term].pop(0).view(shape)
+
+
+def _per_step(noise: np.ndarray) -> np.ndarray:
+    return noise if noise.ndim == 4 else noise[None]

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, TrainingBatch, frames_of
@@ -16,36 +15,13 @@ from untrimmed.models.ral import RAL, RALQueries
 from untrimmed.models.ral_distribution import pooled_rows, pooled_videos
 from untrimmed.models.two_branches import TwoBranchModel
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.parity.draws import RecordedDraws
+from untrimmed.parity.draws import NoisyDraws
 from untrimmed.parity.gmmformer import GMMFormerV2Parity
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 from untrimmed.scores.max_sim import Similarity
 
 NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
-
-
-class NoisyDraws(RecordedDraws):
-    """Replays recorded negatives, and recorded noise: one array, or one for each step of training."""
-
-    noise: dict[str, list[Tensor]]
-
-    def __init__(self, case: Case, file_names: dict[str, str]):
-        super().__init__(case, file_names)
-        recorded = {
-            term: list(torch.from_numpy(_per_step(case.batch[name])).to(case.precision))
-            for term, name in NOISE.items()
-            if name in case.batch
-        }
-        object.__setattr__(self, "noise", recorded)
-
-    def normal(self, term: str, *shape: int) -> Tensor:
-        """The recorded noise of this step."""
-        return self.noise[term].pop(0).view(shape)
-
-
-def _per_step(noise: np.ndarray) -> np.ndarray:
-    return noise if noise.ndim == 4 else noise[None]
 
 
 @parity_of("ral")
@@ -76,7 +52,7 @@ class RALParity(GMMFormerV2Parity):
     def draws(self, case: Case) -> Draws:
         """Negatives and noise of a case."""
         case.require(NOISE.values())
-        return NoisyDraws(case, self.recorded_ranks)
+        return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Also the words of the frame branch and their confidences."""

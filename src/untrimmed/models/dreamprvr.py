@@ -1,0 +1,49 @@
+"""DreamPRVR (CVPR 2026, arXiv 2604.03653): registers from a short diffusion as extra keys and values.
+
+Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with other windows,
+and with the mean of the layers' outputs where that has a learned token. The registers and their losses are those of
+`models/registers.py`, which other methods can carry too; no loss matches captions to clips.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from untrimmed.models import released
+from untrimmed.models.attached_losses import QueryDiversity, QuerySimilarity
+from untrimmed.models.attachment import AttachmentConfig, Losses
+from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel, FusionToken
+from untrimmed.models.registers import Registers
+from untrimmed.models.registry import register
+
+RELEASED_LOSSES = {
+    "query_diversity": QueryDiversity.Config(margin=0.15),
+    "query_similarity": QuerySimilarity.Config(),
+}
+
+
+@register("dreamprvr")
+class DreamPRVR(ConsolidatedModel):
+    """Eight layers a block that read registers beside clips or frames; both score by their best row."""
+
+    released_layer: ClassVar[str] = "e_attns."
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ConsolidatedConfig):
+        """The released widths and weights of branches, the registers, and the losses that are attached."""
+
+        gaussian_widths: tuple[float, ...] = (math.inf, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+        fusion_token: FusionToken = "mean"
+        clip_weight: float = 0.5
+        frame_weight: float = 0.5
+        losses: Losses = field(default_factory=lambda: dict(RELEASED_LOSSES))
+        parts: Mapping[str, AttachmentConfig] = field(default_factory=lambda: {"registers": Registers.Config()})
+
+    config: Config
+
+    def own_released_names(self) -> released.Names:
+        """The parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, and where each tensor lives here."""
+        names = super().own_released_names()
+        del names["weight_token"]
+        return {name.replace("frame_encoder_1.", "frame_encoder."): slot for name, slot in names.items()}
