@@ -16,7 +16,7 @@ from untrimmed.models.storage import load_model, save_model
 METHODS = list_models()
 EXACT_CANDIDATES = {"clip4clip", "dl_dkd", "jsg", "proto"}  # what an index finds is the score itself
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
-LOSSES = ("query_diversity_v1", "query_diversity", "optimal_matching", "evidence")
+LOSSES = ("query_diversity_v1", "query_diversity", "query_similarity", "optimal_matching", "evidence")
 ATTACHED = {name: attachment_class(name).Config() for name in LOSSES}
 
 

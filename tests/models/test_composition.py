@@ -37,6 +37,7 @@ TRIPLES = [
     "gmmformer_v2+query_diversity_v1+ral",
     "clip4clip+ral+diversity",
     "gmmformer_v2+ral+evidence",
+    "gmmformer_v2+ral+registers",
 ]
 
 

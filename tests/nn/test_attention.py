@@ -130,3 +130,21 @@ def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequen
     assert not torch.equal(attention(X), attention(X))
     assert attention(X, None, torch.zeros_like(MASK)).isfinite().all()
     assert torch.equal(attention.eval()(X), attention(X))
+
+
+def test_rows_beside_are_read_as_if_they_belonged_to_the_sequence_under_no_window():
+    torch.manual_seed(0)
+    attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
+    initialise(attention, std=0.5)
+    torch.nn.init.normal_(attention.bias)
+    beside = torch.randn(2, 4, 8)
+    windows = constraint_windows(5, [math.inf, 1.0, 0.1])
+    wide = torch.ones(3, 9, 9)
+    wide[:, :5, :5] = windows
+    joined, mask = torch.cat([X, beside], dim=1), F.pad(MASK, (0, 4), value=True)
+    for own, of_all in ((None, None), (windows, wide)):
+        expected = attention(joined, of_all, mask)[:, :, :5]
+        assert torch.allclose(attention(X, own, MASK, beside), expected, atol=1e-6)
+        one_by_one_of_blocks = attention(X.expand(3, *X.shape), own, MASK, beside.expand(3, *beside.shape))
+        assert torch.allclose(one_by_one_of_blocks, expected, atol=1e-6)
+    assert torch.allclose(attention(X, None, None, beside), attention(joined, None, None)[:, :, :5], atol=1e-6)

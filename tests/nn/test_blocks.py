@@ -129,3 +129,20 @@ def test_one_row_passes_through_a_layer():
     layer = TransformerLayer(8, 2, 0.0, output_map=True)
     initialise(layer)
     assert layer(X[:1, :1], MASK[:1, :1]).shape == (1, 1, 8)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("skip_padding", [False, True])
+def test_layers_read_rows_beside_a_sequence_and_give_its_own_back(norm, skip_padding):
+    made = layers((math.inf, math.inf), norm=norm, skip_padding=skip_padding)
+    beside = torch.randn(2, 3, 8)
+    joined, mask = torch.cat([X, beside], dim=1), torch.cat([MASK, torch.ones(2, 3, dtype=torch.bool)], dim=1)
+    whole = layers((math.inf, math.inf), norm=norm)(joined, mask)[:, :, :5]
+    assert torch.allclose(made(X, MASK, beside)[:, MASK], whole[:, MASK], atol=1e-5)
+    assert not torch.allclose(made(X, MASK, beside)[:, MASK], made(X, MASK)[:, MASK], atol=1e-3)
+
+
+def test_a_block_reads_rows_beside_in_every_layer():
+    made, beside = block("mean"), torch.randn(2, 3, 8)
+    expected = made.layers(X, MASK, beside).mean(dim=0)
+    assert torch.allclose(made(X, MASK, beside=beside), expected, atol=1e-6)

@@ -20,6 +20,7 @@ LOSSES = [
     "gmmformer-v2/loss-random-negatives",
     "jsg/video-loss",
     "dl-dkd/pp-loss-soft",
+    "dreamprvr/loss",
     "holmes/loss",
 ]
 FORWARD = ["ms-sl/forward-masked", "gmmformer-v2/forward-masked", "gmmformer/forward-masked", "ral/forward-masked"]
@@ -136,6 +137,20 @@ def padded(array, rows):
             "gmmformer/loss",
             {"nce_clip": 0.3, "nce_frame": 0.9, "query_diverse": 0.02, "triplet_clip": 1.0, "triplet_frame": 1.0},
             {"loss_factor": [0.3, 0.9, 0.02]},
+        ),
+        (
+            "dreamprvr/loss",
+            {
+                "nce_clip": 0.3,
+                "nce_frame": 0.9,
+                "query_diverse": 0.02,
+                "query_similarity": 0.5,
+                "video_kl": 0.25,
+                "register_diffusion": 2.0,
+                "triplet_clip": 1.0,
+                "triplet_frame": 1.0,
+            },
+            {"loss_factor": [0.3, 0.9, 0.02, 0.5, 0.25, 2.0]},
         ),
         (
             "holmes/loss",

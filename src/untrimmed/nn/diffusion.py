@@ -123,12 +123,12 @@ class Diffusion(nn.Module):
             start, condition = start.to(self.denoiser.steps.dtype), condition.to(self.denoiser.steps.dtype)
             hints = self.denoiser.hints(condition)
             noise = start[:, None].expand_as(condition)
+            kept, posterior = self.schedule.kept, self.schedule.posterior
             x, made = noise, []
-            for t in reversed(range(len(self.schedule.added))):
-                kept = self.schedule.kept[t]
-                of_clean, of_present, variance = self.schedule.posterior[t]
+            for t in reversed(range(len(kept))):
+                of_clean, of_present, variance = posterior[t]
                 guessed = self.denoiser(x, [hint[t] for hint in hints])
-                clean = (math.sqrt(1 / kept) * x - math.sqrt(1 / kept - 1) * guessed).clamp(-1, 1)
+                clean = (math.sqrt(1 / kept[t]) * x - math.sqrt(1 / kept[t] - 1) * guessed).clamp(-1, 1)
                 x = of_clean * clean + of_present * x
                 if t:
                     x = x + math.sqrt(variance) * noise

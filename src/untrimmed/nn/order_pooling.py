@@ -43,7 +43,7 @@ class OrderPooling(nn.Module):
         return torch.einsum("t,ntd->nd", self.weights(x.shape[1]).to(x.dtype), ranked)
 
 
-def _positions(length: int) -> Float[Tensor, "T P"]:
+def _positions(length: int) -> Float[Tensor, "T 32"]:
     """Sines and cosines by turns, with wavelengths from 2 pi to almost 10000 times that."""
     rates = torch.exp(torch.arange(0, WIDTH, 2, dtype=torch.float64) * (-math.log(10000) / WIDTH))
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates

@@ -1,5 +1,8 @@
 """The random choices that cases recorded, in place of new ones."""
 
+from collections.abc import Iterator
+from itertools import repeat
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -29,14 +32,14 @@ class RecordedDraws(Draws):
 
 
 class NoisyDraws(RecordedDraws):
-    """Replays recorded noise too, by term: one array of three axes, or one for each step of training."""
+    """Replays recorded noise too, by term: one array of three axes for every step of training, or one for each."""
 
-    noise: dict[str, list[Tensor]]
+    noise: dict[str, Iterator[Tensor]]
 
     def __init__(self, case: Case, file_names: dict[str, str], noise: dict[str, str]):
         super().__init__(case, file_names)
         recorded = {
-            term: list(torch.from_numpy(_per_step(case.batch[name])).to(case.precision))
+            term: _per_step(torch.from_numpy(case.batch[name]).to(case.precision))
             for term, name in noise.items()
             if name in case.batch
         }
@@ -44,8 +47,8 @@ class NoisyDraws(RecordedDraws):
 
     def normal(self, term: str, *shape: int) -> Tensor:
         """The recorded noise of this step."""
-        return self.noise[term].pop(0).view(shape)
+        return next(self.noise[term]).view(shape)
 
 
-def _per_step(noise: np.ndarray) -> np.ndarray:
-    return noise if noise.ndim == 4 else noise[None]
+def _per_step(noise: Tensor) -> Iterator[Tensor]:
+    return iter(noise) if noise.ndim == 4 else repeat(noise)

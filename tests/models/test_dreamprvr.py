@@ -1,0 +1,250 @@
+"""What only DreamPRVR does, and its registers on other methods."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.retrieval_world import SIZES, make_batch, one_of_each
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.losses.draws import Draws
+from untrimmed.models.attachment import Step
+from untrimmed.models.registers import Registers, RegisterVideos
+from untrimmed.models.registry import create_model, list_compositions
+from untrimmed.presets import load_preset
+from untrimmed.training.optim import parameter_groups
+
+CASES = Path(__file__).parents[1] / "parity" / "cases" / "dreamprvr"
+TABLE = "diffusion_mlp.time_embedding.timembedding.0.weight"
+
+
+def build(name="dreamprvr", **settings):
+    torch.manual_seed(0)
+    return create_model(name, **SIZES, init_std=0.3, **settings)
+
+
+def fused(model):
+    batch = make_batch()
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+
+
+def drawn_as(values, init, name):
+    """Check values against the words in which the recorded list tells how they are drawn."""
+    if init.startswith("constant"):
+        assert (values == float(init.removeprefix("constant "))).all(), name
+    elif init.startswith("orthogonal"):
+        assert torch.allclose(values.T @ values, torch.eye(32), atol=1e-5), name
+    elif init.startswith("xavier_uniform"):
+        bound = (6 / 128) ** 0.5
+        assert bound * 0.99 < values.abs().max() <= bound, name
+    else:
+        std = float(init.removeprefix("normal(0, ").rstrip(")"))
+        assert values.std().item() == pytest.approx(std, rel=5 / (2 * values.numel()) ** 0.5), name
+
+
+def test_sizes_initial_values_and_decay_are_the_released_ones():
+    recorded = json.loads((CASES / "released-parameters.json").read_text())
+    torch.manual_seed(0)
+    model = create_model("dreamprvr", query_dim=768, video_dim=3072)
+    parameters, names = dict(model.named_parameters()), model.released_names()
+    assert sum(p.numel() for p in parameters.values()) == recorded["totals"]["tvr"]["trainable"] == 37_619_136
+    assert sum(t.numel() for t in model.state_dict().values()) == recorded["total"] == 37_622_976
+    assert names.keys() == recorded["parameters"].keys()
+    decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
+    for name, entry in recorded["parameters"].items():
+        values = names[name].export(model.state_dict())
+        assert list(values.shape) == entry["shape"], name
+        drawn_as(values, entry["init"], name)
+        if "frozen" not in entry:
+            assert decay_of[id(parameters[names[name].parameter])] == entry["weight_decay"], name
+    assert [name for name, entry in recorded["parameters"].items() if entry.get("frozen")] == [TABLE]
+
+
+@pytest.mark.parametrize("dataset", ["tvr", "activitynet", "charades"])
+def test_presets_have_the_released_sizes(dataset):
+    preset = load_preset("dreamprvr", dataset)
+    recorded = json.loads((CASES / "released-parameters.json").read_text())["totals"][dataset]
+    model = create_model("dreamprvr", **preset.settings)
+    assert sum(t.numel() for t in model.state_dict().values()) == recorded["total"]
+    assert sum(p.numel() for p in model.parameters()) == recorded["trainable"]
+
+
+def test_the_time_table_is_never_trained():
+    model = build()
+    table = model.released_names()[TABLE].parameter
+    assert table in model.state_dict()
+    assert table not in dict(model.named_parameters())
+
+
+def test_evaluation_draws_nothing():
+    model = build().eval()
+    first = fused(model)
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    assert torch.equal(fused(model), first)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_embedded_clips_are_made_once_a_pass_dropout_included():
+    model = build(dropout=0.5, input_dropout=0.5).train()
+    made, read = [], []
+    model.clip_tower.register_forward_hook(lambda module, inputs, output: made.append(output))
+    model.clip_block.register_forward_hook(lambda module, inputs, output: read.append(inputs[0]))
+    model.attachments["registers"].context.register_forward_hook(lambda module, inputs, output: read.append(inputs[0]))
+    model.encode_videos(make_batch().videos)
+    assert len(made) == 1
+    assert len(read) == 2
+    assert all(same is made[0] for same in read)
+
+
+def test_sentence_terms_read_one_pass_of_the_queries_and_scores_the_other(monkeypatch):
+    model = build(dropout=0.5, input_dropout=0.5).train()
+    seen = {}
+    monkeypatch.setattr(Registers, "losses", lambda self, model, step: seen.update(registers=step.queries) or {})
+    for name in ("query_diversity", "query_similarity"):
+        loss = type(model.attachments[name])
+        monkeypatch.setattr(
+            loss, "step_term", lambda self, model, step, name=name: seen.update({name: step.queries}) or torch.zeros(())
+        )
+    monkeypatch.setattr(type(model), "own_losses", lambda self, step: seen.update(own=step.queries) or {})
+    model(make_batch(), draws=Draws(hard_pool=2))
+    assert seen["registers"] is seen["query_diversity"] is seen["query_similarity"]
+    assert not torch.equal(seen["registers"].sentence, seen["own"].sentence)
+
+
+def test_the_noise_of_scales_is_drawn_before_that_of_shifts():
+    asked = []
+
+    class Noted(Draws):
+        def normal(self, term, *shape):
+            asked.append((term, shape))
+            return super().normal(term, *shape)
+
+    build()(make_batch(), draws=Noted(hard_pool=2))
+    assert asked == [("register_scale", (3, 8, 8)), ("register_shift", (3, 8, 8))]
+
+
+def test_dropout_before_the_layers_is_that_of_layers_not_of_features():
+    part = build(dropout=0.25, input_dropout=0.5).attachments["registers"]
+    assert (part.clip_input.dropout.p, part.frame_input.dropout.p) == (0.25, 0.25)
+
+
+def test_what_losses_read_of_registers_is_kept_in_training_and_not_in_an_index():
+    model, batch = build(), make_batch()
+    made = RegisterVideos.of(model.encode_videos(batch.videos).attached["registers"])
+    assert (made.mean.shape, made.log_variance.shape, made.condition.shape) == ((3, 8), (3, 8), (3, 8, 8))
+    assert torch.allclose(made.mean.norm(dim=-1), torch.ones(3), atol=1e-6)
+    with torch.no_grad():
+        assert model.eval().encode_videos(batch.videos).attached == {}
+
+
+def test_both_branches_read_the_registers():
+    model = build().eval()
+    before = {branch: score.value for branch, score in scores_of(model).items()}
+    for branch in ("clip", "frame"):
+        layer = getattr(model.attachments["registers"], f"{branch}_input").linear
+        with torch.no_grad():
+            layer.bias.add_(1.0)
+        changed = {name: not torch.equal(score.value, before[name]) for name, score in scores_of(model).items()}
+        assert changed == {name: name == branch for name in ("clip", "frame")}
+        with torch.no_grad():
+            layer.bias.sub_(1.0)
+
+
+def scores_of(model):
+    batch = make_batch()
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).branches
+
+
+@pytest.mark.parametrize("settings", [{"num_registers": 1}, {"num_steps": 1}, {"perturbation": 0.0}])
+def test_what_the_release_cannot_train_has_its_natural_result(settings):
+    model = build(registers=settings)
+    terms = model(one_of_each(), draws=Draws(hard_pool=2))
+    assert all(term.isfinite() for term in terms.values())
+    sum(terms.values()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_video_without_a_query_has_no_part_in_what_the_diffusion_misses():
+    model, batch = build().eval(), make_batch()
+    queries = batch.queries.select(slice(0, 3))  # of the first two videos
+    without = dataclasses.replace(batch, queries=queries, video_index=batch.video_index[:3])
+    alone = dataclasses.replace(without, videos=batch.videos.select(slice(0, 2)))
+
+    class Same(Draws):
+        def normal(self, term, *shape):
+            return torch.ones(shape)
+
+    part, terms = model.attachments["registers"], []
+    for given in (without, alone):
+        encoded = model.encode_queries(given.queries), model.encode_videos(given.videos)
+        terms.append(part.losses(model, Step(*encoded, given, Same()))["register_diffusion"].item())
+    assert terms[0] == pytest.approx(terms[1], rel=1e-5)
+
+
+
+FITS = {"gmmformer_v2", "holmes"}
+REFUSED = {"clip4clip", "dl_dkd", "gmmformer", "jsg", "ms_sl", "proto"}
+
+
+def test_registers_fit_methods_with_the_same_layers_and_others_are_refused_with_the_reason():
+    pairs = list_compositions()
+    assert [name for name in FITS if pairs[f"{name}+registers"]] == []
+    for name in REFUSED:
+        assert pairs[f"{name}+registers"] == (
+            f"registers does not fit {name}: it adds rows that layers over clips and frames read beside them, and "
+            f"{name} has no layers that can"
+        )
+    known = FITS | REFUSED
+    assert [name for name in known if pairs[f"{name}+query_similarity"]] == []
+    assert pairs["dreamprvr+registers"] == "dreamprvr carries registers already; change its settings with registers"
+    assert pairs["dreamprvr+query_similarity"].endswith("change its settings with losses.query_similarity")
+
+
+def test_registers_on_v2_read_what_they_read_in_their_own_method():
+    settings = {"gaussian_widths": [0.5, 1.0], "temperature": 0.3, "losses": {}}
+    own = build(**settings, fusion_token="learned", clip_weight=0.7, frame_weight=0.3).eval()
+    carried = build("gmmformer_v2+registers", **settings).eval()
+    carried.load_state_dict(own.state_dict())
+    assert torch.equal(fused(carried), fused(own))
+    assert not torch.allclose(fused(carried), fused(build("gmmformer_v2", **settings).eval()), atol=1e-3)
+
+
+def test_settings_of_a_part_that_is_there_by_default_are_reached_by_its_name():
+    model = build(**{"registers.num_registers": 3})
+    assert model.name == "dreamprvr"
+    assert model.config.parts["registers"].num_registers == 3
+    assert model.attachments["registers"].tokens.shape == (3, SIZES["dim"])
+
+
+def test_registers_were_released_on_their_own_method_alone():
+    with pytest.raises(CheckpointError, match=r"gmmformer_v2\+registers: no released checkpoint is known"):
+        build("gmmformer_v2+registers").released_names()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"registers": {"num_registers": 0}}, "registers.num_registers is 0, wanted at least 1"),
+        ({"registers": {"num_steps": 0}}, "registers.num_steps is 0, wanted at least 1"),
+        ({"registers": {"perturbation": -0.1}}, "registers.perturbation is -0.1, wanted at least 0"),
+        ({"losses": {"query_similarity": {"temperature": 0.0}}}, "query_similarity.temperature is 0.0, wanted more"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        create_model("dreamprvr", **SIZES, **settings)
+
+
+def test_attachments_bring_the_settings_and_weights_of_dreamprvr():
+    for dataset in ("tvr", "activitynet", "charades"):
+        own = load_preset("dreamprvr", dataset)
+        carried = load_preset("gmmformer_v2+registers+query_similarity", dataset)
+        assert carried.model["registers"] == own.model["registers"]
+        assert carried.losses["query_similarity"] == own.losses["query_similarity"]
+        for term in ("register_kl", "register_diffusion", "query_similarity"):
+            assert carried.weights[term] == own.weights[term]
