@@ -19,7 +19,7 @@ def test_every_preset_builds_its_model_and_weighs_its_terms(method, dataset, bat
     assert loss.isfinite()
 
 
-@pytest.mark.parametrize("method", ["ms_sl", "gmmformer", "gmmformer_v2", "hlformer", "holmes"])
+@pytest.mark.parametrize("method", ["ms_sl", "gmmformer", "gmmformer_v2", "hlformer", "dreamprvr", "holmes"])
 def test_three_data_sets_have_presets_with_the_papers_sum(method):
     for dataset in ("tvr", "activitynet", "charades"):
         reported = load_preset(method, dataset).reported

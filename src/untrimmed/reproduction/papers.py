@@ -5,7 +5,7 @@ from typing import Any
 
 from untrimmed.errors import UnknownNameError
 from untrimmed.presets.published import published
-from untrimmed.reproduction import gmmformer, gmmformer_v2, hlformer, holmes, jsg, proto, ral
+from untrimmed.reproduction import dreamprvr, gmmformer, gmmformer_v2, hlformer, holmes, jsg, proto, ral
 from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable
 
 
@@ -23,7 +23,7 @@ def _with_figures(entry: Entry, figures: dict[str, Any]) -> Entry:
     return replace(entry, paper=figures) if isinstance(entry, SettingsTable) else entry
 
 
-MODULES = (gmmformer, gmmformer_v2, ral, proto, jsg, holmes, hlformer)
+MODULES = (gmmformer, gmmformer_v2, ral, proto, jsg, dreamprvr, holmes, hlformer)
 PAPERS = {module.PAPER.name: _printed(module.PAPER) for module in MODULES}
 
 
