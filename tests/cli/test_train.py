@@ -301,7 +301,8 @@ def test_models_lists_methods_and_attachments_with_their_papers_and_what_fits():
         assert word in listed
     document = json.loads(run("models", "--json").stdout)
     assert document["methods"]["gmmformer_v2"]["presets"]["tvr"]["SumR"] == 189.1
-    hosts = ["clip4clip", "gmmformer", "gmmformer_v2", "hlformer", "holmes", "ms_sl"]
+    assert document["attachments"]["registers"]["attaches_to"] == ["gmmformer_v2", "holmes"]
+    hosts = ["clip4clip", "dreamprvr", "gmmformer", "gmmformer_v2", "hlformer", "holmes", "ms_sl"]
     assert document["attachments"]["ral"]["attaches_to"] == hosts
     assert "2509.01383" in document["attachments"]["ral"]["paper"]
     assert "ms_sl+optimal_matching" in document["compositions"]

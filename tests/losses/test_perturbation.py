@@ -23,9 +23,13 @@ def test_noise_scales_and_shifts_by_a_tenth_of_the_deviation():
     nothing, one = torch.zeros(2, 1, 4), torch.ones(2, 1, 4)
     plain = perturbed(MEAN, nothing, nothing, strength=0.1)
     deviation = MEAN.std(dim=1)[:, None, None]  # divisor D - 1
-    assert torch.allclose(perturbed(MEAN, nothing, one, strength=0.1) - plain, 0.1 * deviation.expand_as(plain), atol=1e-5)
+    assert torch.allclose(
+        perturbed(MEAN, nothing, one, strength=0.1) - plain, 0.1 * deviation.expand_as(plain), atol=1e-5
+    )
     standardised = plain - MEAN.mean(dim=1)[:, None, None]
-    assert torch.allclose(perturbed(MEAN, one, nothing, strength=0.1) - plain, 0.1 * deviation * standardised, atol=1e-5)
+    assert torch.allclose(
+        perturbed(MEAN, one, nothing, strength=0.1) - plain, 0.1 * deviation * standardised, atol=1e-5
+    )
 
 
 def test_gradients_go_through_what_is_changed_and_not_through_how_much():

@@ -186,9 +186,8 @@ def test_a_video_without_a_query_has_no_part_in_what_the_diffusion_misses():
     assert terms[0] == pytest.approx(terms[1], rel=1e-5)
 
 
-
 FITS = {"gmmformer_v2", "holmes"}
-REFUSED = {"clip4clip", "dl_dkd", "gmmformer", "jsg", "ms_sl", "proto"}
+REFUSED = {"clip4clip", "dl_dkd", "gmmformer", "hlformer", "jsg", "ms_sl", "proto"}
 
 
 def test_registers_fit_methods_with_the_same_layers_and_others_are_refused_with_the_reason():

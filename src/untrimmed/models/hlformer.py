@@ -54,6 +54,7 @@ class HLFormer(ConsolidatedModel):
                 )
 
     config: Config
+    has_layers: ClassVar[bool] = False  # those in Lorentz space read points of their own alone
     released_layer: ClassVar[str] = "e_attns."
 
     def block_layers(self, length: int) -> ParallelLayers | LayersOfTwoKinds:
