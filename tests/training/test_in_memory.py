@@ -125,7 +125,7 @@ def test_a_model_is_evaluated_on_what_it_is_trained_on(method, tmp_path):
     untrimmed.evaluate(model, val_set)
     if preset.features.teacher is None:  # arrays have none
         quick = {"train.epochs": 1, "train.batch_size": 4}
-        run = untrimmed.train(model, data=(train_set, val_set), out=tmp_path / "run", **quick)
+        run = untrimmed.train(model.eval(), data=(train_set, val_set), out=tmp_path / "run", **quick)
         model, saved = run.load_model(), tmp_path / "alone"
         wanted = str(untrimmed.evaluate(run, val_set))
         save_model(model, saved)

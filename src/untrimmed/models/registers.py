@@ -91,7 +91,7 @@ class Registers(Attachment):
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
         made = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
         # An index would hold 12 vectors a video more that nothing there reads.
-        kept = {self.name: made} if torch.is_grad_enabled() else {}
+        kept = {self.name: made} if self.training or torch.is_grad_enabled() else {}
         return Beside(self.clip_input(registers), self.frame_input(registers), kept)
 
     def condition(self, context: Float[Tensor, "V L D"]) -> Float[Tensor, "V K D"]:

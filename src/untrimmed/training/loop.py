@@ -139,6 +139,7 @@ class TrainingLoop:
         selects_by = self.config.train.select_by
         if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
+        self.model.train()  # what losses read may be kept in training alone
         with torch.no_grad():
             terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws(), encode=self.encode)
         terms["loss"] = total_loss(terms, self.config.weights)
