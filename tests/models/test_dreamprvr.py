@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.released_parameters import check_parameters
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.losses.draws import Draws
@@ -14,7 +15,6 @@ from untrimmed.models.attachment import Step
 from untrimmed.models.registers import Registers, RegisterVideos
 from untrimmed.models.registry import create_model, list_compositions
 from untrimmed.presets import load_preset
-from untrimmed.training.optim import parameter_groups
 
 CASES = Path(__file__).parents[1] / "parity" / "cases" / "dreamprvr"
 TABLE = "diffusion_mlp.time_embedding.timembedding.0.weight"
@@ -31,35 +31,13 @@ def fused(model):
         return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
 
 
-def drawn_as(values, init, name):
-    """Check values against the words in which the recorded list tells how they are drawn."""
-    if init.startswith("constant"):
-        assert (values == float(init.removeprefix("constant "))).all(), name
-    elif init.startswith("orthogonal"):
-        assert torch.allclose(values.T @ values, torch.eye(32), atol=1e-5), name
-    elif init.startswith("xavier_uniform"):
-        bound = (6 / 128) ** 0.5
-        assert bound * 0.99 < values.abs().max() <= bound, name
-    else:
-        std = float(init.removeprefix("normal(0, ").rstrip(")"))
-        assert values.std().item() == pytest.approx(std, rel=5 / (2 * values.numel()) ** 0.5), name
-
-
 def test_sizes_initial_values_and_decay_are_the_released_ones():
     recorded = json.loads((CASES / "released-parameters.json").read_text())
     torch.manual_seed(0)
     model = create_model("dreamprvr", query_dim=768, video_dim=3072)
-    parameters, names = dict(model.named_parameters()), model.released_names()
-    assert sum(p.numel() for p in parameters.values()) == recorded["totals"]["tvr"]["trainable"] == 37_619_136
+    assert sum(p.numel() for p in model.parameters()) == recorded["totals"]["tvr"]["trainable"] == 37_619_136
     assert sum(t.numel() for t in model.state_dict().values()) == recorded["total"] == 37_622_976
-    assert names.keys() == recorded["parameters"].keys()
-    decay_of = {id(p): group["weight_decay"] for group in parameter_groups(model) for p in group["params"]}
-    for name, entry in recorded["parameters"].items():
-        values = names[name].export(model.state_dict())
-        assert list(values.shape) == entry["shape"], name
-        drawn_as(values, entry["init"], name)
-        if "frozen" not in entry:
-            assert decay_of[id(parameters[names[name].parameter])] == entry["weight_decay"], name
+    check_parameters(model, recorded["parameters"])
     assert [name for name, entry in recorded["parameters"].items() if entry.get("frozen")] == [TABLE]
 
 
