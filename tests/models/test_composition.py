@@ -14,6 +14,7 @@ from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import ModelName
 from untrimmed.models.ral import RAL
+from untrimmed.models.registers import Registers
 from untrimmed.models.registry import (
     ATTACHMENTS,
     create_model,
@@ -182,6 +183,18 @@ def test_two_parts_cannot_provide_the_same_branch():
             register("twin_of_ral")(Twin)
     finally:
         del ATTACHMENTS["twin_of_ral"]
+
+
+def test_two_parts_cannot_both_put_rows_beside_those_of_layers():
+    @register("other_registers")
+    class Other(Registers):
+        pass
+
+    try:
+        with pytest.raises(ConfigError, match=r"registers and other_registers both put rows beside .* leave one out"):
+            create_model("dreamprvr+other_registers", **SIZES)
+    finally:
+        del ATTACHMENTS["other_registers"]
 
 
 def test_only_what_was_released_can_be_imported():

@@ -146,6 +146,8 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
                 raise ConfigError(
                     f"{name}: {owners[branch]} and {part} both provide the {branch} branch; leave one out"
                 )
+    if len(joining := [part for part in parts if ATTACHMENTS[part].joins_layers]) > 1:
+        raise ConfigError(f"{name}: {' and '.join(joining)} both put rows beside those of its layers; leave one out")
     losses: dict[str, AttachmentConfig | None] = {}
     if "losses" not in given:
         losses |= released.losses
