@@ -46,6 +46,21 @@ def test_index_then_search_finds_the_moment(run, videos):
     }  # fmt: skip
 
 
+def test_parts_are_indexed_apart_and_merged(run, videos, tmp_path):
+    for number in (1, 2):
+        assert run("index", videos, "--part", f"{number}/2")[0] == 0
+    parts = [tmp_path / f"library.part-{number}-of-2" for number in (1, 2)]
+    code, out, err = run("merge", tmp_path / "library", parts[0])
+    assert code == 2
+    assert "library.part-2-of-2: not among the parts" in err
+    code, out, _ = run("merge", tmp_path / "library", *parts)
+    assert (code, out) == (0, f"2 videos in {tmp_path / 'library'}: 2 copied\n")
+    assert json.loads(run("merge", tmp_path / "library", *parts, "--json")[1])["copied"] == 0
+    assert json.loads(run("search", "blue", "--json")[1])["hits"][0]["video"] == str(videos / "sea [1].mp4")
+    assert "part is '3'" in run("index", videos, "--part", "3")[2]
+    assert "--part is of the files named" in run("index", videos, "--part", "1/2", "--model", "none")[2]
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, width):
     (videos / "broken.mp4").write_bytes(b"no video at all")

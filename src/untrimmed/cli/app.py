@@ -27,6 +27,7 @@ _COMMANDS = {  # name -> panel of the help, module
     "ls": (VIDEOS, "inspect"),
     "status": (VIDEOS, "inspect"),
     "rm": (VIDEOS, "inspect"),
+    "merge": (VIDEOS, "merge"),
     "models": (RESEARCH, "models"),
     "features": (RESEARCH, "features"),
     "train": (RESEARCH, "train"),

@@ -55,6 +55,14 @@ def index(
             show_default=False,
         ),
     ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N/TOTAL",
+            help="Only this part of the files, into a library beside: for many machines; see: untrimmed merge.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines: one a file, then the report.")] = False,
@@ -67,12 +75,11 @@ def index(
     """
     import untrimmed
 
-    if not paths and model is None:
-        raise ConfigError("nothing to index: name video files or folders")
+    _require_work(paths, model, part)
     opened = untrimmed.open(library, precision=read_precision(precision))
     some_failed = False
     if paths:
-        options = {"encoder": encoder, "fps": fps, "keyframes_only": keyframes, "device": device}
+        options = {"encoder": encoder, "fps": fps, "keyframes_only": keyframes, "device": device, "part": part}
         report = index_files(opened, paths, on_step=_print_step if json_output else None, **options)
         some_failed = bool(report.failed)
         if json_output:
@@ -85,6 +92,13 @@ def index(
         _use(opened, None if model == "none" else model)
     if some_failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _require_work(paths: list[Path] | None, model: str | None, part: str | None) -> None:
+    if not paths and model is None:
+        raise ConfigError("nothing to index: name video files or folders")
+    if part is not None and (model is not None or not paths):
+        raise ConfigError("--part is of the files named, without --model; set that once for the merged library")
 
 
 def _use(library: Library, model: str | None) -> None:

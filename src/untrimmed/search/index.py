@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
+_ROWS_A_PIECE = 1024  # of the table: what compaction writes anew after a run that added little
 _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
 
 
@@ -188,15 +189,20 @@ class VideoIndex:
 
     def put(self, video: StoredVideo) -> None:
         """Add a video, or replace the one with the same `video_id`."""
-        row = _row(video)
+        self.put_all([video])
+
+    def put_all(self, videos: Sequence[StoredVideo]) -> None:
+        """Add or replace several videos, at least one, in one commit."""
+        rows = pa.concat_tables(map(_row, videos))
         table = self._open_table()
         with self._writing():
             if table is None:
-                self._table = lance.write_dataset(row, self._uri)
-            elif table.count_rows(_among([video.record.video_id])):
-                table.merge_insert("video_id").when_matched_update_all().execute(row)
+                self._table = lance.write_dataset(rows, self._uri)
+            elif table.count_rows(_among([video.record.video_id for video in videos])):
+                merged = table.merge_insert("video_id").when_matched_update_all().when_not_matched_insert_all()
+                merged.execute(rows)
             else:
-                table.insert(row)
+                table.insert(rows)
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
@@ -226,7 +232,7 @@ class VideoIndex:
         table = self._open_table()
         if table is not None:
             with self._writing():
-                table.optimize.compact_files()
+                table.optimize.compact_files(target_rows_per_fragment=_ROWS_A_PIECE)
                 table.cleanup_old_versions(_KEEP_VERSIONS)
         self._commits = 0
 

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,23 +23,23 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.engine import Engine, Hits, View, model_in_use
+from untrimmed.search.engine import Engine, Hits, View
+from untrimmed.search.filling import fill
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
-from untrimmed.search.indexing import Indexer
 from untrimmed.search.listing import read_records
+from untrimmed.search.parts import Part
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import TextFeatures
-from untrimmed.video.reader import Sampling, VideoReader
+from untrimmed.video.reader import Sampling
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
-
-_BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
+    from untrimmed.search.merging import MergeReport
 
 
 class Library:
@@ -65,6 +66,7 @@ class Library:
         keyframes_only: bool | None = None,
         device: str = "auto",
         precision: Precision | None = None,
+        part: str | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
@@ -79,40 +81,46 @@ class Library:
             keyframes_only: Decode key frames alone: many times faster, and as fine as the file's key frames are apart.
             precision: The format in which the encoder multiplies, auto, float32 or bfloat16; by default the one that
                 the library was opened with. Vectors of both formats may stand in one library.
+            part: Which files of them, as "3/16": those of the third of 16 parts. They go into a library of their own
+                beside this one (`Part.folder`), so that as many machines can index at once; `merge` joins them.
 
         Raises:
             UntrimmedError: A path does not exist.
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
         """
-        found = find_videos([Path(paths)] if isinstance(paths, str | os.PathLike) else map(Path, paths))
-        index = VideoIndex(self.folder, create=True)
-        with index:
-            before = index.settings
-            sampling = _choose_sampling(before, fps, keyframes_only)
-            if encoder is not None and len(index) == 0:
-                before = None  # there are no vectors yet that another encoder's could not be compared with
-            loaded = self._choose_encoder(before, encoder, device=device, precision=precision, images=True)
-            settings = Settings(
-                encoder=loaded.encoder.name,
-                encoder_identity=loaded.encoder.identity,
-                frame_dim=loaded.encoder.frame_dim,
-                word_dim=loaded.encoder.word_dim,
-                fps=sampling.fps,
-                keyframes_only=sampling.keyframes_only,
-                products=_joined(before, loaded.products),
-            )
-            if before is not None:
-                settings = replace(settings, model=before.model, model_folder=before.model_folder)
-            trained = model_in_use(self.folder, settings.model, settings.model_folder)
-            was = {record.path: record.sampling for record in index.scan()}
-            if before != settings:
-                index.write_settings(settings)
-            with VideoReader(sampling=sampling, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
-                report = Indexer(index, loaded.encoder, reader, settings, trained).run(found.files, progress)
+        given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
+        found, folder = find_videos(given), self.folder
+        if part is not None:
+            share = Part.parse(part)
+            found, folder = replace(found, files=share.choose(found.files, given)), share.folder(folder)
+        choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
+        sampling = partial(_choose_sampling, fps=fps, keyframes_only=keyframes_only)
+        loaded, report = fill(folder, found.files, choose, encoder=encoder, sampling=sampling, progress=progress)
         self._encoder = loaded.encoder
-        changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
-        return replace(report, notice=loaded.notice or changed or None, linked=found.linked)
+        return replace(report, linked=found.linked)
+
+    def merge(
+        self,
+        libraries: Iterable[str | os.PathLike[str]],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> MergeReport:
+        """Bring the library up to date with the videos of others, such as its parts; nothing is encoded again.
+
+        A new library is there when all of it is; a call that was ended goes on where it stopped. Into a library that
+        is there already, videos are committed some at a time. A video that several hold is taken as `index` would take
+        its files: see `untrimmed.search.merging.merge`.
+
+        Raises:
+            ConfigError: The libraries make no sense together.
+            IndexMismatchError: They were made by different encoders, or are searched with different models.
+            IndexBusyError: Another process is writing to one of them.
+            UntrimmedError: One is not there, or a part is missing among those named.
+        """
+        from untrimmed.search.merging import merge
+
+        return merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run, or an imported one); None: training-free again.
@@ -335,21 +343,6 @@ def open_library(folder: str | os.PathLike[str] | None = None, *, precision: Pre
     `precision` is the format in which its encoder multiplies: auto, float32 or bfloat16 (`untrimmed.precision`).
     """
     return Library(library_folder(folder), precision=precision)
-
-
-def _joined(settings: Settings | None, products: str) -> str:
-    """The number formats a library has been indexed in, with this one."""
-    before = (settings.products or "unrecorded") if settings else products
-    return " and ".join(sorted({*before.split(" and "), products}))
-
-
-def _say_resampled(before: Settings, now: Settings, replaced: Iterable[str | None]) -> str | None:
-    """One line where the library's sampling has changed; `replaced` is that of the records that made room."""
-    if before.sampling == now.sampling:
-        return None
-    count = sum(sampling not in (None, now.sampling) for sampling in replaced)
-    videos = "1 video is" if count == 1 else f"{count} videos are"
-    return f"sampling changed from {before.sampling} to {now.sampling}: {videos} encoded anew"
 
 
 def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:

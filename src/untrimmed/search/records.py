@@ -137,6 +137,15 @@ def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.path.abspath(Path(named or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
 
 
+def joined_products(products: Iterable[str | None]) -> str:
+    """The number formats of several, as settings name them.
+
+    >>> joined_products(["float32", "bfloat16 and float32"])
+    'bfloat16 and float32'
+    """
+    return " and ".join(sorted({name for some in products for name in (some or "unrecorded").split(" and ")}))
+
+
 def settings_file(folder: Path) -> Path:
     """Where a library's settings lie; a folder without that file is no library."""
     return folder / "library.json"

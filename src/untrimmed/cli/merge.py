@@ -1,0 +1,36 @@
+"""`untrimmed merge`: one library of several."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrimmed.cli.bars import counting
+from untrimmed.cli.console import print_json, result_console
+from untrimmed.cli.options import JsonOption, parse_path
+
+
+def merge(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The library to make, or to add to.", parser=parse_path)],
+    libraries: Annotated[
+        list[Path], typer.Argument(metavar="PART...", help="The libraries to take videos from.", parser=parse_path)
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Make one library of several, such as those of: untrimmed index --part. Nothing is encoded again.
+
+    A new library is there when all of it is. Stop at any time, and run the same command again to go on.
+    """
+    import untrimmed
+
+    opened = untrimmed.open(out)
+    with counting("copying videos", muted=json_output) as progress:
+        report = opened.merge(libraries, progress=progress)
+    if json_output:
+        print_json({"library": str(opened.folder), **asdict(report)})
+        return
+    duplicates = f", {report.duplicates} left out as duplicates" if report.duplicates else ""
+    result_console.print(f"{report.videos} videos in {opened.folder}: {report.copied} copied{duplicates}")

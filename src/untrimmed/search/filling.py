@@ -1,0 +1,78 @@
+"""What an indexing run settles before its first file, encoder, sampling and model, and what it says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import UntrimmedError
+from untrimmed.search.engine import model_in_use
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.index_report import IndexReport, ProgressCallback
+from untrimmed.search.indexing import Indexer
+from untrimmed.search.records import Settings, joined_products
+from untrimmed.video.reader import Sampling, VideoReader
+
+_BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
+
+
+def fill(
+    folder: Path,
+    files: Sequence[Path],
+    choose: Callable[[Settings | None, str | None], LoadedEncoder],
+    *,
+    encoder: str | None,
+    sampling: Callable[[Settings | None], Sampling],
+    progress: ProgressCallback | None,
+) -> tuple[LoadedEncoder, IndexReport]:
+    """Bring the library in a folder up to date with files; `choose` and `sampling` are asked with its settings.
+
+    Raises:
+        UntrimmedError: A merge into it has not ended.
+        IndexMismatchError: It was made by another encoder.
+        IndexBusyError: Another process is writing to it.
+    """
+    with VideoIndex(folder, create=True) as index:
+        before = index.settings
+        if before is None and len(index):
+            raise UntrimmedError(f"{folder}: a merge into it has not ended; run the same `untrimmed merge` again")
+        sampled = sampling(before)
+        if encoder is not None and len(index) == 0:
+            before = None  # there are no vectors yet that another encoder's could not be compared with
+        loaded = choose(before, encoder)
+        settings = _settings(before, loaded, sampled)
+        trained = model_in_use(folder, settings.model, settings.model_folder)
+        was = {record.path: record.sampling for record in index.scan()}
+        if before != settings:
+            index.write_settings(settings)
+        with VideoReader(sampling=sampled, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
+            report = Indexer(index, loaded.encoder, reader, settings, trained).run(files, progress)
+    changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
+    return loaded, replace(report, notice=loaded.notice or changed or None)
+
+
+def _settings(before: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
+    """Of the library from now on."""
+    settings = Settings(
+        encoder=loaded.encoder.name,
+        encoder_identity=loaded.encoder.identity,
+        frame_dim=loaded.encoder.frame_dim,
+        word_dim=loaded.encoder.word_dim,
+        fps=sampling.fps,
+        keyframes_only=sampling.keyframes_only,
+        products=joined_products([before.products, loaded.products] if before else [loaded.products]),
+    )
+    if before is None:
+        return settings
+    return replace(settings, model=before.model, model_folder=before.model_folder)
+
+
+def _say_resampled(before: Settings, now: Settings, replaced: Iterable[str | None]) -> str | None:
+    """One line where the library's sampling has changed; `replaced` is that of the records that made room."""
+    if before.sampling == now.sampling:
+        return None
+    count = sum(sampling not in (None, now.sampling) for sampling in replaced)
+    videos = "1 video is" if count == 1 else f"{count} videos are"
+    return f"sampling changed from {before.sampling} to {now.sampling}: {videos} encoded anew"

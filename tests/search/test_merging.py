@@ -1,0 +1,211 @@
+"""Indexing in parts and merging them gives the library that indexing at once gives."""
+
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import untrimmed
+from tests.search.test_index import SETTINGS, stored
+from tests.toy import ToyEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError
+from untrimmed.search import library as library_module
+from untrimmed.search import merging
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.parts import Part, missing_parts
+
+ROOT = Path(__file__).resolve().parents[2]
+SENTENCES = ["red", "a blue sea", "white", "green wood", "something yellow"]
+
+
+def contents(folder):
+    """What a library holds by path: all of a record but its id and the time of its making, and the vectors."""
+    index = VideoIndex(folder)
+    found = {}
+    for video in index.read([record.video_id for record in index.scan()]):
+        record = replace(video.record, video_id="", indexed_at=0.0)
+        found[record.path] = (record, video.features.vectors.tobytes(), video.features.times_s.tobytes(), video.encoded)
+    assert len(found) == len(index)
+    return found
+
+
+def answers(folder):
+    return [
+        (hit.video, hit.score, hit.duration_s, hit.moments)
+        for text in SENTENCES
+        for hit in untrimmed.open(folder).search(text, limit=3)
+    ]
+
+
+@pytest.fixture
+def parts(videos, encoder, tmp_path):
+    """The clips, with a copy of one, indexed as three parts."""
+    shutil.copytree(videos, tmp_path / "clips" / "deep")
+    shutil.copy(videos / "flag.mp4", tmp_path / "clips" / "copy.mp4")
+    lib = untrimmed.open(tmp_path / "films")
+    reports = [lib.index(tmp_path / "clips", part=f"{number}/3") for number in (1, 2, 3)]
+    done = [path for report in reports for path in (*report.done, *report.skipped)]
+    assert len(done) == len(set(done)) == 5, "parts are disjoint, and together everything"
+    return [tmp_path / f"films.part-{number}-of-3" for number in (1, 2, 3)]
+
+
+def test_merged_parts_are_the_library_that_is_indexed_at_once(parts, tmp_path, encoder):
+    untrimmed.open(tmp_path / "once").index(tmp_path / "clips")
+    before = encoder.num_encoded
+    report = untrimmed.open(tmp_path / "films").merge(parts)
+    assert (report.videos, report.copied, report.duplicates) == (5, 5, 0)
+    assert encoder.num_encoded == before
+    assert contents(tmp_path / "films") == contents(tmp_path / "once")
+    assert answers(tmp_path / "films") == answers(tmp_path / "once")
+    assert untrimmed.open(tmp_path / "films").settings() == untrimmed.open(tmp_path / "once").settings()
+
+
+def test_a_merged_library_goes_on_like_any_other(parts, tmp_path, encoder):
+    lib = untrimmed.open(tmp_path / "films")
+    lib.merge(parts)
+    before = encoder.num_encoded
+    assert len(lib.index(tmp_path / "clips").skipped) == 5
+    assert encoder.num_encoded == before
+    ids = {record.path: record.video_id for record in lib.videos()}
+    shutil.copy(tmp_path / "clips" / "deep" / "wood.mp4", tmp_path / "clips" / "deep" / "sun.mp4")
+    for number in (1, 2, 3):
+        lib.index(tmp_path / "clips", part=f"{number}/3")
+    report = lib.merge(parts)
+    assert (report.videos, report.copied) == (5, 1), "what is there is not copied again"
+    assert {record.path: record.video_id for record in lib.videos()} == ids
+    sun, wood = (lib.relevance("green", tmp_path / "clips" / "deep" / name)[1] for name in ("sun.mp4", "wood.mp4"))
+    assert sun.tolist() == wood.tolist()
+
+
+def test_which_files_are_a_parts_does_not_depend_on_where_their_folder_is_mounted():
+    names = [f"{number % 7}/{number}.mp4" for number in range(1000)]
+    here, there = [
+        Part(3, 16).choose([Path(root, name) for name in names], [Path(root)]) for root in ("/mnt/a", "/data/films")
+    ]
+    assert [path.relative_to("/mnt/a") for path in here] == [path.relative_to("/data/films") for path in there]
+    assert 40 <= len(here) <= 90
+    whole = [name for number in range(1, 17) for name in names if Part(number, 16).holds(name)]
+    assert sorted(whole) == sorted(names)
+
+
+def library(folder, *videos, **settings):
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(replace(SETTINGS, **settings))
+        for video in videos:
+            index.put(video)
+    return folder
+
+
+def at(video, **fields):
+    return replace(video, record=replace(video.record, **fields))
+
+
+def test_of_one_path_the_newest_content_is_kept_under_the_first_id(tmp_path):
+    old, new = at(stored("/v/a.mp4", seed=1), indexed_at=1.0), at(stored("/v/a.mp4", seed=2), indexed_at=2.0)
+    for number, order in enumerate([(old, new), (new, old)]):
+        folders = [library(tmp_path / f"{number}-{i}", video) for i, video in enumerate(order)]
+        report = merging.merge(tmp_path / f"out-{number}", folders)
+        assert (report.videos, report.duplicates) == (1, 1)
+        index = VideoIndex(tmp_path / f"out-{number}")
+        (record,) = index.scan()
+        assert record == replace(new.record, video_id=order[0].record.video_id)
+        assert index.get(record.video_id).features.vectors.tobytes() == new.features.vectors.tobytes()
+
+
+def test_a_file_that_moved_from_part_to_part_is_one_video_and_copies_are_two(tmp_path):
+    (tmp_path / "new.mp4").touch()
+    gone = at(stored(tmp_path / "old.mp4"), indexed_at=1.0, content_hash="same")
+    moved = at(stored(tmp_path / "new.mp4"), indexed_at=2.0, content_hash="same")
+    folders = [library(tmp_path / "a", gone), library(tmp_path / "b", moved)]
+    merging.merge(tmp_path / "out", folders)
+    (record,) = VideoIndex(tmp_path / "out").scan()
+    assert record == replace(moved.record, video_id=gone.record.video_id)
+    assert len(VideoIndex(tmp_path / "out")) == 1
+    merging.merge(tmp_path / "b", [tmp_path / "a"])
+    assert [r.video_id for r in VideoIndex(tmp_path / "b").scan()] == [gone.record.video_id]
+    (tmp_path / "old.mp4").touch()
+    assert merging.merge(tmp_path / "both", [*folders[:1], tmp_path / "out"]).videos == 2
+
+
+def test_two_videos_that_share_an_id_are_both_kept(tmp_path):
+    first, second = at(stored("/v/a.mp4"), content_hash="1"), at(stored("/v/b.mp4", seed=2), content_hash="2")
+    second = at(second, video_id=first.record.video_id)
+    folders = [library(tmp_path / "a", first), library(tmp_path / "b", second)]
+    merging.merge(tmp_path / "out", folders)
+    ids = {record.path: record.video_id for record in VideoIndex(tmp_path / "out").scan()}
+    assert len(set(ids.values())) == 2
+    assert merging.merge(tmp_path / "out", folders).copied == 0
+
+
+def test_libraries_that_do_not_fit_are_refused_and_leave_none(tmp_path):
+    here = library(tmp_path / "a", stored("/v/a.mp4"))
+    other = library(tmp_path / "b", stored("/v/b.mp4"), encoder_identity="toy:2")
+    with pytest.raises(IndexMismatchError, match=r"b: its encoder identity is toy:2, that of .*a toy:1"):
+        merging.merge(tmp_path / "out", [here, other])
+    with pytest.raises(ConfigError, match="merged into itself"):
+        merging.merge(here, [here])
+    with pytest.raises(UntrimmedError, match="no library here"):
+        merging.merge(tmp_path / "out", [tmp_path / "c"])
+    part = library(tmp_path / "films.part-2-of-3", stored("/v/c.mp4"))
+    with pytest.raises(UntrimmedError, match=r"films\.part-1-of-3, .*films\.part-3-of-3: not among the parts"):
+        merging.merge(tmp_path / "out", [part])
+    assert missing_parts([tmp_path / "films.part-02-of-16"])[0].name == "films.part-01-of-16"
+    with VideoIndex(here), pytest.raises(IndexBusyError, match="another process is writing"):
+        merging.merge(tmp_path / "out", [here])
+    assert not (tmp_path / "out" / "library.json").exists()
+
+
+def test_what_is_no_part_is_refused(lib, videos):
+    for part in ("3", "0/3", "4/3", "3/16/2", ""):
+        with pytest.raises(ConfigError, match="part is"):
+            lib.index(videos, part=part)
+
+
+MERGE = """
+import sys
+from pathlib import Path
+from untrimmed.search import merging
+merging._BYTES_A_COMMIT = 1
+print("ready", flush=True)
+merging.merge(Path(sys.argv[1]), list(map(Path, sys.argv[2:])))
+print("end", flush=True)
+"""
+
+
+def test_a_killed_merge_is_no_library_and_goes_on(tmp_path, monkeypatch):
+    videos = [at(stored(f"/v/{number:02d}.mp4", seed=number), content_hash=str(number)) for number in range(60)]
+    folders = [library(tmp_path / f"{number}", *videos[number::3]) for number in range(3)]
+    out, kills, before = tmp_path / "out", 0, set()
+    for wait_s in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, None):
+        child = subprocess.Popen(
+            [sys.executable, "-c", MERGE, out, *folders], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        with child:
+            assert child.stdout.readline() == "ready\n"
+            if wait_s is not None:
+                time.sleep(wait_s)
+                child.kill()
+            ended = child.stdout.read() == "end\n"
+        found = {record.video_id for record in VideoIndex(out, create=True).scan()}
+        assert before <= found, "what was copied is kept"
+        before = found
+        kills += not ended
+        if not ended and not (out / "library.json").exists():
+            with pytest.raises(UntrimmedError, match="no library here"):
+                VideoIndex(out)
+    assert kills, "no merge was killed: wait less"
+    assert contents(out) == {video.record.path: contents_of(video) for video in videos}
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
+    (out / "library.json").unlink()
+    with pytest.raises(UntrimmedError, match="a merge into it has not ended"):
+        untrimmed.open(out).index(folders[0])
+
+
+def contents_of(video):
+    record = replace(video.record, video_id="", indexed_at=0.0)
+    return record, video.features.vectors.tobytes(), video.features.times_s.tobytes(), video.encoded
