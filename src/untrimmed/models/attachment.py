@@ -39,6 +39,7 @@ from untrimmed.batches import (
 )
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
+from untrimmed.scores.max_sim import Branches
 from untrimmed.scores.score import Scores
 
 if TYPE_CHECKING:
@@ -123,13 +124,13 @@ class Attachment(nn.Module):
         """The branches that the attachment provides, and their weights in the fused score."""
         return None
 
-    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Float[Tensor, "V N D"] | None:
-        """Vectors of videos that its branches compare, beside the method's: as wide, and at length 1."""
-        return None
+    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Branches:
+        """The vectors of videos that its branches compare, by branch."""
+        return {}
 
-    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Float[Tensor, "Q M D"] | None:
+    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
         """What its branches look for among them, with their weights."""
-        return None
+        return {}
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""

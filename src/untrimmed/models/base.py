@@ -46,7 +46,7 @@ from untrimmed.moments.localise import LocateSettings, Similarities, rank_window
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import Tower
-from untrimmed.scores.max_sim import max_sim_sum, products, units
+from untrimmed.scores.max_sim import Branches, max_sim_sum, products
 from untrimmed.scores.score import Scores
 
 
@@ -117,21 +117,16 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             )
         return videos.clips, None
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
-        """By default clips and frames at length 1; a method whose score compares others overrides it and `own_probe`.
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
+        """The vectors of each video that the branches of `own_score` compare, by branch; see `candidate_score`.
 
-        Raises: ConfigError for a method that has neither.
+        By default none: then every video of a library is scored in full.
         """
-        rows = [] if videos.clips is None else [units(videos.clips)]
-        if videos.frames is not None and "frame" not in self.config.provided:
-            rows.append(units(videos.frames, videos.frame_mask))
-        if not rows:
-            raise ConfigError(f"{self.name} keeps neither frames nor clips of a video, so it needs own_sketch")
-        return torch.cat(rows, dim=1)
+        return {}
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q M D"]:
-        """By default the sentence at length 1."""
-        return F.normalize(queries.sentence, dim=-1)[:, None]
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """What each branch looks for among them, with its weight."""
+        return {}
 
     def own_released_names(self) -> Names:
         """The authors' names of the method's own parameters, and where each tensor lives here.
@@ -192,23 +187,30 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             scores = scores if added is None else scores.joined(added)
         return scores
 
-    def sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
-        """Videos as vectors that an index of nearest vectors can hold; see `candidate_score`."""
-        added = (attachment.sketch(self, videos) for attachment in self.carried)
-        return torch.cat([self.own_sketch(videos), *(rows for rows in added if rows is not None)], dim=1)
+    def sketch(self, videos: EncodedVideos) -> Branches:
+        """Videos as vectors that an index of nearest vectors can hold, `V N D` by branch; see `candidate_score`."""
+        return self.own_sketch(videos) | {
+            branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
+        }
 
-    def probe(self, queries: EncodedQueries) -> Float[Tensor, "Q M D"]:
-        """Queries as vectors that are looked for among those of `sketch`, each with its weight."""
-        added = (attachment.probe(self, queries) for attachment in self.carried)
-        return torch.cat([self.own_probe(queries), *(rows for rows in added if rows is not None)], dim=1)
+    def probe(self, queries: EncodedQueries) -> Branches:
+        """Queries as vectors that are looked for among those of `sketch`, each with its weight, `Q M D` by branch."""
+        return self.own_probe(queries) | {
+            branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
+        }
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
-        """How well each vector of `probe` is met by the best of `sketch`, added up: what finds candidates.
+        """How well each vector of `probe` is met by the best of its branch in `sketch`, added up: it finds candidates.
 
-        It need not be the score, nor bound it: of some methods it is, of others only rough (the tests of all methods
-        say of which). Candidates are then ranked by `score`, and `search.candidates` measures what was not among them.
+        No video's `score` is above it, so that the videos which may be among the best are known without the score of
+        all; of most methods it is the score (the tests of all methods say of which).
+
+        Raises: ConfigError for a method without `own_sketch`.
         """
-        return max_sim_sum(self.probe(queries), self.sketch(videos))
+        probe, sketch = self.probe(queries), self.sketch(videos)
+        if not probe:
+            raise ConfigError(f"{self.name} has no own_sketch and own_probe, so an index of vectors cannot search it")
+        return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
 
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """A number for each query under each name that training is to follow: metrics.jsonl has the mean of every epoch

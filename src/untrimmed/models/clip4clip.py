@@ -20,7 +20,7 @@ from untrimmed.losses.nce import nce
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
-from untrimmed.scores.max_sim import units, vector_sim
+from untrimmed.scores.max_sim import Branches, units, vector_sim
 from untrimmed.scores.score import Scores
 
 MAX_LOGIT_SCALE = math.log(100.0)  # CLIP clips its learned scale there
@@ -99,13 +99,13 @@ class CLIP4Clip(RetrievalModel):
         video = vector_sim(queries.sentence, CLIP4ClipVideos.of(videos).video)
         return Scores({"video": video}, {"video": self.branch_weight("video")})
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V 1 D"]:
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
         """The mean frame alone."""
-        return units(CLIP4ClipVideos.of(videos).video[:, None])
+        return {"video": units(CLIP4ClipVideos.of(videos).video[:, None])}
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q 1 D"]:
-        """The sentence with the weight of the mean."""
-        return super().own_probe(queries) * self.branch_weight("video")
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """The sentence."""
+        return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """Cross-entropy in both directions."""

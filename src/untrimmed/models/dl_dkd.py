@@ -30,7 +30,7 @@ from untrimmed.models.registry import register
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.tower import InputLayer, Positions, Tower, require_fit
-from untrimmed.scores.max_sim import Similarity, alone, max_sim, side_by_side, units
+from untrimmed.scores.max_sim import Branches, Similarity, max_sim, units
 from untrimmed.scores.score import Score, Scores
 
 BRANCHES = ("inheritance", "exploration")
@@ -185,20 +185,20 @@ class DLDKD(RetrievalModel):
             sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
         return sims
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V T F"]:
-        """The frames of both branches, side by side."""
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
+        """The frames of each branch."""
         videos = DLDKDVideos.of(videos)
-        branches = [videos.frames] if videos.exploration_frames is None else [videos.frames, videos.exploration_frames]
-        return side_by_side([units(frames, videos.frame_mask) for frames in branches])
+        frames = {"inheritance": videos.frames, "exploration": videos.exploration_frames}
+        return {name: units(rows, videos.frame_mask) for name, rows in frames.items() if rows is not None}
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q M F"]:
-        """The sentence of each branch among its own frames, weighed: together the score."""
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """The sentence of each branch."""
         c, queries = self.config, DLDKDQueries.of(queries)
-        sentence = F.normalize(queries.sentence, dim=-1)
+        sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         if queries.exploration is None:
-            return sentence[:, None]
-        other = F.normalize(queries.exploration, dim=-1)
-        return alone([c.inheritance_weight * sentence, c.exploration_weight * other])
+            return {"inheritance": sentence}
+        other = F.normalize(queries.exploration, dim=-1)[:, None]
+        return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * other}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.

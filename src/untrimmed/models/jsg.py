@@ -50,7 +50,7 @@ from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.down_sampling import DownSampling
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
-from untrimmed.scores.max_sim import alone, max_sim, side_by_side, units
+from untrimmed.scores.max_sim import Branches, max_sim, units
 from untrimmed.scores.score import Score, Scores, required_best
 
 GlanceInput = Literal["coarse", "clips", "frames"]
@@ -201,15 +201,15 @@ class JSG(RetrievalModel):
         weights = {"glance": self.config.glance_weight, "gaze": self.config.gaze_weight}
         return Scores({"glance": glance, "gaze": gaze}, weights)
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V P E"]:
-        """The proposals of glance and gaze, side by side."""
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
+        """The proposals of each branch."""
         videos = JSGVideos.of(videos)
-        return side_by_side([units(self.glance_pooled(videos)), units(self.gaze_pooled(videos))])
+        return {"glance": units(self.glance_pooled(videos)), "gaze": units(self.gaze_pooled(videos))}
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q 2 E"]:
-        """The sentence among the former, and among the latter, by their weights: together the score."""
-        sentence = F.normalize(queries.sentence, dim=-1)
-        return alone([self.config.glance_weight * sentence, self.config.gaze_weight * sentence])
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """The sentence, for each branch."""
+        sentence = F.normalize(queries.sentence, dim=-1)[:, None]
+        return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
         """Coarse rows attended under the best proposal: a diagnostic of the release that no ranking uses.

@@ -25,7 +25,7 @@ from untrimmed.moments.proposals import proposals
 from untrimmed.nn.blocks import NormOrder, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.scores.guided_attention import GuidedAttention
-from untrimmed.scores.max_sim import max_sim, units
+from untrimmed.scores.max_sim import Branches, max_sim, units
 from untrimmed.scores.score import Scores, required_best
 
 
@@ -112,14 +112,18 @@ class MSSL(ClipFrameModel):
             )
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V P D"]:
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
         """Each clip weighed with the frames as seen from it: the key clip's is the score, so the best is no less."""
         videos = MSSLVideos.of(videos)
-        clips = units(videos.clips)
-        if self.guided_attention is None:
-            return clips
-        seen = units(self.guided_attention(videos.frames, videos.frame_mask, videos.clips))
-        return self.branch_weight("clip") * clips + self.branch_weight("frame") * seen
+        sketch = self.branch_weight("clip") * units(videos.clips)
+        if self.guided_attention is not None:
+            seen = units(self.guided_attention(videos.frames, videos.frame_mask, videos.clips))
+            sketch = sketch + self.branch_weight("frame") * seen
+        return {"clip": sketch}
+
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """The sentence, since clips have their weights already."""
+        return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""

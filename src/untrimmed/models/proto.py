@@ -79,7 +79,7 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.prototypes import prototype_timeline
 from untrimmed.nn.tower import QueryTower, Tower
-from untrimmed.scores.max_sim import Similarity, alone, max_sim, side_by_side, units
+from untrimmed.scores.max_sim import Branches, Similarity, max_sim, units
 from untrimmed.scores.score import Score, Scores, required_best
 
 
@@ -221,16 +221,16 @@ class Proto(RetrievalModel):
         frame = max_sim(queries.frame_sentence, videos.frame_prototypes, similarity=similarity)
         return {"clip": clip, "frame": frame}
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V K E"]:
-        """The prototypes of clips and of frames, side by side."""
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
+        """The prototypes of clips and of frames."""
         videos = ProtoVideos.of(videos)
-        return side_by_side([units(videos.clips), units(videos.frame_prototypes)])
+        return {"clip": units(videos.clips), "frame": units(videos.frame_prototypes)}
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q 2 E"]:
-        """Each sentence among its own prototypes, weighed: together the score."""
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """Each sentence among its own prototypes."""
         c, queries = self.config, ProtoQueries.of(queries)
-        clip, frame = (F.normalize(sentence, dim=-1) for sentence in (queries.sentence, queries.frame_sentence))
-        return alone([c.clip_weight * clip, c.frame_weight * frame])
+        clip, frame = (F.normalize(own, dim=-1)[:, None] for own in (queries.sentence, queries.frame_sentence))
+        return {"clip": c.clip_weight * clip, "frame": c.frame_weight * frame}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""

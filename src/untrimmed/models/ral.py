@@ -37,7 +37,7 @@ from untrimmed.models.ral_distribution import (
 )
 from untrimmed.models.registry import register
 from untrimmed.nn.tower import SiblingTower
-from untrimmed.scores.max_sim import Padding, Similarity, units, zero_floor
+from untrimmed.scores.max_sim import Branches, Padding, Similarity, units, zero_floor
 from untrimmed.scores.score import Score, Scores
 from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
@@ -190,17 +190,17 @@ class RAL(Attachment):
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
 
-    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Float[Tensor, "V T D"] | None:
+    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Branches:
         """The frames that words meet."""
-        return None if self.csa is None else units(*frames_of(videos))
+        return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
-    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Float[Tensor, "Q W D"] | None:
-        """Words by their confidences and the weight of the frame branch; padding is 0."""
+    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
+        """Words by their confidences; padding is 0."""
         own = self.own(queries)
         if own.word_weights is None:
-            return None
+            return {}
         weights = model.branch_weight("frame") * own.word_weights * own.word_mask
-        return weights[..., None] * F.normalize(own.words, dim=-1)
+        return {"frame": weights[..., None] * F.normalize(own.words, dim=-1)}
 
     def word_score(
         self,
@@ -211,10 +211,16 @@ class RAL(Attachment):
     ) -> Score:
         """CSA by cosine, or by dot product as InfoNCE reads it (Eq. 11-12)."""
         assert self.csa is not None
-        frames, mask = frames_of(videos)
-        floor = zero_floor(mask, model.config.max_frames, self.config.padding_scores)
+        frames, mask, floor = self._frames(model, videos)
         own = self.own(queries)
         return self.csa(own.words, own.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
+
+    def _frames(
+        self, model: RetrievalModel, videos: EncodedVideos
+    ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
+        """Frames, which of them are real, and which videos score at least 0."""
+        frames, mask = frames_of(videos)
+        return frames, mask, zero_floor(mask, model.config.max_frames, self.config.padding_scores)
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""

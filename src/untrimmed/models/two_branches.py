@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of
@@ -21,7 +21,7 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
-from untrimmed.scores.max_sim import Padding, Similarity, max_sim, units, vector_sim, zero_floor
+from untrimmed.scores.max_sim import Branches, Padding, Similarity, max_sim, units, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
 
@@ -51,9 +51,10 @@ class ClipFrameModel(RetrievalModel):
         """One pooled vector a query (Eq. 1; Eq. 12)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
-    def own_probe(self, queries: EncodedQueries) -> Float[Tensor, "Q 1 D"]:
-        """The sentence, with the weight of the clips where an attachment scores the frames."""
-        return super().own_probe(queries) * (self.branch_weight("clip") if "frame" in self.config.provided else 1.0)
+    def own_probe(self, queries: EncodedQueries) -> Branches:
+        """The sentence, for clips and for frames."""
+        sentence = F.normalize(queries.sentence, dim=-1)[:, None]
+        return {branch: self.branch_weight(branch) * sentence for branch in {"clip", "frame"} - self.config.provided}
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
@@ -151,12 +152,15 @@ class TwoBranchModel(ClipFrameModel):
         sims = self.branch_sims(queries, videos)
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_sketch(self, videos: EncodedVideos) -> Float[Tensor, "V N D"]:
-        """Clips, and what the second branch compares: the mean of both is never above the better one."""
+    def own_sketch(self, videos: EncodedVideos) -> Branches:
+        """Clips, and what the second branch compares."""
         videos = TwoBranchVideos.of(videos)
-        if videos.video is None or "frame" in self.config.provided:
-            return super().own_sketch(videos)
-        return units(torch.cat([videos.clips, videos.video[:, None]], dim=1))
+        sketch = {"clip": units(videos.clips)}
+        if "frame" in self.config.provided:
+            return sketch
+        if videos.video is not None:
+            return sketch | {"frame": units(videos.video[:, None])}
+        return sketch | {"frame": units(*self._frames(videos))}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
@@ -186,6 +190,12 @@ class TwoBranchModel(ClipFrameModel):
             return sims
         if videos.video is not None:
             return sims | {"frame": vector_sim(sentence, videos.video, similarity=similarity)}
-        frames, mask = frames_of(videos)
-        floor = zero_floor(mask, c.max_frames, c.padding_scores)
+        frames, mask, floor = self._frames(videos)
         return sims | {"frame": max_sim(sentence, frames, mask, similarity=similarity, zero_floor=floor)}
+
+    def _frames(
+        self, videos: EncodedVideos
+    ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
+        """Frames, which of them are real, and which videos score at least 0."""
+        frames, mask = frames_of(videos)
+        return frames, mask, zero_floor(mask, self.config.max_frames, self.config.padding_scores)

@@ -1,6 +1,6 @@
 """A video is as good as its best clip or frame."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from untrimmed.scores.score import Score
 
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
+Branches = dict[str, Tensor]  # vectors `N M D` by the branch of a score that compares them
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
 TILE_QUERIES, TILE_VIDEOS = 512, 16  # of similarities in bfloat16: a tile stays in the cache
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
@@ -83,29 +84,21 @@ def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -
     return best.unflatten(0, probe.shape[:2]).sum(dim=1)
 
 
-def units(rows: Float[Tensor, "V N D"], mask: Bool[Tensor, "V N"] | None = None) -> Float[Tensor, "V N D"]:
-    """Rows of length 1 to compare by dot products without a mask: padding repeats its video's first real row."""
-    if mask is not None:
-        first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)]
-        rows = rows.where(mask[..., None], first[:, None])
-    return F.normalize(rows, dim=-1)
+def units(
+    rows: Float[Tensor, "V N D"],
+    mask: Bool[Tensor, "V N"] | None = None,
+    zero_floor: Bool[Tensor, " V"] | None = None,
+) -> Float[Tensor, "V M D"]:
+    """Rows of length 1 to compare by dot products without a mask: padding repeats its video's first real row.
 
-
-def side_by_side(branches: Sequence[Float[Tensor, "V N D"]]) -> Float[Tensor, "V N E"]:
-    """The rows of several branches in one space each, so that a query's vector in one of them meets its rows alone.
-
-    Shorter branches repeat their first row; those of one length take no more room than one below the other.
+    With `zero_floor` (see `max_sim`) there is one row more, which is 0 in the videos that it marks.
     """
-    longest = max(rows.shape[1] for rows in branches)
-    filled = [torch.cat([rows, rows[:, :1].expand(-1, longest - rows.shape[1], -1)], dim=1) for rows in branches]
-    return torch.cat(filled, dim=2)
-
-
-def alone(branches: Sequence[Float[Tensor, "Q D"]]) -> Float[Tensor, "Q B E"]:
-    """A vector of a query for each branch of `side_by_side`, which is 0 in the space of the others."""
-    widths = [vectors.shape[1] for vectors in branches]
-    placed = [F.pad(x, (sum(widths[:i]), sum(widths[i + 1 :]))) for i, x in enumerate(branches)]
-    return torch.stack(placed, dim=1)
+    if mask is not None:
+        first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)][:, None]
+        rows = rows.where(mask[..., None], first)
+        if zero_floor is not None:
+            rows = torch.cat([rows, first.where(~zero_floor[:, None, None], torch.zeros_like(first))], dim=1)
+    return F.normalize(rows, dim=-1)
 
 
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:
