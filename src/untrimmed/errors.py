@@ -19,6 +19,7 @@ EXTRAS = {  # package that only some installations have -> what to install
     "onnxruntime": "untrimmed[offline]",
     "PIL": "untrimmed[video]",
     "pyarrow": "untrimmed[video]",
+    "pywt": "untrimmed[video]",
     "ranx": "untrimmed[train]",
     "safetensors": "untrimmed[torch]",
     "scipy": "untrimmed[torch]",

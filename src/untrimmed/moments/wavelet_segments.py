@@ -1,0 +1,146 @@
+"""Where the content of a video changes, at several scales: segments between peaks of a wavelet transform (TF-PRVR).
+
+The signal is how sharply a video's frame vectors change direction. Each level of its discrete wavelet transform has
+cuts of its own, so that the segments of a level tile the video, and those of two levels may overlap anyhow. All of it
+is in float64; frames are read a block at a time, so that a day of video needs no copy of its vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from untrimmed.errors import ConfigError, FeatureError
+
+_FRAMES_AT_A_TIME = 4096
+_STILL = 1e-8  # two steps of at most this length are a still picture
+_SHORTEST = 1e-12  # vectors have no direction below
+
+Edges = Int[np.ndarray, " E"]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the unit mean of the unit frames there."""
+
+    edges: Edges
+    vectors: Float64[np.ndarray, "N D"]
+
+    @property
+    def spans(self) -> Int[np.ndarray, "N 2"]:
+        """First frame of each, and the one after its last."""
+        return spans_between(self.edges)
+
+
+def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
+    """The spans from each edge to the next.
+
+    >>> spans_between(np.array([0, 2, 5])).tolist()
+    [[0, 2], [2, 5]]
+    """
+    return np.stack([edges[:-1], edges[1:]], axis=1)
+
+
+def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> list[Segments]:
+    """The segments of every level, the finest first; a level without cuts is one segment.
+
+    Frames need not have unit length; they are in temporal order at equal steps.
+
+    Raises:
+        FeatureError: There are no frames, one is not finite or has no direction, or those of a segment cancel.
+        ConfigError: The wavelet is not known, or has no transform with finite filters.
+    """
+    if not len(frames):
+        raise FeatureError("a video without frames has no segments; wanted at least one frame")
+    levels = cut_levels(change_of_direction(frames), len(frames), wavelet)
+    pieces = joint_edges(levels)
+    sums = np.zeros((len(pieces) - 1, frames.shape[1]))
+    for start, rows in _units(frames):
+        piece = np.searchsorted(pieces, np.arange(start, start + len(rows)), side="right") - 1
+        first = np.flatnonzero(np.diff(piece, prepend=-1))
+        sums[piece[first]] += np.add.reduceat(rows, first, axis=0)
+    return [
+        Segments(
+            edges, _unit(np.add.reduceat(sums, np.searchsorted(pieces, edges[:-1]), axis=0), "the mean of segment")
+        )
+        for edges in levels
+    ]
+
+
+def joint_edges(levels: Sequence[Edges]) -> Edges:
+    """The edges of all levels: between two of them lies one segment of each level."""
+    return np.unique(np.concatenate(levels))
+
+
+def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray, " S"]:
+    """1 - cosine of each step from frame to frame with the next step, S = max(0, T - 2); 0 in a still picture.
+
+    >>> change_of_direction(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])).round(6).tolist()
+    [2.0, 1.0, 0.0]
+    """
+    parts = [np.empty(0)]
+    for _, rows in _units(frames, beyond=2):
+        steps = np.diff(rows, axis=0)
+        lengths = np.linalg.norm(steps, axis=1)
+        steps /= (lengths + 1e-8)[:, None]
+        change = 1 - np.clip(np.einsum("td,td->t", steps[:-1], steps[1:]), -1, 1)
+        change[(lengths[:-1] <= _STILL) & (lengths[1:] <= _STILL)] = 0.0
+        parts.append(change)
+    return np.concatenate(parts)
+
+
+def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str = "db4") -> list[Edges]:
+    """The edges of each level's segments in frames, the finest level first; `signal` is that of `change_of_direction`.
+
+    A cut is a local maximum of the level's response (its detail coefficients alone, transformed back) that is higher
+    than the response's mean and standard deviation together. A signal that is too short for one level has one segment.
+
+    Raises: ConfigError as `wavelet_segments`.
+    """
+    import pywt  # as long to import as a third of numpy, and searches go without
+
+    if wavelet not in pywt.wavelist(kind="discrete"):
+        raise ConfigError(f"wavelet is {wavelet!r}, wanted a discrete one of PyWavelets, such as 'db4' or 'haar'")
+    depth = pywt.dwt_max_level(len(signal), wavelet) if len(signal) else 0
+    coefficients = pywt.wavedec(signal, wavelet, mode="symmetric", level=depth) if depth else []
+    floor = 64 * np.finfo(np.float64).eps * max(1.0, float(np.abs(signal).max(initial=0.0)))
+    levels = []
+    for level in range(1, depth + 1):
+        alone = [own if place == depth + 1 - level else np.zeros_like(own) for place, own in enumerate(coefficients)]
+        response = np.abs(pywt.waverec(alone, wavelet, mode="symmetric")[: len(signal)])
+        peaks = _local_maxima(response)
+        high = (response[peaks] > response.mean() + response.std()) & (response[peaks] > floor)
+        levels.append(np.unique([0, *(peaks[high] + 2).tolist(), num_frames]))
+    return levels or [np.array([0, num_frames])]
+
+
+def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
+    """Higher than both neighbours; of equal neighbours the middle one, the left of two; never at an end."""
+    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # of each run of equal values
+    last = np.append(first[1:], len(values)) - 1
+    heights = values[first]
+    inner = np.flatnonzero((heights[1:-1] > heights[:-2]) & (heights[1:-1] > heights[2:])) + 1
+    return (first[inner] + last[inner]) // 2
+
+
+def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[int, Float64[np.ndarray, "N D"]]]:
+    """Frames at unit length a block at a time, each with so many frames of the next block, and where it begins."""
+    for start in range(0, max(1, len(frames) - beyond), _FRAMES_AT_A_TIME):
+        rows = np.asarray(frames[start : start + _FRAMES_AT_A_TIME + beyond])
+        if len(rows) > beyond:
+            yield start, _unit(rows.astype(np.float64), "frame", start)
+
+
+def _unit(rows: Float64[np.ndarray, "N D"], what: str, start: int = 0) -> Float64[np.ndarray, "N D"]:
+    lengths = np.linalg.norm(rows, axis=1)
+    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths >= _SHORTEST)))
+    if len(wrong):
+        raise FeatureError(
+            f"{what} {start + wrong[0]} has length {lengths[wrong[0]]:g}, wanted a finite vector with a direction; "
+            "extract the video's features again"
+        )
+    rows /= lengths[:, None]
+    return rows

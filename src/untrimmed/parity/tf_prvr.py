@@ -1,0 +1,41 @@
+"""The golden cases of TF-PRVR."""
+
+import numpy as np
+
+from untrimmed.moments.propagation import normalised_graph
+from untrimmed.moments.tf_prvr import TFPRVRSettings, moment_scores, video_moments
+from untrimmed.moments.wavelet_segments import wavelet_segments
+from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.compare import Rules, Tolerance
+from untrimmed.parity.registry import MethodParity, parity_of
+
+
+@parity_of("tf-prvr")
+class TFPRVRParity(MethodParity):
+    """One video and some queries, with everything that lies between."""
+
+    def produce(self, case: Case) -> Arrays:
+        """Segments, graph, kernel, moments, scores."""
+        case.require(("frames", "queries"))
+        frames = case.batch["frames"]
+        settings = TFPRVRSettings(wavelet=case.setting("wavelet"), beta=case.setting("beta"))
+        levels = wavelet_segments(frames, settings.wavelet)
+        graph = normalised_graph(levels)
+        moments = video_moments(frames, settings)
+        scores = moment_scores(case.batch["queries"], moments.vectors)
+        made = {
+            "level_offsets": np.cumsum([0, *(len(level.vectors) for level in levels)]),
+            "segment_spans": np.concatenate([level.spans for level in levels]),
+            "segment_features": np.concatenate([level.vectors for level in levels]),
+            "graph": graph,
+            "kernel": (1 - settings.beta) * np.linalg.inv(np.eye(len(graph)) - settings.beta * graph),
+            "moments": moments.vectors,
+            "moment_spans": moments.spans,
+            "video_score": scores.max(axis=1),
+            "best_moment": scores.argmax(axis=1),
+        }
+        return {f"expected/{name}": values for name, values in made.items()}
+
+    def rules(self, case: Case) -> Rules:
+        """Nothing is learned, and all of it is in float64: the limit of the golden data's README."""
+        return ((r"expected/", Tolerance(1e-6)),)
