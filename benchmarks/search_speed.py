@@ -18,8 +18,8 @@ import numpy as np
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
+from untrimmed.search.products import products
 from untrimmed.search.records import Settings, VideoRecord
-from untrimmed.search.windows import products
 from untrimmed.types import FrameFeatures
 
 FPS = 2.0

@@ -15,11 +15,13 @@ from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
+from untrimmed.search import tf_prvr as tf_prvr_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
 from untrimmed.search.engine import Engine
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records, Settings
+from untrimmed.search.tf_prvr import TFPRVRModel
 from untrimmed.search.trained import TrainedModel
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -69,15 +71,18 @@ def answers(corpus, known, query, among=None):
 def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows_module, "_ROWS_OF_BLOCK", 24)
+        patch.setattr(tf_prvr_module, "_ROWS_OF_BLOCK", 24)
         patch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
         yield
 
 
-@pytest.fixture(scope="module", params=["windows", "gmmformer_v2", "ms_sl", "jsg", "dl_dkd"])
+@pytest.fixture(scope="module", params=["windows", "tf_prvr", "gmmformer_v2", "ms_sl", "jsg", "dl_dkd"])
 def empty(request, small_blocks, tmp_path_factory):
     """A corpus without videos; JSG's reads what pads the videos of a library to one length."""
     if request.param == "windows":
         return WindowCorpus()
+    if request.param == "tf_prvr":
+        return TFPRVRModel().corpus()
     option = {"frame_sampling": "padded"} if request.param == "jsg" else {}
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run")

@@ -5,7 +5,8 @@ import pytest
 
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.windows import WindowCorpus, products
+from untrimmed.search.products import products
+from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8

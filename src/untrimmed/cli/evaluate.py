@@ -15,6 +15,14 @@ from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
+TargetArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN|LIBRARY|tf_prvr",
+        parser=parse_path,
+        help="The folder of a run or of a library; or tf_prvr, which needs no training but --data and --root.",
+    ),
+]
 QueriesOption = Annotated[
     Path | None,
     typer.Option(
@@ -79,9 +87,7 @@ _SHOWN_AS = {"mean IoU": "mean IoU in the true video"}  # beside the demo's, whi
 
 
 def evaluate(
-    target: Annotated[
-        Path, typer.Argument(metavar="RUN|LIBRARY", parser=parse_path, help="The folder of a run or of a library.")
-    ],
+    target: TargetArgument,
     queries: QueriesOption = None,
     skip_unknown: SkipUnknownOption = False,
     details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
@@ -99,7 +105,7 @@ def evaluate(
     overrides: ChangedArgument = None,
     imports: ImportOption = None,
 ) -> None:
-    """Score a trained model on a data set's split, or a library on labelled sentences of your own.
+    """Score a model, trained or not, on a data set's split, or a library on labelled sentences of your own.
 
     A run gives R@K and SumR by moment-to-video ratio, mAP, median and mean rank (MdR, MnR), and event-level recall
     (R@K, IoU=m of moments) where the data have moments; a library R@K, mean IoU in the true video, moment recall.

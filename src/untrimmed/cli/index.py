@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from untrimmed.search.index_report import Progress as Step
     from untrimmed.search.library import Library
 
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RUN|tf_prvr|windows",
+        help="From now on search with this trained model (its folder), or without training: with tf_prvr, or with "
+        "windows (as at first; 'none' is the same).",
+        show_default=False,
+    ),
+]
 _NUM_NAMED = 10  # links to folders
 
 
@@ -47,14 +56,7 @@ def index(
             show_default=False,
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Search with this trained model from now on (its folder); 'none': training-free again.",
-            show_default=False,
-        ),
-    ] = None,
+    model: ModelOption = None,
     part: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +91,7 @@ def index(
         if not (report.done or report.skipped or report.failed):
             progress_console.print("note: no video files there; name a file to index it whatever its suffix")
     if model is not None:
-        _use(opened, None if model == "none" else model)
+        _use(opened, model)
     if some_failed:
         raise typer.Exit(SOME_FAILED)
 
@@ -101,8 +103,10 @@ def _require_work(paths: list[Path] | None, model: str | None, part: str | None)
         raise ConfigError("--part is of the files named, without --model; set that once for the merged library")
 
 
-def _use(library: Library, model: str | None) -> None:
-    with counting("encoding the library's frames through the model", muted=model is None) as progress:
+def _use(library: Library, model: str) -> None:
+    from untrimmed.search.training_free import WINDOWS
+
+    with counting("encoding the library's frames through the model", muted=model in WINDOWS) as progress:
         library.use(model, progress=progress)
     settings = library.settings()
     progress_console.print(f"searching with {settings.model if settings else 'no model'}")

@@ -15,9 +15,10 @@ from untrimmed.errors import ConfigError
 
 
 def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
-    """List the methods with their papers and published settings, and what attaches to which of them."""
+    """List the methods with their papers and published settings, what attaches to which, and what needs no training."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.presets import list_presets, load_preset
+    from untrimmed.running.training_free import TRAINING_FREE
 
     methods: dict[str, dict[str, Any]] = {
         name: {
@@ -38,6 +39,7 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
         document = {
             "methods": methods,
             "attachments": attachments,
+            "training_free": {name: {"paper": paper} for name, paper in TRAINING_FREE.items()},
             "compositions": [name for name, problem in compositions.items() if not problem],
             "refused": {name: problem for name, problem in compositions.items() if problem},
         }
@@ -54,6 +56,11 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
         table.add_row(name, about["paper"], "\n".join(about["attaches_to"]))
     result_console.print(table)
     result_console.print("attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR")
+    table = Table("model", "paper", title="training-free", title_justify="left", box=box.SIMPLE)
+    for name, paper in TRAINING_FREE.items():
+        table.add_row(name, paper)
+    result_console.print(table)
+    result_console.print("no training: untrimmed evaluate NAME --data NAME --root DIR, or untrimmed index --model NAME")
 
 
 def _sum_r(reported: dict[str, float]) -> str:

@@ -36,10 +36,11 @@ class Opening:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether `evaluate_run` takes the folder: it holds a run or a saved model, and no library."""
+    """Whether `evaluate_run` takes it: the folder of a run or of a saved model, or the name of one without training."""
     from untrimmed.running.run import is_model, is_run
+    from untrimmed.running.training_free import is_training_free
 
-    return is_run(folder) or is_model(folder)
+    return is_run(folder) or is_model(folder) or is_training_free(folder)
 
 
 def require_format(output: str) -> None:

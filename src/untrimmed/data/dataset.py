@@ -17,9 +17,19 @@ from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.labelled import inside
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.outside import find_layout
-from untrimmed.data.packed import PackedFeatures, PackSettings, PackSources, TeacherRule, open_packed, pack
+from untrimmed.data.packed import (
+    PackedFeatures,
+    PackSettings,
+    PackSources,
+    TeacherRule,
+    open_packed,
+    pack,
+    teacher_caption,
+)
 from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
 from untrimmed.errors import FeatureError
+
+_ALL = 2**31 - 1  # frames or words: none is left out
 
 
 class TrainingRows(NamedTuple):
@@ -177,8 +187,58 @@ def load_dataset(
         teacher=open_teacher(layout) if settings.teacher else None,
     )
     features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
+    return _of_benchmark(layout, split, annotations, features)
+
+
+@checked(name="the name of a data set", root="the folder that holds the data set")
+def load_shared_space(
+    name: str,
+    root: Path | str,
+    split: str,
+    *,
+    cache_dir: Path | str | None = None,
+    video_features: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RetrievalDataset:
+    """One split with frames and words of one width, every frame and word of them: for what compares them untrained.
+
+    Where the data set has the CLIP vectors of DL-DKD's teacher, and no `video_features` are named, they are taken:
+    frames, and one sentence vector a caption in the place of words. Else its frames and words, which an image-text
+    encoder must have made: that they have one width is all that can be checked. The rest is as in `load_dataset`.
+
+    Raises:
+        FeatureError: as `load_dataset`, and for frames and words of different widths.
+        UnknownNameError: for an unknown split or frame feature.
+        ConfigError: for several frame features and none chosen.
+    """
+    root = Path(root)
+    layout = Layout.at(root, name)
+    annotations = read_split(name, root, split)
+    require_distinct(annotations, _caption_file(layout, split), split)
+    caption_ids = [annotation.caption_id for annotation in annotations]
+    is_field = find_layout(layout.folder) is None and not layout.is_plain
+    if is_field and video_features is None and layout.teacher_frames.is_file() and layout.teacher_sentences.is_file():
+        frames, words = open_teacher(layout)
+        caption_ids = [teacher_caption(words, caption_id) for caption_id in caption_ids]
+    else:
+        frames, words = open_frames(layout, video_features), open_words(layout)
+    if frames.dim != words.dim:
+        raise FeatureError(
+            f"{layout.folder}: frames have width {frames.dim}, words {words.dim}, so that no encoder gave both; without"
+            f" training, wanted frames and sentences of one space, such as {layout.teacher_frames.name} and "
+            f"{layout.teacher_sentences.name}"
+        )
+    settings = PackSettings(num_clips=1, max_frames=_ALL, max_words=_ALL)
+    sources = PackSources(frames=frames, words=words, video_ids=videos_of(annotations), caption_ids=caption_ids)
+    features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
+    return _of_benchmark(layout, split, annotations, features)
+
+
+def _of_benchmark(
+    layout: Layout, split: str, annotations: Sequence[Annotation], features: PackedFeatures
+) -> RetrievalDataset:
     return RetrievalDataset(
-        name=name,
+        name=layout.name,
         split=split,
         annotations=tuple(annotations),
         features=features,

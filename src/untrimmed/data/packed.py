@@ -273,12 +273,17 @@ def _pack_sentences(
 ) -> Float[np.ndarray, "Q S"]:
     sentences = _create(folder, "teacher_sentences", (len(captions), source.dim), settings.dtype)
     for index, caption in enumerate(captions):
-        short = caption.replace("#enc#", "#")  # the later version's files use this form
-        rows = read_finite(source, caption if caption in source or short not in source else short)
+        rows = read_finite(source, teacher_caption(source, caption))
         if len(rows) != 1:
             raise FeatureError(f"{source.place}: caption {caption!r} has {len(rows)} sentence vectors, wanted one")
         sentences[index] = rows[0]
     return sentences
+
+
+def teacher_caption(source: VectorSource, caption: str) -> str:
+    """The name of a caption's vector among a teacher's: the later version's files leave a part of it out."""
+    short = caption.replace("#enc#", "#")
+    return caption if caption in source or short not in source else short
 
 
 def _sample(frames: np.ndarray, settings: PackSettings) -> np.ndarray:

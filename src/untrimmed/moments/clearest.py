@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeVar
+
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 
 from untrimmed.moments.suppression import suppress
 from untrimmed.types import Moment
+
+Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # of one query, or of several
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanSettings:
+    """What spans have to stand out from; chosen on one half of the real clips (docs/quality.md)."""
+
+    own_background: float = 0.8  # share of a long video's own mean in the background; the other videos have the rest
+    own_background_s: float = 20.0  # of such a length half of that: one moment is much of a short video's mean
+    length_exponent: float = 0.15
+
+    def background(self, own: Numbers, others: Numbers, duration_s: float) -> Numbers:
+        """The relevance above which a span stands out, between the video's own mean and that of all videos."""
+        share = self.own_background * duration_s / (duration_s + self.own_background_s)
+        return share * own + (1 - share) * others
+
+
+def standing_out(
+    relevance: Float[np.ndarray, " T"],
+    times_s: Float[np.ndarray, " T"],
+    duration_s: float,
+    scenes: Int[np.ndarray, "N 2"],
+    *,
+    others: float,
+    settings: SpanSettings,
+    limit: int,
+) -> list[Moment]:
+    """The `clearest_scenes` of a video with frames at these times, `others` being the mean relevance of all videos."""
+    # A frame stands for the time up to half way to its neighbours: that is where a change between two is expected.
+    edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
+    return clearest_scenes(
+        relevance,
+        edges_s,
+        scenes,
+        background=settings.background(float(relevance.mean()), others, duration_s),
+        length_exponent=settings.length_exponent,
+        limit=limit,
+    )
 
 
 def clearest_scenes(
@@ -41,8 +83,15 @@ def clearest_scenes(
     total = np.concatenate([[0.0], np.cumsum(relevance, dtype=np.float64)])
     mean = (total[stop] - total[first]) / (stop - first)
     spans = np.stack([edges_s[first], edges_s[stop]], axis=1)
-    clearness = (mean - background) * (spans[:, 1] - spans[:, 0]) ** length_exponent
+    clearness = clearness_of(mean - background, spans[:, 1] - spans[:, 0], length_exponent)
     order = np.lexsort((spans[:, 1], spans[:, 0], -clearness))
     order = order[: max(1, np.count_nonzero(clearness > 0))]
     kept = suppress(spans[order][None], np.ones((1, len(order)), dtype=bool), max_iou=0.0, limit=limit)[0]
     return [Moment(float(spans[i, 0]), float(spans[i, 1]), float(mean[i])) for i in order[kept]]
+
+
+def clearness_of(
+    above: Float[np.ndarray, "*Q N"], length_s: Float[np.ndarray, " N"], length_exponent: float
+) -> Float[np.ndarray, "*Q N"]:
+    """How clear spans are: by how much they are above the background, times their lengths to that power."""
+    return above * length_s**length_exponent

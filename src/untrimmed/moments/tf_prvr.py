@@ -50,6 +50,12 @@ class VideoMoments:
         """First frame of each moment, and the one after its last."""
         return spans_between(self.edges)
 
+    @property
+    def candidates(self) -> Int[np.ndarray, "S 2"]:
+        """The spans of all moments, of the segments of all levels, and of the video, each once, in order of time."""
+        whole = self.edges[[0, -1]]
+        return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, whole, *self.levels)]), axis=0)
+
 
 def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | None = None) -> VideoMoments:
     """The moments of a video whose frames, of any length, are in temporal order at equal steps.

@@ -19,7 +19,7 @@ _FRAMES_AT_A_TIME = 4096
 _STILL = 1e-8  # two steps of at most this length are a still picture
 _SHORTEST = 1e-12  # vectors have no direction below
 
-Edges = Int[np.ndarray, " E"]
+Edges = Int[np.ndarray, " _"]  # where segments begin, and where the last one ends; levels have different numbers
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,13 @@ def event_recall_of_split(
     """
     if reason := why_no_events(dataset):
         raise FeatureError(reason)
-    annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     located = locate_split(model, dataset, batching, settings)
+    return event_recall_of(dataset, located, annotators=annotators)
+
+
+def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annotators: int = 2) -> dict[str, float]:
+    """Event-level recall of the moments that were found for all captions of a split; see `event_recall_of_split`."""
+    annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     return event_recall(
         located.video_index[annotated],
         located.span_s[annotated],

@@ -18,7 +18,7 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
 from untrimmed.errors import CheckpointError, ConfigError
-from untrimmed.evaluation.report import Report, make_report
+from untrimmed.evaluation.report import Report
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, plain_settings
@@ -32,6 +32,8 @@ from untrimmed.running.events import event_recall_of_split, why_no_events
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
 from untrimmed.running.split import load_split, require_sizes, require_widths
+from untrimmed.running.split_report import split_report
+from untrimmed.running.training_free import evaluate_training_free, is_training_free
 from untrimmed.running.validation import Batching, SplitScores, encode_queries, encode_videos, evaluating, score_split
 from untrimmed.scores.score import Scores
 
@@ -105,19 +107,9 @@ class OpenedModel:
                 "or its training diverged, train it again with a lower train.learning_rate, or mend nan among features"
             )
         note = why_no_events(dataset) if moments else "event-level recall was left out"
-        return make_report(
-            f"{self.model.name} on {dataset.name}, {dataset.split}",
-            scores.fused,
-            scores.branches,
-            dataset.video_index,
-            caption_ids=dataset.caption_ids,
-            moment_ratios=dataset.moment_ratios,
-            events=None if note else self.event_recall(),
-            num_events=sum(len(spans) > 0 for spans in dataset.moments),
-            note=note,
-            right_videos=None if labels is None else labels.video_index,
-            truths=None if labels is None else labels.counts,
-        )
+        events = None if note else self.event_recall()
+        name, fused, branches = self.model.name, scores.fused, scores.branches
+        return split_report(name, dataset, fused, branches, events=events, note=note, labels=labels)
 
 
 class DataNames(TypedDict):
@@ -281,7 +273,8 @@ def evaluate(
     truths: Path | str | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The results of a run's best model, of any saved model or of one in memory, on a split.
+    """The results of a run's best model, of any saved model or of one in memory, on a split; "tf_prvr", which needs no
+    training, takes data sets of one space (`load_shared_space`).
 
     The split is `dataset`, or named as in `open_model`; `device` and `precision` are for what is not loaded yet. Where
     the data has moments, event-level recall is reported for any method, else the report's note says why not;
@@ -300,13 +293,18 @@ def evaluate(
     named: DataNames = {"data": data, "root": root, "video_features": video_features}
     if dataset is not None and any(value is not None for value in named.values()):
         raise ConfigError("evaluate: a data set is given, and data, root or video_features name one; leave one out")
-    if dataset is None and not isinstance(model, LoadedModel):
-        opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
+    if isinstance(model, Path | str) and is_training_free(model):
+        report = evaluate_training_free(
+            str(model), dataset, split=split, moments=moments, truths=labels, changed=changed, **named
+        )
     else:
-        loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
-        loaded = loaded.changed(changed or {})
-        opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
-    report = opened.report(moments=moments, truths=labels)
+        if dataset is None and not isinstance(model, LoadedModel):
+            opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
+        else:
+            loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
+            loaded = loaded.changed(changed or {})
+            opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
+        report = opened.report(moments=moments, truths=labels)
     if not changed:
         return report
     return replace(report, title=f"{report.title}, {', '.join(f'{key}={value}' for key, value in changed.items())}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.types import Moment, TextFeatures
+from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
@@ -59,4 +60,27 @@ class Corpus(Protocol):
 
         It answers as one that is laid out anew would, and shares with this one what has not changed.
         """
+        ...
+
+
+@runtime_checkable
+class SearchModel(Protocol):
+    """What takes the place of windows: trained or not, it encodes stored frames once and makes a corpus of them."""
+
+    @property
+    def identity(self) -> str:
+        """Names the exact model: what it made of a video is compared with nothing of another."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its weights lie; None for a model that has none."""
+        ...
+
+    def encode_video(self, features: FrameFeatures) -> bytes:
+        """What the index keeps of a video for this model."""
+        ...
+
+    def corpus(self) -> Corpus:
+        """Videos laid out for search; without any, `update` adds them."""
         ...

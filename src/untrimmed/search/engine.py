@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from untrimmed.errors import (
     CheckpointError,
@@ -19,15 +19,13 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo
+from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo, SearchModel
 from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Records, newest_commit
+from untrimmed.search.records import Records, Settings, newest_commit
+from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import Moment, TextFeatures
-
-if TYPE_CHECKING:
-    from untrimmed.search.trained import TrainedModel
 
 A = TypeVar("A")
 
@@ -55,10 +53,10 @@ class Hits(list[Hit]):
 
 @dataclass(frozen=True)
 class InUse:
-    """A trained model by its identity and the folder where it lies."""
+    """A model by its identity, and the folder where one that was trained lies."""
 
     identity: str
-    folder: str
+    folder: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +150,7 @@ class Engine:
         with self._lock:
             index = VideoIndex(self._folder, follow=False)
             commit, settings = newest_commit(self._folder), index.settings
-            folder = settings.model_folder if settings else None
-            model = InUse(settings.model, folder) if settings and folder else None
+            model = _in_use(settings) if settings else None
             if self._view is None or (commit, model) != (self._view.commit, self._view.model):
                 records = Records(index.scan())
                 if not records:
@@ -182,7 +179,7 @@ class Engine:
                     raise
 
     def load(self, view: View, model: InUse | None) -> Corpus:
-        """The videos of a version, for a trained model or by windows: of what is in memory, only changes are read.
+        """The videos of a version, for a model or by windows: of what is in memory, only changes are read.
 
         Raises:
             CheckpointError: The model's folder is gone or damaged.
@@ -199,17 +196,25 @@ class Engine:
             return corpus
 
     def _empty(self, model: InUse | None) -> Corpus:
-        trained = model_in_use(self._folder, model.identity, model.folder) if model else None
-        return trained.corpus() if trained else WindowCorpus()
+        own = model_in_use(self._folder, model.identity, model.folder) if model else None
+        return own.corpus() if own else WindowCorpus()
 
 
-def model_in_use(library: Path, identity: str, folder: str | None) -> TrainedModel | None:
-    """The trained model of a library, by which its videos are encoded; None where it has none.
+def _in_use(settings: Settings) -> InUse | None:
+    """The model by which a library is searched; None: windows."""
+    known = settings.model_folder is not None or settings.model in TRAINING_FREE
+    return InUse(settings.model, settings.model_folder) if known else None
+
+
+def model_in_use(library: Path, identity: str, folder: str | None) -> SearchModel | None:
+    """The model of a library, by which its videos are encoded; None where it has none: then windows search it.
 
     Raises:
         CheckpointError: Its folder is gone or damaged.
         IndexMismatchError: The model there is another one.
     """
+    if identity in TRAINING_FREE:
+        return TRAINING_FREE[identity]()
     if folder is None:
         return None
     from untrimmed.search.trained import TrainedModel

@@ -43,12 +43,12 @@ def fill(
             before = None  # there are no vectors yet that another encoder's could not be compared with
         loaded = choose(before, encoder)
         settings = _settings(before, loaded, sampled)
-        trained = model_in_use(folder, settings.model, settings.model_folder)
+        used = model_in_use(folder, settings.model, settings.model_folder)
         was = {record.path: record.sampling for record in index.scan()}
         if before != settings:
             index.write_settings(settings)
         with VideoReader(sampling=sampled, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
-            report = Indexer(index, loaded.encoder, reader, settings, trained).run(files, progress)
+            report = Indexer(index, loaded.encoder, reader, settings, used).run(files, progress)
     changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
     return loaded, replace(report, notice=loaded.notice or changed or None)
 

@@ -16,21 +16,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
+from untrimmed.search.corpus import SearchModel
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_files import content_hash
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
-
-if TYPE_CHECKING:
-    from untrimmed.search.trained import TrainedModel
 
 _QUEUED_BATCHES = 8
 
@@ -81,10 +78,10 @@ class Indexer:
         encoder: Encoder,
         reader: VideoReader,
         settings: Settings,
-        trained: TrainedModel | None = None,
+        model: SearchModel | None = None,
     ):
         self._index, self._encoder, self._reader = index, encoder, reader
-        self._model, self._trained = settings.model, trained
+        self._model, self._own = settings.model, model
         self._sampling = settings.sampling
         # What the index holds, kept by the calling thread; the decoding thread only looks paths up, its own before
         # they change, and runs ahead: it counts by itself which contents will be there when a file's turn comes.
@@ -233,7 +230,11 @@ class Indexer:
             warnings="; ".join(video.stream.warnings),
         )
         features = FrameFeatures(vectors, np.concatenate(video.times_s), record.duration_s)
-        encoded = self._trained.encode_video(features) if self._trained is not None else b""
+        try:
+            encoded = self._own.encode_video(features) if self._own is not None else b""
+        except FeatureError as error:
+            self._outcome.fail(Failure(video.file.path, f"{shown(video.file.path)}: {error}"))
+            return
         self._index.put(StoredVideo(record, features, encoded))
         self._remember(record)
         self._outcome.write_s += time.perf_counter() - started

@@ -21,8 +21,9 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
-from untrimmed.errors import IndexMismatchError, UnknownNameError, UntrimmedError
+from untrimmed.errors import FeatureError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
 from untrimmed.precision import Precision, read_precision
+from untrimmed.search.corpus import SearchModel
 from untrimmed.search.engine import Engine, Hits, View
 from untrimmed.search.filling import fill
 from untrimmed.search.index import StoredVideo, VideoIndex
@@ -31,6 +32,7 @@ from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
+from untrimmed.search.training_free import WINDOWS, training_free
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
@@ -123,7 +125,8 @@ class Library:
         return merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Search with a trained model (the folder of a run, or an imported one); None: training-free again.
+        """Search with a trained model (the folder of a run, or an imported one) or with `tf_prvr`, which needs no
+        training; None, or "windows": by windows again, as new libraries are searched.
 
         The stored frame features are encoded through the model; nothing is decoded again. Until all are done, and if
         it is interrupted, searches go on with the model before; the same call then goes on where it stopped.
@@ -131,27 +134,22 @@ class Library:
         Raises:
             CheckpointError: There is no model in the folder, or a damaged one.
             IndexMismatchError: It was trained on features of another encoder, or of other widths.
+            FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
         with VideoIndex(self.folder) as index:
             settings = index.settings
             if settings is None:
                 raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-            trained = None
-            if model is not None:
-                from untrimmed.search.trained import TrainedModel
-
-                trained = TrainedModel(model)
-                trained.check_encoder(settings.encoder_identity)
-                trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
-            identity = trained.identity if trained else WindowCorpus.name
+            chosen = _model_of(model, settings)
+            identity = chosen.identity if chosen else WindowCorpus.name
             todo = [record.video_id for record in index.scan() if record.model != identity]
             for number, video in enumerate(index.read(todo), start=1):
-                encoded = trained.encode_video(video.features) if trained else b""
+                encoded = _encoded(chosen, video) if chosen else b""
                 index.put(StoredVideo(replace(video.record, model=identity), video.features, encoded))
                 if progress is not None:
                     progress(number, len(todo))
-            folder = str(trained.folder) if trained else None
+            folder = str(chosen.folder) if chosen and chosen.folder else None
             index.write_settings(replace(settings, model=identity, model_folder=folder))
 
     def export_features(
@@ -353,3 +351,27 @@ def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_onl
         fps=before.fps if fps is None else fps,
         keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
     )
+
+
+def _model_of(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel | None:
+    """The model that `Library.use` names, which fits the library; None for windows.
+
+    Raises: as `Library.use`.
+    """
+    if model is None or (os.fspath(model) in WINDOWS and not Path(model).exists()):
+        return None
+    if make := training_free(model):
+        return make()
+    from untrimmed.search.trained import TrainedModel
+
+    trained = TrainedModel(model)
+    trained.check_encoder(settings.encoder_identity)
+    trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
+    return trained
+
+
+def _encoded(model: SearchModel, video: StoredVideo) -> bytes:
+    try:
+        return model.encode_video(video.features)
+    except FeatureError as error:
+        raise FeatureError(f"{shown(Path(video.record.path))}: {error}") from error

@@ -15,28 +15,23 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numkong
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
-from untrimmed.moments.clearest import clearest_scenes
+from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
 from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
-_ROUNDING = 2e-3  # more than a score from float16 products of unit vectors can be off
-_LANES = 16  # rows of a block are as wide as a multiple of this, so that none ends within a register
-_LOW = 2.0**11  # the low half of a number is stored this many times larger: float16 holds 11 bits of each half
-_WORTH_THREADS = 20_000  # frames
 _MOST_ROWS = 8  # of the block for each frame of a video
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
@@ -48,15 +43,12 @@ class WindowCorpus:
     """Frame vectors of all videos in float16 blocks, searched exactly by windows and scenes; it has no weights."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Config:
+    class Config(SpanSettings):
         """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
         rank_width_s: float = 4.0
         sharpness: float = 4.0  # width of the ranking window over the standard deviation of its Gaussian; JSG has 9
         change_s: float = 0.5  # squared distance times seconds that a change of scene has to explain
-        own_background: float = 0.8  # share of a long video's own mean in the background; the corpus has the rest
-        own_background_s: float = 20.0  # of such a length half of that: one moment is much of a short video's mean
-        length_exponent: float = 0.15
 
         @property
         def deviation_s(self) -> float:
@@ -140,8 +132,7 @@ class WindowQuery:
 
     def __init__(self, corpus: WindowCorpus, sentence: Float[np.ndarray, " D"]):
         self._corpus, self._sentence = corpus, sentence
-        high = _half(sentence)
-        self._halves = np.stack([high, _half((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
+        self._halves = halves(sentence)
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by their best window, see `PreparedQuery.rank`.
@@ -152,25 +143,21 @@ class WindowQuery:
         return self._corpus.blocks.rank(
             lambda block: block.rough_scores(self._halves[:1]),
             lambda block, row: float(self._filtered(block.videos[row]).max()),
-            rounding=_ROUNDING,
+            rounding=ROUNDING,
             limit=limit,
             among=among,
         )
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Separate spans of one video in seconds, the clearest first (`clearest_scenes`), with their mean relevance."""
-        config, video = self._corpus.config, self._corpus.video(video_id)
-        curve, times_s, duration_s = self._curve(video), video.times_s, video.duration_s
-        own, corpus = float(curve.mean()), self._corpus.background(self._sentence)
-        share = config.own_background * duration_s / (duration_s + config.own_background_s)
-        # A frame stands for the time up to half way to its neighbours: that is where a change between two is expected.
-        edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
-        return clearest_scenes(
-            curve,
-            edges_s,
+        """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
+        video = self._corpus.video(video_id)
+        return standing_out(
+            self._curve(video),
+            video.times_s,
+            video.duration_s,
             self._corpus.scenes(video_id),
-            background=share * own + (1 - share) * corpus,
-            length_exponent=config.length_exponent,
+            others=self._corpus.background(self._sentence),
+            settings=self._corpus.config,
             limit=limit,
         )
 
@@ -183,9 +170,8 @@ class WindowQuery:
         return _gaussian_filter(self._curve(video), self._corpus.config.deviation_s / video.step_s)
 
     def _curve(self, video: _Video) -> Curve:
-        """The cosine at every time of the video's grid, as exact as in float32: the query is the sum of two halves."""
-        both = products(video.frames, self._halves)
-        return both[:, 0] + both[:, 1] / _LOW
+        """The cosine at every time of the video's grid."""
+        return exact_products(video.frames, self._halves)
 
 
 @dataclass(frozen=True)
@@ -236,7 +222,7 @@ class _Block:
         self.sizes = lengths + gaps
         starts = np.cumsum(self.sizes) - self.sizes
         dim = videos[0].total.shape[0]
-        self.frames = np.zeros((self.sizes.sum(), -(-dim // _LANES) * _LANES), dtype=np.float16)
+        self.frames = np.zeros((self.sizes.sum(), padded_width(dim)), dtype=np.float16)
         self.videos = []
         for video, start in zip(videos, starts, strict=True):
             own = self.frames[start : start + len(video.frames)]
@@ -278,10 +264,6 @@ class _Group:
         """The best window of each video, from the relevance of all rows of the block."""
         filtered = _filter_long(relevance[self.start : self.stop], _gaussian(self.deviation)) / self.inside
         return np.maximum.reduceat(filtered, self.bounds)[::2]  # between two videos lies a gap
-
-
-def _half(query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
-    return np.pad(query, (0, -len(query) % _LANES)).astype(np.float16)
 
 
 def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:
@@ -341,13 +323,6 @@ def _gaussian_filter(curve: Curve, deviation: float) -> Curve:
     weights = _gaussian(deviation)
     reach = len(weights) // 2
     return np.convolve(curve, weights)[reach : reach + len(curve)] / _weight_inside(len(curve), deviation)
-
-
-def products(frames: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E"]) -> Float64[np.ndarray, "T Q"]:
-    """Every frame times every query, added up in float32; each product is one thread's, however many there are."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = threads if len(frames) >= _WORTH_THREADS else 1
-    return np.asarray(numkong.cdist(frames, queries, "dot", threads=threads))
 
 
 def _filter_long(

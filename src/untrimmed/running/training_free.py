@@ -1,0 +1,184 @@
+"""Models that need no training over data sets: evaluated by their names, as trained ones are by their folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from untrimmed.config import build
+from untrimmed.data.dataset import RetrievalDataset, load_shared_space
+from untrimmed.data.truths import read_truths
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.evaluation.report import Report
+from untrimmed.moments import tf_prvr
+from untrimmed.moments.clearest import SpanSettings, clearness_of
+from untrimmed.moments.localise import LocateSettings
+from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
+from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_scores, video_moments
+from untrimmed.presets.settings import TrainSettings
+from untrimmed.running.events import event_recall_of, why_no_events
+from untrimmed.running.split_report import split_report
+
+_VIDEOS_AT_A_TIME = 50  # whose moments are ranked before they are joined with the best so far
+
+TRAINING_FREE = {tf_prvr.NAME: (tf_prvr.__doc__ or "").partition("\n")[0]}
+"""The line that names each and its paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TFPRVROnData(TFPRVRSettings):
+    """Beside its own settings, how word vectors become the sentence's: one row a caption is the sentence already.
+
+    `sentence`: the mean of the words, or the last one, off which CLIP reads a sentence.
+    """
+
+    sentence: Literal["mean", "last"] = "mean"
+
+
+def is_training_free(model: object) -> bool:
+    """Whether this is the name of a model that needs no training, and no folder of that name is there."""
+    return isinstance(model, str | Path) and os.fspath(model) in TRAINING_FREE and not Path(model).exists()
+
+
+def evaluate_training_free(
+    name: str,
+    dataset: RetrievalDataset | None = None,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    moments: bool = True,
+    truths: Path | None = None,
+    changed: Mapping[str, Any] | None = None,
+) -> Report:
+    """The results of TF-PRVR on a split, with the figures of a trained model; arguments as in `evaluate`.
+
+    A data set in memory needs frames and words of one width, one space: a sentence vector counts as one word. Moments
+    are the spans of `VideoMoments.candidates`, ranked as a library ranks them: by video, the clearest of each first.
+
+    Raises:
+        ConfigError: No data set is named, or a setting is unknown or wrong.
+        FeatureError: As `load_shared_space`, and for a video or a sentence that has a vector of zeros.
+    """
+    own, annotators = _settings(name, changed or {})
+    if dataset is None:
+        if data is None or root is None:
+            raise ConfigError(
+                f"{name}: is not trained, so it knows no data set; give --data NAME and --root DIR, or "
+                f"evaluate({name!r}, dataset)"
+            )
+        dataset = load_shared_space(data, root, split, video_features=video_features)
+    labels = None if truths is None else read_truths(truths, dataset.annotations)
+    note = why_no_events(dataset) if moments else "event-level recall was left out"
+    fused, located = _scores(dataset, own, locate=not note)
+    events = None if located is None else event_recall_of(dataset, located, annotators=annotators)
+    return split_report(name, dataset, fused, {}, events=events, note=note, labels=labels)
+
+
+def _settings(name: str, changed: Mapping[str, Any]) -> tuple[TFPRVROnData, int]:
+    sections: dict[str, dict[str, Any]] = {"model": {}, "train": {}}
+    for key, value in changed.items():
+        section, _, setting = key.partition(".")
+        if section != "model" and key != "train.annotators":
+            raise ConfigError(f"setting {key!r} is none of {name}; write model.KEY=VALUE or train.annotators=COUNT")
+        sections[section][setting] = value
+    own = build(TFPRVROnData, sections["model"], where=f"{name}: model")
+    return own, build(TrainSettings, sections["train"], where=f"{name}: train").annotators
+
+
+def _scores(
+    dataset: RetrievalDataset, settings: TFPRVROnData, *, locate: bool
+) -> tuple[Float64[np.ndarray, "Q V"], RankedMoments | None]:
+    """Every caption against every video, and the moments that fit each best.
+
+    Frames of one video are in memory at a time; to locate, so are the moments of all videos, in float32.
+    """
+    queries = _sentences(dataset, settings)
+    fused = np.empty((len(queries), len(dataset.video_ids)))
+    kept: list[VideoMoments] = []
+    for row, video_id in enumerate(dataset.video_ids):
+        try:
+            moments = video_moments(dataset.features.frames.table(row), settings)
+        except FeatureError as error:
+            raise FeatureError(f"{dataset.name}, split {dataset.split}, video {video_id!r}: {error}") from error
+        fused[:, row] = moment_scores(queries, moments.vectors).max(axis=1)
+        if locate:
+            kept.append(replace(moments, vectors=moments.vectors.astype(np.float32)))
+    return fused, _located(queries, kept, fused, dataset.durations_s) if locate else None
+
+
+def _located(
+    queries: Float64[np.ndarray, "Q D"],
+    videos: Sequence[VideoMoments],
+    fused: Float64[np.ndarray, "Q V"],
+    durations_s: Float[np.ndarray, " V"],
+) -> RankedMoments:
+    """The moments of all videos as a library ranks them: of better videos first, the clearest of a video first.
+
+    The clearest span of a video scores what the video does, another as much less as it is less clear.
+    """
+    limits = LocateSettings()
+    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # of the moments of all frames
+    mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
+    others = moment_scores(queries, mean[None])[:, 0]
+    best = RankedMoments.empty(len(queries))
+    for start in range(0, len(videos), _VIDEOS_AT_A_TIME):
+        found = [
+            _spans(moment_scores(queries, video.vectors), video, others, fused[:, row], float(durations_s[row]), limits)
+            for row, video in enumerate(videos[start : start + _VIDEOS_AT_A_TIME], start)
+        ]
+        shifted = [spans.shifted(row) for row, spans in enumerate(found, start)]
+        best = RankedMoments.best([best, *shifted], limits.before_suppression)
+    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit)  # a library's moments share no time
+
+
+def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
+    """One vector a caption, not of unit length.
+
+    Raises: FeatureError for words of another width than frames, and for a sentence of zeros.
+    """
+    if dataset.query_dim != dataset.video_dim:
+        raise FeatureError(
+            f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "
+            "without training, wanted both of one image-text encoder; give its sentence vectors as words"
+        )
+    tables = map(dataset.features.words_packed.table, range(len(dataset.annotations)))
+    rows = [words[-1] if settings.sentence == "last" else words.mean(axis=0, dtype=np.float64) for words in tables]
+    sentences = np.stack(rows).astype(np.float64)
+    if (zeros := np.flatnonzero(~sentences.any(axis=1))).size:
+        caption = dataset.caption_ids[zeros[0]]
+        raise FeatureError(
+            f"{dataset.name}, split {dataset.split}: caption {caption!r} has a vector of zeros; extract it again"
+        )
+    return sentences
+
+
+def _spans(
+    scores: Float64[np.ndarray, "Q M"],
+    moments: VideoMoments,
+    others: Float64[np.ndarray, " Q"],
+    of_video: Float64[np.ndarray, " Q"],
+    duration_s: float,
+    limits: LocateSettings,
+) -> RankedMoments:
+    """The clearest spans of one video for every query; `others` is the mean relevance of all videos."""
+    settings, num_frames = SpanSettings(), int(moments.edges[-1])
+    spans = moments.candidates
+    up_to = np.pad(np.cumsum(scores * np.diff(moments.edges), axis=1), ((0, 0), (1, 0)))
+    first, stop = np.searchsorted(moments.edges, spans.T)
+    means = (up_to[:, stop] - up_to[:, first]) / np.diff(spans, axis=1)[:, 0]
+    background = settings.background(up_to[:, -1] / num_frames, others, duration_s)
+    span_s: Float[np.ndarray, "S 2"] = spans * (duration_s / num_frames)
+    lengths_s = span_s[:, 1] - span_s[:, 0]
+    clearness = clearness_of(means - background[:, None], lengths_s, settings.length_exponent)
+    top = np.argsort(-clearness, axis=1, kind="stable")[:, : limits.per_video]
+    clearest = np.take_along_axis(clearness, top, axis=1)
+    found = of_video[:, None] + clearest - clearest[:, :1]
+    return RankedMoments(np.zeros_like(top), span_s[top].astype(np.float32), found.astype(np.float32))

@@ -1,0 +1,239 @@
+"""TF-PRVR over a library: moments that need no training take the place of windows (`untrimmed.moments.tf_prvr`).
+
+The moments of a video are made from its stored frames once, when it is indexed or the library changes to this model,
+and kept beside the frames: a fraction of their size. A search meets moments, not frames. Frames count as they were
+sampled, at equal steps; key frames alone are not, and what lies between them counts no more than their number.
+
+Which video: its best moment, as released. Which spans: moments, segments of every level and the whole, by how far they
+stand out (`untrimmed.moments.clearest`), which the release leaves open; docs/quality.md has what other choices gave.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Float16, Float64, Int
+
+from untrimmed.errors import IndexMismatchError
+from untrimmed.moments.clearest import SpanSettings, standing_out
+from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
+from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
+from untrimmed.types import FrameFeatures, Moment, TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.index import StoredVideo
+
+_ROWS_OF_BLOCK = 2**16  # as many as windows have
+
+
+class TFPRVRModel:
+    """What makes a library's moments; it has no weights, and so no folder."""
+
+    identity: ClassVar[str] = NAME
+    folder: ClassVar[None] = None
+
+    def __init__(self, settings: TFPRVRSettings | None = None, spans: SpanSettings | None = None):
+        self.settings, self.spans = settings or TFPRVRSettings(), spans or SpanSettings()
+
+    def encode_video(self, features: FrameFeatures) -> bytes:
+        """What the index keeps of a video: its moments as an npz, vectors in half precision.
+
+        Raises: FeatureError for a frame that is not finite or has no direction.
+        """
+        moments = video_moments(features.vectors, self.settings)
+        file = io.BytesIO()
+        np.savez(
+            file,
+            vectors=moments.vectors.astype(np.float16),
+            edges=moments.edges,
+            levels=np.concatenate(moments.levels),
+            level_sizes=[len(edges) for edges in moments.levels],
+        )
+        return file.getvalue()
+
+    def restore(self, encoded: bytes) -> VideoMoments:
+        """What `encode_video` gave.
+
+        Raises: IndexMismatchError where it is something else.
+        """
+        try:
+            with np.load(io.BytesIO(encoded), allow_pickle=False) as kept:
+                levels = np.split(kept["levels"], np.cumsum(kept["level_sizes"])[:-1])
+                return VideoMoments(kept["vectors"], kept["edges"], tuple(levels))
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            raise IndexMismatchError(
+                f"what the library keeps of a video is not what {NAME} gives ({type(error).__name__}); make it again "
+                f"with: untrimmed index --model windows, then --model {NAME}"
+            ) from error
+
+    def corpus(self) -> TFPRVRCorpus:
+        """Videos laid out for search; without any, `update` adds them."""
+        return TFPRVRCorpus(self)
+
+
+class TFPRVRCorpus:
+    """The moments of all videos in float16 blocks, searched exactly."""
+
+    def __init__(self, model: TFPRVRModel | None = None):
+        self.model = model or TFPRVRModel()
+        self.blocks: Blocks[_Block] = Blocks(_join, _ROWS_OF_BLOCK)
+        self._total: Float64[np.ndarray, " D"] | float = 0.0  # of the moments of all frames; exact (`_Video.total`)
+        self._num_frames = 0
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def prepare(self, query: TextFeatures) -> TFPRVRQuery:
+        """The sentence's vector at unit length, which the score is made of."""
+        return TFPRVRQuery(self, query.sentence)
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TFPRVRCorpus:
+        """`Corpus.update`; moments of videos that another model has encoded are made here, from their frames.
+
+        Raises:
+            FeatureError: A frame of such a video has no direction.
+            IndexMismatchError: What the library keeps of a video is not what this model gives.
+        """
+        new = list(self._laid_out(added))
+        changed = {*removed, *(video_id for block in new for video_id in block.ids)}
+        out = [self.video(video_id) for video_id in changed if video_id in self.blocks]
+        come = [video for block in new for video in block.videos]
+        corpus = copy.copy(self)
+        corpus.blocks = self.blocks.update(new, changed)
+        kept = self._total - sum(video.total for video in out) if len(out) < len(self) else 0.0
+        corpus._total = kept + sum(video.total for video in come)
+        corpus._num_frames += sum(video.num_frames for video in come) - sum(video.num_frames for video in out)
+        return corpus
+
+    def video(self, video_id: str) -> _Video:
+        """One video as it is laid out.
+
+        Raises: KeyError for one that is not there.
+        """
+        block, row = self.blocks.find(video_id)
+        return block.videos[row]
+
+    def background(self, sentence: Float[np.ndarray, " D"]) -> float:
+        """The mean relevance of all frames of the corpus."""
+        return float(sentence @ np.float32(self._total / max(1, self._num_frames)))
+
+    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
+        gathered: list[_Video] = []
+        num_rows = 0
+        for stored in added:
+            gathered.append(_Video.of(stored, self.model))
+            num_rows += len(gathered[-1].vectors)
+            if num_rows >= _ROWS_OF_BLOCK:
+                yield _Block(gathered)
+                gathered, num_rows = [], 0
+        if gathered:
+            yield _Block(gathered)
+
+
+class TFPRVRQuery:
+    """A sentence before the videos of a corpus."""
+
+    def __init__(self, corpus: TFPRVRCorpus, sentence: Float[np.ndarray, " D"]):
+        length = float(np.linalg.norm(sentence))
+        self._corpus, self._sentence = corpus, (sentence / length if length > 0 else sentence).astype(np.float32)
+        self._halves = halves(self._sentence)
+
+    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
+        """The best videos by their best moment, see `PreparedQuery.rank`; exact as `WindowQuery.rank` is."""
+        return self._corpus.blocks.rank(
+            lambda block: block.rough_scores(self._halves[:1]),
+            lambda block, row: float(exact_products(block.videos[row].vectors, self._halves).max()),
+            rounding=ROUNDING,
+            limit=limit,
+            among=among,
+        )
+
+    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+        """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
+        video = self._corpus.video(video_id)
+        return standing_out(
+            self._curve(video),
+            video.times_s,
+            video.duration_s,
+            video.spans,
+            others=self._corpus.background(self._sentence),
+            settings=self._corpus.model.spans,
+            limit=limit,
+        )
+
+    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """Times of frames in seconds, and the relevance of the moment in which each lies."""
+        video = self._corpus.video(video_id)
+        return video.times_s, self._curve(video)
+
+    def _curve(self, video: _Video) -> Float[np.ndarray, " T"]:
+        return np.repeat(exact_products(video.vectors, self._halves), np.diff(video.edges))
+
+
+@dataclass(frozen=True)
+class _Video:
+    """The moments of a video; `total` adds up those of all its frames.
+
+    It is exact, as that of windows is: float16 vectors times whole numbers, added up in float64.
+    """
+
+    video_id: str
+    vectors: Float16[np.ndarray, "M E"]  # of a block that holds it: a part of that
+    edges: Int[np.ndarray, " N"]
+    spans: Int[np.ndarray, "S 2"]  # of moments, of the segments of all levels, and the whole
+    times_s: Float[np.ndarray, " T"]
+    duration_s: float
+    total: Float64[np.ndarray, " D"]
+
+    @classmethod
+    def of(cls, stored: StoredVideo, model: TFPRVRModel) -> _Video:
+        """A change of model that is under way, or was interrupted, leaves some videos encoded by the other model."""
+        features, record = stored.features, stored.record
+        own = record.model == model.identity
+        moments = model.restore(stored.encoded if own else model.encode_video(features))
+        total = np.diff(moments.edges).astype(np.float64) @ moments.vectors.astype(np.float64)
+        return cls(
+            record.video_id,
+            moments.vectors.astype(np.float16),
+            moments.edges,
+            moments.candidates,
+            features.times_s,
+            features.duration_s,
+            total,
+        )
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames the moments hold."""
+        return len(self.times_s)
+
+
+class _Block:
+    """Videos side by side."""
+
+    def __init__(self, videos: Sequence[_Video]):
+        self.sizes = np.array([len(video.vectors) for video in videos])
+        self._starts = np.cumsum(self.sizes) - self.sizes
+        dim = videos[0].total.shape[0]
+        self._vectors = np.zeros((self.sizes.sum(), padded_width(dim)), dtype=np.float16)
+        self.videos = []
+        for video, start in zip(videos, self._starts, strict=True):
+            own = self._vectors[start : start + len(video.vectors)]
+            own[:, :dim] = video.vectors[:, :dim]
+            self.videos.append(replace(video, vectors=own))
+        self.ids = [video.video_id for video in videos]
+
+    def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
+        """Each video by its best moment, from float16 products."""
+        return np.maximum.reduceat(products(self._vectors, query)[:, 0], self._starts)
+
+
+def _join(parts: Sequence[Part[_Block]]) -> _Block:
+    return _Block([part.block.videos[row] for part in parts for row in np.flatnonzero(part.present)])

@@ -1,0 +1,53 @@
+"""TF-PRVR as it is typed: over a data set, and in a library."""
+
+import json
+
+import pytest
+
+from tests.run_world import SMALL
+from untrimmed.data.simulation.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("teacher")
+    simulate("tvr", root, num_videos=24, settings=SMALL, teacher=True)
+    return root
+
+
+def test_a_data_set_is_evaluated_without_training(root, typed):
+    code, out, err = typed("evaluate", "tf_prvr", "--data", "tvr", "--root", root, "--format", "json", "model.beta=0.5")
+    assert code == 0, err
+    document = json.loads(out)
+    assert "SumR" in document["rows"]["fused"]
+    assert any(name.startswith("event") for name in document["rows"])
+    code, out, err = typed("evaluate", "tf_prvr", "--data", "tvr", "--root", root, "--no-moments")
+    assert code == 0, err
+    assert "tf_prvr on tvr, test" in out
+
+
+def test_a_data_set_that_is_not_named_or_does_not_fit_is_refused_in_one_line(refusal, data_root):
+    assert "give --data NAME and --root DIR" in refusal("evaluate", "tf_prvr")
+    assert "so that no encoder gave both" in refusal("evaluate", "tf_prvr", "--data", "tvr", "--root", data_root)
+
+
+def test_a_library_changes_to_it_and_back(run, videos):
+    run("index", videos)
+    before = json.loads(run("search", "something green", "--json")[1])
+    code, _, err = run("index", "--model", "tf_prvr")
+    assert code == 0
+    assert "searching with tf_prvr" in err
+    hits = json.loads(run("search", "something green", "--json")[1])["hits"]
+    assert hits[0]["video"] == str(videos / "flag.mp4")
+    assert ": tf_prvr, needs no training" in run("doctor")[1]
+    assert "tf_prvr" in run("status")[1]
+    code, _, err = run("index", "--model", "windows")
+    assert "searching with gaussian_windows" in err
+    assert json.loads(run("search", "something green", "--json")[1]) == before
+
+
+def test_models_lists_it_with_its_paper(typed):
+    document = json.loads(typed("models", "--json")[1])
+    assert document["training_free"]["tf_prvr"]["paper"].startswith("TF-PRVR (NeurIPS 2026): training-free")
+    assert "tf_prvr" not in document["methods"]
+    assert "TF-PRVR (NeurIPS 2026)" in typed("models")[1]

@@ -1,0 +1,77 @@
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from untrimmed.moments import propagation as module
+from untrimmed.moments.propagation import normalised_graph, propagate
+from untrimmed.moments.wavelet_segments import Segments
+
+
+def levels_of(num_frames, counts, *, cone, dim=12, seed=0):
+    """Levels of so many segments each; the larger `cone`, the more alike are all of them."""
+    rng = np.random.default_rng(seed)
+    levels = []
+    for count in counts:
+        cuts = rng.choice(np.arange(1, num_frames), count - 1, replace=False)
+        vectors = rng.standard_normal((count, dim))
+        vectors[:, 0] += cone
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        levels.append(Segments(np.unique([0, *cuts, num_frames]), vectors))
+    return levels
+
+
+def test_the_graph_by_hand():
+    one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.8]])
+    levels = [Segments(np.array([0, 2, 6]), one), Segments(np.array([0, 6]), other)]
+    # The centres of the first level are 1 and 4, 3 apart, which is its mean length; the spans share 2 of 6 and 4 of 6.
+    near, first, second = np.exp(-1), 2 / 6 * 0.6, 4 / 6 * 0.8
+    weights = np.array([[1.0, near, first], [near, 1.0, second], [first, second, 1.0]])
+    scale = weights.sum(axis=1) ** -0.5
+    np.testing.assert_allclose(normalised_graph(levels), scale[:, None] * weights * scale, atol=1e-15)
+
+
+@pytest.mark.parametrize("cone", [0.0, 3.0, 30.0])
+@pytest.mark.parametrize("beta", [0.0, 0.7, 0.95])
+def test_long_videos_are_solved_as_short_ones(cone, beta, monkeypatch):
+    monkeypatch.setattr(module, "_ROWS_AT_A_TIME", 16)
+    levels = levels_of(400, [90, 60, 23, 1, 5], cone=cone)
+    has_negative = (levels[0].vectors @ levels[0].vectors.T).min() < 0
+    assert has_negative == (cone < 30), "rows are multiplied in both ways"
+    np.testing.assert_allclose(propagate(levels, beta, most_dense=0), propagate(levels, beta), atol=1e-7)
+
+
+def test_what_a_long_video_needs_does_not_grow_with_the_square_of_its_segments(monkeypatch):
+    monkeypatch.setattr(module, "_ROWS_AT_A_TIME", 64)
+    peaks = []
+    for count in (1500, 3000):
+        levels = levels_of(4 * count, [count, count // 2], cone=30.0)
+        tracemalloc.start()
+        propagate(levels, 0.7)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2.5 * peaks[0]
+    assert peaks[1] < 4500**2, "a graph written down has eight bytes a pair"
+
+
+@pytest.mark.parametrize(("beta", "most"), [(0.7, 10), (0.95, 12)])
+def test_a_longer_video_needs_no_more_steps_of_the_solver(beta, most, monkeypatch):
+    calls = []
+    times = module._Graph.times
+    monkeypatch.setattr(module._Graph, "times", lambda self, x: calls.append(len(x)) or times(self, x))
+    for count in (150, 600):
+        propagate(levels_of(4 * count, [count, count // 2], cone=30.0), beta, most_dense=0)
+    assert max(calls.count(num_segments) for num_segments in set(calls)) <= most
+    assert len(set(calls)) == 2
+
+
+def test_without_borrowing_segments_stay_as_they_are():
+    levels = levels_of(50, [9, 4], cone=0.0)
+    np.testing.assert_allclose(propagate(levels, 0.0), np.concatenate([level.vectors for level in levels]))
+
+
+def test_borrowing_moves_each_segment_towards_the_others():
+    levels = levels_of(100, [20], cone=1.0)
+    spreads = [np.linalg.norm(own - own.mean(axis=0)) for own in (propagate(levels, beta) for beta in (0, 0.5, 0.9))]
+    assert all(wider > narrower for wider, narrower in pairwise(spreads))

@@ -1,0 +1,158 @@
+"""TF-PRVR over data sets, through the doors of trained models: `evaluate`, and the command."""
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.run_world import SMALL
+from untrimmed.data.annotations import Annotation
+from untrimmed.data.dataset import dataset_of_arrays, load_shared_space
+from untrimmed.data.layout import Layout
+from untrimmed.data.packed import PackSettings
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.evaluation.recall import retrieval_metrics
+from untrimmed.moments.clearest import SpanSettings, standing_out
+from untrimmed.moments.overlap import iou
+from untrimmed.moments.tf_prvr import TFPRVRSettings, moment_scores, video_moments
+from untrimmed.running.opened import evaluate
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A root with `tvr`, whose teacher has frames and sentences in one space."""
+    root = tmp_path_factory.mktemp("teacher")
+    simulate("tvr", root, num_videos=24, settings=SMALL, teacher=True)
+    return root
+
+
+def scores_by_hand(root, split="test", **settings):
+    layout, dataset = Layout.at(root, "tvr"), load_shared_space("tvr", root, split)
+    with h5py.File(layout.teacher_frames) as frames, h5py.File(layout.teacher_sentences) as sentences:
+        queries = np.concatenate([sentences[caption][()].reshape(1, -1) for caption in dataset.caption_ids])
+        videos = [video_moments(frames[video][()], TFPRVRSettings(**settings)) for video in dataset.video_ids]
+    return np.stack([moment_scores(queries, video.vectors).max(axis=1) for video in videos], axis=1), dataset
+
+
+def world(seed=0):
+    """Videos of shots; each sentence is a shot, in the same space."""
+    rng = np.random.default_rng(seed)
+    frames, words, annotations = {}, {}, []
+    for video in ("a", "b", "c", "d"):
+        shots = rng.standard_normal((4, 6))
+        frames[video] = np.repeat(shots, 25, axis=0) + 0.05 * rng.standard_normal((100, 6))
+        for number, shot in enumerate(shots):
+            caption = f"{video}#{number}"
+            words[caption] = shot[None]
+            moments = ((number * 12.5, (number + 1) * 12.5),)
+            annotations.append(Annotation(video, caption, "a shot", moments, 50.0))
+    return frames, words, annotations
+
+
+def test_figures_are_those_of_the_best_moments(root):
+    scores, dataset = scores_by_hand(root)
+    report = evaluate("tf_prvr", data="tvr", root=root)
+    assert report.title == "tf_prvr on tvr, test"
+    wanted = retrieval_metrics(scores, dataset.video_index)
+    assert {name: report.figures[name] for name in wanted} == pytest.approx(wanted)
+    assert any(name.startswith("M/V") for name in report.rows)
+
+
+def test_settings_are_changed_and_named(root):
+    scores, dataset = scores_by_hand(root, beta=0.2, wavelet="haar")
+    report = evaluate("tf_prvr", data="tvr", root=root, changed={"model.beta": 0.2, "model.wavelet": "haar"})
+    assert report.title == "tf_prvr on tvr, test, model.beta=0.2, model.wavelet=haar"
+    assert report.figures["mAP"] == pytest.approx(retrieval_metrics(scores, dataset.video_index)["mAP"])
+
+
+def test_videos_and_moments_in_memory_are_found():
+    frames, words, annotations = world()
+    report = evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
+    assert report.figures["R@1"] > 80, "chance is 25"
+    assert report.events["R@1 IoU=0.5"] > 60, report.events
+    assert "IoU" not in "".join(evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations), moments=False).rows)
+
+
+def test_moments_are_those_that_a_library_shows():
+    frames, words, annotations = world(seed=3)
+    dataset = dataset_of_arrays(frames, words, annotations)
+    videos = [video_moments(dataset.features.frames.table(row)) for row in range(4)]
+    queries = np.concatenate([words[caption] for caption in dataset.caption_ids])
+    curves = [np.repeat(moment_scores(queries, video.vectors), np.diff(video.edges), axis=1) for video in videos]
+    others = np.concatenate(curves, axis=1).mean(axis=1)
+    middle_s, met = (np.arange(100) + 0.5) / 2, []
+    for query, annotation in enumerate(annotations):
+        best = int(np.argmax([curve[query].max() for curve in curves]))
+        (shown,) = standing_out(
+            curves[best][query],
+            middle_s,
+            50.0,
+            videos[best].candidates,
+            others=others[query],
+            settings=SpanSettings(),
+            limit=1,
+        )
+        overlap = iou(np.array([shown.start_s, shown.end_s]), np.array(annotation.moments[0]))
+        met.append(dataset.video_ids[best] == annotation.video and overlap >= 0.5)
+    assert 0 < sum(met) < len(met)
+    assert evaluate("tf_prvr", dataset).events["R@1 IoU=0.5"] == pytest.approx(100 * np.mean(met))
+
+
+def test_a_sentence_is_the_mean_of_its_words_or_the_last():
+    frames, words, annotations = world()
+    rng, several = np.random.default_rng(1), {}
+    for caption, rows in words.items():
+        aside = rng.standard_normal((1, 6))
+        aside -= (aside @ rows.T) / (rows @ rows.T) * rows
+        several[caption] = np.concatenate([rows + 3 * aside, rows - 3 * aside])  # as long as each other
+    made = dataset_of_arrays(frames, several, annotations)
+    wanted = evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations), moments=False)
+    assert evaluate("tf_prvr", made, moments=False).rank.tolist() == wanted.rank.tolist()
+    alone = dataset_of_arrays(frames, {caption: rows[-1:] for caption, rows in several.items()}, annotations)
+    last = evaluate("tf_prvr", made, moments=False, changed={"model.sentence": "last"})
+    assert last.rank.tolist() == evaluate("tf_prvr", alone, moments=False).rank.tolist() != wanted.rank.tolist()
+
+
+def test_a_sentence_of_zeros_is_named():
+    frames, words, annotations = world()
+    words["b#2"] = np.zeros((1, 6))
+    with pytest.raises(FeatureError, match="caption 'b#2' has a vector of zeros"):
+        evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
+
+
+def test_all_frames_are_read(root):
+    dataset, layout = load_shared_space("tvr", root, "test"), Layout.at(root, "tvr")
+    with h5py.File(layout.teacher_frames) as frames:
+        counts = [len(frames[video]) for video in dataset.video_ids]
+    assert dataset.features.frames.lengths.tolist() == counts
+    assert dataset.query_dim == dataset.video_dim == SMALL.teacher_dim
+
+
+def test_features_of_two_spaces_are_refused(data_root):
+    with pytest.raises(FeatureError, match="frames have width 10, words 12, so that no encoder gave both"):
+        evaluate("tf_prvr", data="tvr", root=data_root)
+    frames, words, annotations = world()
+    wide = {caption: np.pad(rows, ((0, 0), (0, 1))) for caption, rows in words.items()}
+    with pytest.raises(FeatureError, match="words have width 7, frames 6"):
+        evaluate("tf_prvr", dataset_of_arrays(frames, wide, annotations, PackSettings()))
+
+
+def test_a_frame_of_zeros_is_named():
+    frames, words, annotations = world()
+    frames["c"][7] = 0
+    with pytest.raises(FeatureError, match="arrays, split test, video 'c': frame 7 has length 0"):
+        evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "is not trained, so it knows no data set; give --data NAME and --root DIR"),
+        ({"changed": {"model.gamma": 1}}, "unknown key 'gamma'"),
+        ({"changed": {"train.epochs": 1}}, "setting 'train.epochs' is none of tf_prvr"),
+        ({"changed": {"model.beta": 1.0}}, "beta is 1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        evaluate("tf_prvr", **options)
