@@ -21,7 +21,14 @@ from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.results import notes_of, printed_grids
 from untrimmed.reproduction.runner import Place, Plan, pairs_of
-from untrimmed.reproduction.tables import EfficiencyTable, NotCovered, SettingsTable, Shown, TrainedTable
+from untrimmed.reproduction.tables import (
+    EfficiencyTable,
+    NotCovered,
+    SettingsTable,
+    Shown,
+    TrainedTable,
+    UntrainedTable,
+)
 from untrimmed.running import opened
 from untrimmed.running.run import DataSettings, Run
 from untrimmed.training import arguments
@@ -34,7 +41,7 @@ TABLES = [
     for entry in paper.entries
     if isinstance(entry, TrainedTable)
 ]
-MEASURED = (TrainedTable, EfficiencyTable, SettingsTable)
+MEASURED = (TrainedTable, UntrainedTable, EfficiencyTable, SettingsTable)
 WIDTHS = {  # of the features of words and of frames, as they are published
     "tvr": (768, 3072),
     "activitynet": (1024, 1024),

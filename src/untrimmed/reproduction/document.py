@@ -20,9 +20,19 @@ from untrimmed.reproduction.results import (
     settings_grid,
     smoke_grid,
     trained_grids,
+    untrained_grid,
 )
 from untrimmed.reproduction.runner import Place, Step, run_table
-from untrimmed.reproduction.tables import EfficiencyTable, Entry, NotCovered, Paper, SettingsTable, Shown, TrainedTable
+from untrimmed.reproduction.tables import (
+    EfficiencyTable,
+    Entry,
+    NotCovered,
+    Paper,
+    SettingsTable,
+    Shown,
+    TrainedTable,
+    UntrainedTable,
+)
 
 Tell = Callable[[Step], None]
 TIMES = "times.json"  # among the runs
@@ -48,6 +58,8 @@ def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simu
             tell(Step(names.index(name) + 1, len(names), name, "measuring"))
 
         yield efficiency_grid(entry, Costs(place.runs / TIMES), measuring)
+    elif isinstance(entry, UntrainedTable):
+        yield untrained_grid(entry, place)
     elif isinstance(entry, SettingsTable):
         yield settings_grid(entry)
 

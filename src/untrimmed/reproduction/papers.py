@@ -5,8 +5,8 @@ from typing import Any
 
 from untrimmed.errors import UnknownNameError
 from untrimmed.presets.published import published
-from untrimmed.reproduction import dreamprvr, gmmformer, gmmformer_v2, hlformer, holmes, jsg, proto, ral
-from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable
+from untrimmed.reproduction import dreamprvr, gmmformer, gmmformer_v2, hlformer, holmes, jsg, proto, ral, tf_prvr
+from untrimmed.reproduction.tables import EfficiencyTable, Entry, Paper, SettingsTable, TrainedTable, UntrainedTable
 
 
 def _printed(paper: Paper) -> Paper:
@@ -20,10 +20,12 @@ def _with_figures(entry: Entry, figures: dict[str, Any]) -> Entry:
         return replace(entry, rows=tuple(replace(row, paper=figures.get(row.name, {})) for row in entry.rows))
     if isinstance(entry, EfficiencyTable):
         return replace(entry, paper=figures)
+    if isinstance(entry, UntrainedTable):
+        return replace(entry, paper=figures)
     return replace(entry, paper=figures) if isinstance(entry, SettingsTable) else entry
 
 
-MODULES = (gmmformer, gmmformer_v2, ral, proto, jsg, dreamprvr, holmes, hlformer)
+MODULES = (gmmformer, gmmformer_v2, ral, proto, jsg, dreamprvr, holmes, hlformer, tf_prvr)
 PAPERS = {module.PAPER.name: _printed(module.PAPER) for module in MODULES}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, TrainedTable
+from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, TrainedTable, UntrainedTable
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
         return f"not covered: {entry.reason}"
     if isinstance(entry, Shown):
         return "\n".join(entry.commands)
-    root = " --root DIR" if isinstance(entry, TrainedTable) else ""
+    root = " --root DIR" if isinstance(entry, TrainedTable | UntrainedTable) else ""
     return f"untrimmed reproduce {paper.name} {entry.name}{root}"
 
 

@@ -10,8 +10,18 @@ from untrimmed.presets import load_preset
 from untrimmed.reproduction.commands import EVALUATE, commands_of
 from untrimmed.reproduction.efficiency import UNITS, Costs
 from untrimmed.reproduction.render import Grid
-from untrimmed.reproduction.runner import STORED, Measured, Place
-from untrimmed.reproduction.tables import Column, EfficiencyTable, Entry, Row, SettingsTable, TrainedTable, titled
+from untrimmed.reproduction.runner import STORED, Measured, Place, columns_there
+from untrimmed.reproduction.tables import (
+    Column,
+    EfficiencyTable,
+    Entry,
+    Row,
+    SettingsTable,
+    TrainedTable,
+    UntrainedTable,
+    titled,
+)
+from untrimmed.running.opened import evaluate
 
 DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "memory_mb": 2, "matching_g": 3}
 
@@ -70,6 +80,27 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
         yield Grid(
             f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
         )
+
+
+def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
+    """What the paper prints and the command behind it; where the place has data sets, ours beside it.
+
+    Raises: ConfigError when the root has none of the table's data sets; whatever evaluating raises.
+    """
+    columns, missing = columns_there(table, place)
+    lines = []
+    for column in columns:
+        ours: Mapping[str, float] = {}
+        if place.root is not None:
+            ours = evaluate(table.model, data=column.data_name, root=place.root, moments=column.events).figures
+        command = f"`untrimmed evaluate {table.model} --data {column.data_name} --root DIR --no-moments`"
+        printed = (table.paper[row][column.name] for row in (table.beside, table.row))
+        for metric, *figures in zip(column.metrics, *printed, strict=True):
+            cells = (_figure(metric, value) for value in (*figures, ours.get(metric)))
+            lines.append((column.label, heading(metric), *cells, command))
+    notes = (*notes_of(table), *([f"No data for: {', '.join(missing)}."] if missing else []))
+    header = ("", "", table.beside, table.row, "ours", "evaluate")
+    return Grid(table.title, header, tuple(lines), notes, num_labels=2, num_commands=1)
 
 
 def notes_of(entry: Entry) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import write_whole
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
-from untrimmed.reproduction.tables import Column, Row, TrainedTable
+from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run
 from untrimmed.training.loop import Progress
@@ -102,7 +102,7 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
 
     Raises: ConfigError when the root has none of the table's data sets; whatever training raises.
     """
-    columns, missing = _columns(table, place)
+    columns, missing = columns_there(table, place)
     pairs = [(row, column) for row, column in pairs_of(table) if column in columns]
     figures = {}
     for number, (row, column) in enumerate(pairs, start=1):
@@ -123,7 +123,11 @@ def pairs_of(table: TrainedTable) -> Iterator[tuple[Row, Column]]:
                 yield row, column
 
 
-def _columns(table: TrainedTable, place: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+def columns_there(table: TrainedTable | UntrainedTable, place: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns whose data sets the root has, and the other data sets; without a root, all columns.
+
+    Raises: ConfigError when the root has none of them.
+    """
     if place.root is None:
         return table.columns, ()
     root = place.root

@@ -106,6 +106,20 @@ class TrainedTable(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UntrainedTable(Entry):
+    """A table of a model that needs no training, on data sets that differ by the encoder of their features.
+
+    `model` as `untrimmed evaluate` takes it, `row` as the paper calls it; it prints figures of `beside` next to these.
+    """
+
+    model: str
+    row: str
+    columns: tuple[Column, ...]
+    beside: str
+    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # row -> column -> figures
+
+
+@dataclass(frozen=True, kw_only=True)
 class EfficiencyTable(Entry):
     """A table of costs, computed at the published sizes on random features.
 

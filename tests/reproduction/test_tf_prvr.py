@@ -1,0 +1,38 @@
+"""A table of a model that needs no training: what is printed, and ours beside it where data are."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.run_world import SMALL
+from untrimmed.data.simulation.simulate import simulate
+from untrimmed.errors import ConfigError
+from untrimmed.reproduction.document import grids_of
+from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.runner import Place
+from untrimmed.running.opened import evaluate
+
+TABLE = PAPERS["tf_prvr"].entry("table1")
+
+
+def test_what_is_printed_stands_with_the_command_behind_it():
+    (grid,) = grids_of(TABLE, Place(Path("runs")))
+    assert [line[:5] for line in grid.lines] == [
+        ("CLIP-L/14", "SumR", "172.9", "193.9", "-"),
+        ("SigLIP-L/14", "SumR", "178.7", "198.5", "-"),
+        ("EVA-CLIP-L/14", "SumR", "180.4", "200.8", "-"),
+    ]
+    assert grid.lines[0][5] == "`untrimmed evaluate tf_prvr --data activitynet_clip_l --root DIR --no-moments`"
+
+
+def test_ours_stand_beside_it_where_data_are(tmp_path):
+    simulate("activitynet_siglip_l", tmp_path, num_videos=24, settings=SMALL, teacher=True)
+    (grid,) = grids_of(TABLE, Place(Path("runs"), root=tmp_path))
+    ours = evaluate("tf_prvr", data="activitynet_siglip_l", root=tmp_path).figures["SumR"]
+    assert [line[:5] for line in grid.lines] == [("SigLIP-L/14", "SumR", "178.7", "198.5", f"{ours:.1f}")]
+    assert grid.notes[-1] == "No data for: activitynet_clip_l, activitynet_eva_clip_l."
+
+
+def test_a_root_without_any_of_them_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="table1 needs one of activitynet_clip_l, activitynet_siglip_l"):
+        list(grids_of(TABLE, Place(Path("runs"), root=tmp_path)))
