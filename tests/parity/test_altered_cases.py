@@ -20,6 +20,7 @@ LOSSES = [
     "gmmformer-v2/loss-random-negatives",
     "jsg/video-loss",
     "dl-dkd/pp-loss-soft",
+    "hlformer/loss",
     "dreamprvr/loss",
     "holmes/loss",
 ]
@@ -28,7 +29,9 @@ FORWARD = [
     "gmmformer-v2/forward-masked",
     "gmmformer/forward-masked",
     "ral/forward-masked",
+    "hlformer/loss",
     "dreamprvr/loss",
+    "holmes/loss",
 ]
 SCORES = ("clip_scores", "clip_scores_raw", "frame_scores", "frame_scores_raw", "fused_scores")
 
@@ -144,6 +147,18 @@ def padded(array, rows):
             "gmmformer/loss",
             {"nce_clip": 0.3, "nce_frame": 0.9, "query_diverse": 0.02, "triplet_clip": 1.0, "triplet_frame": 1.0},
             {"loss_factor": [0.3, 0.9, 0.02]},
+        ),
+        (
+            "hlformer/loss",
+            {
+                "nce_clip": 0.3,
+                "nce_frame": 0.9,
+                "query_diverse": 0.02,
+                "pop": 0.5,
+                "triplet_clip": 1.0,
+                "triplet_frame": 1.0,
+            },
+            {"loss_factor": [0.3, 0.9, 0.02, 0.5]},
         ),
         (
             "dreamprvr/loss",
