@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from untrimmed.nn import lean
 from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, TokenAttention, stacked_dims
 from untrimmed.nn.init import initialise
 from untrimmed.nn.window import constraint_windows
@@ -114,7 +113,7 @@ def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradi
     for mask in (None, MASK):
         outcomes = []
         for on_cpu in (True, False):
-            monkeypatch.setattr(lean, "runs_here", lambda x, on_cpu=on_cpu: on_cpu)
+            monkeypatch.setattr("untrimmed.nn.attention.runs_here", lambda x, on_cpu=on_cpu: on_cpu)
             x = X.double().requires_grad_()
             read = attention(x, windows, mask)
             outcomes.append((read, *torch.autograd.grad(read.sin().sum(), (x, *attention.parameters()))))
@@ -124,7 +123,7 @@ def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradi
 
 
 def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequences(monkeypatch):
-    monkeypatch.setattr(lean, "runs_here", lambda x: False)
+    monkeypatch.setattr("untrimmed.nn.attention.runs_here", lambda x: False)
     attention = StackedSelfAttention(1, 8, 2, dropout=0.5)
     initialise(attention, std=0.5)
     assert not torch.equal(attention(X), attention(X))

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untrimmed.nn.attention import TokenAttention
-from untrimmed.nn.lean import Dropout
+from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.norm import LayerNorm
 
 Aggregation = Literal["mean", "weighted", "dynamic", "consolidation"]

@@ -12,7 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from untrimmed.nn import lean, narrow
-from untrimmed.nn.lean import Dropout
+from untrimmed.nn.dropout import Dropout, rate, runs_here
 from untrimmed.nn.packing import Packing
 
 # The releases add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
@@ -52,8 +52,8 @@ class StackedSelfAttention(nn.Module):
             key, value = torch.cat([key, other_key], dim=-2), torch.cat([value, other_value], dim=-2)
             mask = None if mask is None else F.pad(mask, (0, beside.shape[-2]), value=True)
             windows = None if windows is None else F.pad(windows, (0, beside.shape[-2]), value=1.0)
-        if windows is None and isinstance(self.dropout, nn.Dropout) and not lean.runs_here(x):
-            read = in_one_kernel(query, key, value, mask, lean.rate(self.dropout))
+        if windows is None and isinstance(self.dropout, nn.Dropout) and not runs_here(x):
+            read = in_one_kernel(query, key, value, mask, rate(self.dropout))
             return read.transpose(-2, -3).flatten(-2)
         logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         if windows is not None:
@@ -71,7 +71,7 @@ class StackedSelfAttention(nn.Module):
         linear = narrow.linear if narrow.applies(x) else F.linear
         joint = linear(x, self.weight.flatten(0, 2), self.bias.flatten())
         heads = joint.view(len(x), 3, count, self.num_heads, dim // self.num_heads)
-        return lean.self_attention(heads, windows, packing.groups, lean.rate(self.dropout))
+        return lean.self_attention(heads, windows, packing.groups, rate(self.dropout))
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values [K, N, T, D] each."""

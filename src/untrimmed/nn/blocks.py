@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from untrimmed.nn import lean, narrow
 from untrimmed.nn.attention import StackedSelfAttention
-from untrimmed.nn.lean import Dropout
+from untrimmed.nn.dropout import Dropout, rate
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 from untrimmed.nn.packing import packing_of
@@ -125,7 +125,7 @@ class ParallelLayers(nn.Module):
 
     def _after_attention(self, x: Float[Tensor, "M D"], read: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
         """The rest of post-norm layers, row by row, from what the heads have read."""
-        dropped = lean.rate(self.dropout)
+        dropped = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             read = self.output(read[:, None])[:, 0]
         if self.ffn is not None and self.norm2 is not None and not dropped and x.ndim == 2 and narrow.applies(x):
@@ -152,7 +152,7 @@ class StackedFeedForward(nn.Module):
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
         """The same without the last dropout, which the residual applies."""
         one, two = self.layer1, self.layer2
-        return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, lean.rate(self.dropout))
+        return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, rate(self.dropout))
 
 
 class LayersOfTwoKinds(nn.Module):

@@ -12,20 +12,15 @@ either was), one byte an element for other dropouts, queries, keys and values. A
 import math
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from untrimmed.nn.dropout import keep_mask, runs_here
+
 PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
-BFLOAT16_ONE = 0x3F80  # the bits of 1.0
-
-
-def runs_here(x: Tensor) -> bool:
-    """Whether work on x is done by hand: on the CPU, unless torch.compile is reading, which wants plain operations."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
@@ -36,29 +31,6 @@ def applies(x: Tensor, dropout: nn.Module) -> bool:
 def product_dtype(x: Tensor) -> torch.dtype:
     """The number format of matrix products that read x: that of autocast where it is on."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-
-
-def rate(dropout: nn.Module) -> float:
-    """The probability with which a module drops now: 0 in evaluation mode."""
-    return float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
-
-
-def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
-    """1 with 1 - probability (to within 1 / 65536), else 0; to multiply numbers of that format.
-
-    Bytes for wide formats (bools take twice as long), bfloat16 for itself. The bits come from NumPy's generator, twice
-    as fast as torch's, which gives it its seed: they follow `torch.manual_seed` and no number of threads.
-    """
-    count = math.prod(shape)
-    generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
-    bits = torch.from_numpy(generator.random_raw(-(-count // 4)).view(np.int16))[:count].view(shape)
-    kept = bits.ge_(round(probability * 65536) - 32768)  # in place: a result in bools takes four times as long
-    return kept.mul_(BFLOAT16_ONE).view(dtype) if dtype == torch.bfloat16 else kept.to(torch.uint8)
-
-
-def _times(x: Tensor, mask: Tensor) -> Tensor:
-    """x * mask; a product of two formats takes several times as long as a conversion and a product."""
-    return mask.to(x.dtype, copy=True).mul_(x)
 
 
 def _relu_(x: Tensor) -> Tensor:
@@ -76,30 +48,6 @@ def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
 def _pieces(num_rows: int, width: int) -> list[slice]:
     size = max(64, PIECE // width)
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
-
-
-class _Dropout(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        mask = keep_mask(tuple(x.shape), probability, x.dtype)
-        ctx.save_for_backward(mask)
-        ctx.scale = 1 / (1 - probability)
-        return _times(x, mask).mul_(ctx.scale)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return _times(gradient, ctx.saved_tensors[0]).mul_(ctx.scale), None
-
-
-class Dropout(nn.Dropout):
-    """Dropout that draws 16 bits an element and keeps one byte of it."""
-
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The input with some elements 0 and the others scaled up; in evaluation mode the input."""
-        if not runs_here(x):
-            return super().forward(x)
-        return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x
 
 
 class _InputProjection(Function):

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.nn.lean import Dropout
+from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 

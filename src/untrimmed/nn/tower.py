@@ -12,7 +12,7 @@ from untrimmed.errors import FeatureError
 from untrimmed.nn import lean
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import ParallelLayers, SkipPadding, skips_padding
-from untrimmed.nn.lean import Dropout
+from untrimmed.nn.dropout import Dropout, rate
 from untrimmed.nn.norm import LayerNorm
 
 
@@ -29,7 +29,7 @@ class InputLayer(nn.Module):
         """Non-negative rows of the model's width; those at masked positions mean nothing."""
         if lean.applies(x, self.dropout) and not x.requires_grad:
             rows = None if mask is None else mask.flatten().nonzero()[:, 0]
-            made = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, lean.rate(self.dropout))
+            made = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, rate(self.dropout))
             if rows is not None:
                 made = made.new_zeros(mask.numel(), made.shape[1]).index_copy(0, rows, made)  # type: ignore[union-attr]
             return made.unflatten(0, x.shape[:2])
