@@ -1,11 +1,13 @@
+import inspect
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
+import numpy as np
 import pytest
 
-from untrimmed.config import build, checked, override, parse_overrides, read_yaml, to_plain
+from untrimmed.config import Checked, build, checked, override, parse_overrides, read_yaml, to_plain
 from untrimmed.errors import ConfigError
 
 
@@ -118,3 +120,29 @@ def test_a_text_of_an_enum_is_the_text_it_equals():
     assert type(wait(unit=Unit.milli)) is str
     with pytest.raises(ConfigError, match="wanted one of s, ms"):
         wait(unit=Unit.micro)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base(metaclass=Checked):
+    dim: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Below(Base):
+    widths: tuple[float, ...] = ()
+
+    def __post_init__(self):  # without that of its base, which it may not know of
+        if sum(self.widths) < 0:
+            raise ConfigError("wanted widths above 0")
+
+
+def test_settings_are_checked_in_every_class_below():
+    made = Below(dim=np.int64(3), widths=[1, 2])
+    assert (made, type(made.dim), type(made.widths[0])) == (Below(dim=3, widths=(1.0, 2.0)), int, float)
+    assert str(inspect.signature(Below)) == "(*, dim: int = 1, widths: tuple[float, ...] = ()) -> None"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'width'"):
+        Below(width=3)
+    with pytest.raises(ConfigError, match=r"^widths\[0\] is 'wide', wanted a number; see help\(Below\)$"):
+        Below(widths=["wide"])
+    with pytest.raises(ConfigError, match=r"^dim is True, wanted a whole number; see help\(Below\)$"):
+        replace(made, dim=True)

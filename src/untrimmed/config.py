@@ -1,7 +1,7 @@
 """Values that people give, checked against annotations: settings from YAML, dotted keys, arguments of public calls.
 
 Settings are typed dataclasses (`build`), written back as plain values (`to_plain`); `checked` does for the arguments of
-a function what `build` does for the fields of a dataclass.
+a function, and `Checked` for those of a dataclass's constructor, what `build` does for the values of a file.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
 
 
 def checked(**wanted: str) -> Callable[[C], C]:
-    """Have a function, or a class its constructor, convert what it is given to what its annotations say.
+    """Have a function convert what it is given to what its annotations say.
 
     Conversion is that of `build`, so that lists, numpy's numbers and tensors of one number are taken for what they
     hold; arrays and what is annotated as Any are left to the function. `wanted` says in words what an argument may be,
@@ -73,15 +73,12 @@ def checked(**wanted: str) -> Callable[[C], C]:
     """
 
     def decorate(function: C) -> C:
-        if isinstance(function, type):
-            function.__init__ = _checking(function.__init__, wanted, function.__qualname__)  # type: ignore[misc]
-            return function
-        return typing.cast(C, _checking(function, wanted, function.__qualname__))
+        return typing.cast(C, _checking(function, wanted))
 
     return decorate
 
 
-def _checking(function: Callable[..., Any], wanted: Mapping[str, str], title: str) -> Callable[..., Any]:
+def _checking(function: Callable[..., Any], wanted: Mapping[str, str]) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -90,19 +87,54 @@ def _checking(function: Callable[..., Any], wanted: Mapping[str, str], title: st
             given = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # Python says what is missing or unknown
-        for name, hint in _parameter_hints(function).items():
-            if name in given.arguments:
-                value = given.arguments[name]
-                try:
-                    given.arguments[name] = _convert(value, hint, name)
-                except ConfigError as error:
-                    message = str(error)
-                    if name in wanted and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
-                        message = f"{name} is {shown_value(value)}, wanted {wanted[name]}"
-                    raise ConfigError(f"{message}; see help({title})") from None
+        _convert_given(given, _parameter_hints(function), wanted, function.__qualname__)
         return function(*given.args, **given.kwargs)
 
     return call
+
+
+def _convert_given(
+    given: inspect.BoundArguments, hints: Mapping[str, Any], wanted: Mapping[str, str], title: str
+) -> None:
+    for name, hint in hints.items():
+        if name in given.arguments:
+            value = given.arguments[name]
+            try:
+                given.arguments[name] = _convert(value, hint, name)
+            except ConfigError as error:
+                message = str(error)
+                if name in wanted and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
+                    message = f"{name} is {shown_value(value)}, wanted {wanted[name]}"
+                raise ConfigError(f"{message}; see help({title})") from None
+
+
+class Checked(type):
+    """The class of settings: a dataclass of it, and every one below, converts its arguments as `checked` has it.
+
+    A decorator would reach one dataclass alone, as each has a constructor of its own.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The settings.
+
+        Raises: ConfigError naming argument, value, what is wanted, and where to read on.
+        """
+        try:
+            given = cls.__signature__.bind(*args, **kwargs)
+        except TypeError:
+            return super().__call__(*args, **kwargs)
+        _convert_given(given, _hints(cls), {}, cls.__qualname__)
+        return super().__call__(*given.args, **given.kwargs)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return _signature(cls)  # what `help` shows: that of the dataclass, not of `__call__` above
+
+
+@functools.cache
+def _signature(cls: Checked) -> inspect.Signature:
+    whole = inspect.signature(cls.__init__)  # type: ignore[misc]
+    return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from untrimmed.config import checked
+from untrimmed.config import Checked
 from untrimmed.data.resampling import at_most, normalise, segment_means
 from untrimmed.data.sources import VectorSource
 from untrimmed.errors import ConfigError, FeatureError
@@ -34,9 +34,8 @@ TeacherRule = Literal["conference", "later"]
 logger = logging.getLogger(__name__)
 
 
-@checked()
 @dataclass(frozen=True, kw_only=True)
-class PackSettings:
+class PackSettings(metaclass=Checked):
     """How features are resampled.
 
     `fixed_frames`: every video gets exactly `max_frames` rows, short ones by repeating (JSG's default). `precision`:

@@ -37,6 +37,7 @@ from untrimmed.batches import (
     VideoBatch,
     encode_here,
 )
+from untrimmed.config import Checked
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
 from untrimmed.scores.max_sim import Branches
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttachmentConfig:
+class AttachmentConfig(metaclass=Checked):
     """The settings of an attachment, all with defaults, and what follows from them for the method that carries it."""
 
     @property

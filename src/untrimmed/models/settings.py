@@ -1,15 +1,15 @@
 """The settings that all methods share; a method's own `Config` adds to them."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from untrimmed.config import Checked
 from untrimmed.errors import ConfigError
 from untrimmed.models.attachment import AttachmentConfig, Losses
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(metaclass=Checked):
     """The sizes that all methods share; defaults are the released ones."""
 
     query_dim: int  # width of a word feature
@@ -28,9 +28,6 @@ class ModelConfig:
     attached: tuple[str, ...] = ()  # those parts and losses that stand in the model's name
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, float) and math.isnan(value):
-                raise ConfigError(f"{name} is nan, wanted a number")
         for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from untrimmed.config import Checked
 from untrimmed.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(metaclass=Checked):
     """Defaults are the released values of MS-SL, GMMFormer and GMMFormer v2.
 
     `batch_of`: an epoch goes through the videos, each with all its captions, or through the captions, each with its
@@ -55,7 +56,7 @@ class TrainSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureSettings:
+class FeatureSettings(metaclass=Checked):
     """What a method wants of the features beyond the sizes in its configuration.
 
     `fixed_frames`: every video has exactly `max_frames` rows (JSG). `teacher`: add DL-DKD's CLIP vectors to training

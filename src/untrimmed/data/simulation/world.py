@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untrimmed.config import checked
+from untrimmed.config import Checked
 from untrimmed.data.annotations import Annotation, Span
 from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, generator, tokens, unit
 from untrimmed.data.simulation.view import View
@@ -52,9 +52,8 @@ FAINT = 0.1
 """The first coordinate of a frame that would be zero throughout, as happens where there are a dozen or fewer."""
 
 
-@checked()
 @dataclass(frozen=True, kw_only=True)
-class SimulationSettings:
+class SimulationSettings(metaclass=Checked):
     """Widths of simulated features, and how hard they are to read: lengths of hidden vectors, against meanings of 1."""
 
     query_dim: int = 1024
