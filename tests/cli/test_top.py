@@ -56,7 +56,7 @@ def test_the_best_moment_is_the_best_window_of_that_video(folder, opened, typed)
     assert [found["start_s"], found["end_s"]] == pytest.approx(wanted.tolist(), abs=1e-3)
 
 
-def test_a_model_without_a_timeline_lists_videos_without_moments(data_root, tmp_path, typed):
+def test_a_model_without_a_timeline_lists_videos_and_is_evaluated_without_moments(data_root, tmp_path, typed):
     run = train("proto", data="tvr", root=data_root, out=tmp_path / "run", **SMALL, **SHORT)
     code, out, _ = typed(
         "evaluate", run.folder, "--top", 2, "--format", "json", "--device", "cpu", "model.keep_attention=false"
@@ -64,6 +64,14 @@ def test_a_model_without_a_timeline_lists_videos_without_moments(data_root, tmp_
     assert code == 0
     found = [video for query in json.loads(out)["queries"] for video in query["found"]]
     assert {(video["start_s"], video["end_s"]) for video in found} == {(None, None)}
+    code, out, err = typed("evaluate", run.folder, "--device", "cpu", "model.keep_attention=false")
+    assert code == 0
+    assert "fused" in out
+    assert "event" not in out
+    assert err.splitlines() == [
+        "proto keeps no attention, so it cannot find moments; set model.keep_attention=true; "
+        "event-level recall was left out"
+    ]
 
 
 def test_an_error_in_finding_moments_is_told(opened, monkeypatch):

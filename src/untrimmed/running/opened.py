@@ -17,7 +17,7 @@ from untrimmed.config import build, checked, override, to_plain
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.truths import read_truths
 from untrimmed.devices import choose_device
-from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.errors import CheckpointError, ConfigError, NoTimelineError
 from untrimmed.evaluation.report import Report
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
@@ -94,7 +94,7 @@ class OpenedModel:
         return event_recall_of_split(self.model, self.dataset, self.batching, annotators=self.train.annotators)
 
     def report(self, *, moments: bool = True, truths: Path | None = None) -> Report:
-        """The results; event-level recall only with `moments`, and where the data has moments.
+        """The results; event-level recall only with `moments`, and where the data has moments and the model finds some.
 
         `truths` is a file of dense labels (`data/truths.py`): recall with several right videos stands beside the rest.
         """
@@ -106,8 +106,12 @@ class OpenedModel:
                 f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
                 "or its training diverged, train it again with a lower train.learning_rate, or mend nan among features"
             )
-        note = why_no_events(dataset) if moments else "event-level recall was left out"
-        events = None if note else self.event_recall()
+        note, events = why_no_events(dataset) if moments else "event-level recall was left out", None
+        if not note:
+            try:
+                events = self.event_recall()
+            except NoTimelineError as error:
+                note = f"{error}; event-level recall was left out"
         name, fused, branches = self.model.name, scores.fused, scores.branches
         return split_report(name, dataset, fused, branches, events=events, note=note, labels=labels)
 
