@@ -15,6 +15,10 @@ from untrimmed import Annotation, SimulationSettings, create_model, dataset_of_a
 from untrimmed import simulate as simulate_files
 from untrimmed.data.packed import PackSettings
 from untrimmed.errors import UntrimmedError
+from untrimmed.models.gmmformer import GMMFormer
+from untrimmed.models.ms_sl import MSSL
+from untrimmed.models.ral import RALConfig
+from untrimmed.presets.settings import TrainSettings
 
 FRAMES = {"a": np.ones((3, 10)), "b": np.eye(4, 10)}
 WORDS = {"a#0": np.ones((2, 12)), "b#0": np.eye(2, 12)}
@@ -81,6 +85,12 @@ WRONG = {
     lambda w: SimulationSettings(noise=float("nan")): "noise is nan, wanted a number, not nan",
     lambda w: SimulationSettings(noise=float("inf")): "noise is inf, wanted at least 0, and finite",
     lambda w: SimulationSettings(seed=-1): "seed is -1, wanted at least 0, and finite",
+    lambda w: MSSL.Config(
+        query_dim="8", video_dim=10
+    ): "query_dim is '8', wanted a whole number; see help(MSSL.Config)",
+    lambda w: GMMFormer.Config(query_dim=8, video_dim=8, gaussian_widths=3): "gaussian_widths is 3, wanted a list; see",
+    lambda w: RALConfig(csa="off"): "csa is 'off', wanted True or False; see help(RALConfig)",
+    lambda w: TrainSettings(epochs="3"): "epochs is '3', wanted a whole number; see help(TrainSettings)",
     lambda w: PackSettings(dtype="float8"): "dtype is 'float8', wanted one of float16, float32",
     lambda w: w.simulate(layout="nope"): "layout is 'nope', wanted one of field, jsg, plain; see help(simulate)",
     lambda w: w.simulate(num_videos="60"): "num_videos is '60', wanted a whole number",
@@ -246,7 +256,8 @@ def test_training_that_is_over_or_is_chosen_by_one_video_says_so(world, tmp_path
     assert f"{out}: is finished, nothing is trained; train its model into another" in caplog.text
 
 
-OF_MODELS = """
+OF_NO_SORT = """
+import untrimmed
 from untrimmed import create_model
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.errors import UntrimmedError
@@ -256,6 +267,8 @@ for call in (
     lambda: model.encode_queries([[1.0]]),
     lambda: model.encode_videos(None),
     lambda: model.score(EncodedVideos(), EncodedQueries(sentence=None)),
+    lambda: untrimmed.open(3),
+    lambda: untrimmed.Library(b"library"),
 ):
     try:
         call()
@@ -264,10 +277,12 @@ for call in (
 """
 
 
-def test_a_model_by_itself_refuses_what_is_no_batch_in_one_line():
+def test_what_is_no_batch_and_no_folder_is_refused_in_one_line():
     """In a process of its own: here the checker of shapes would speak first."""
-    made = subprocess.run([sys.executable, "-c", OF_MODELS], capture_output=True, text=True)
+    made = subprocess.run([sys.executable, "-c", OF_NO_SORT], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     pairs = (("list", "QueryBatch"), ("NoneType", "VideoBatch"), ("EncodedVideos", "EncodedQueries"))
     told = "of another model? An untrimmed.load(RUN) takes arrays, and what it encoded"
-    assert made.stdout.splitlines() == [f"found {found}, wanted {wanted}: {told}" for found, wanted in pairs]
+    of_models = [f"found {found}, wanted {wanted}: {told}" for found, wanted in pairs]
+    of_libraries = [f"library is {found}, wanted the path of a folder" for found in ("3", "b'library'")]
+    assert made.stdout.splitlines() == of_models + of_libraries

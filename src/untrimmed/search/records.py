@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, overload
 
 import platformdirs
 
-from untrimmed.errors import IndexMismatchError
+from untrimmed.errors import IndexMismatchError, require_type
 
 FORMAT = 1
 TABLE = "videos.lance"
@@ -132,7 +132,11 @@ class Records(Sequence[VideoRecord]):
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where a library lies, as an absolute path; if none is named: $UNTRIMMED_LIBRARY, else the user's data folder."""
+    """Where a library lies, as an absolute path; if none is named: $UNTRIMMED_LIBRARY, else the user's data folder.
+
+    Raises: ConfigError for what is no path.
+    """
+    require_type(folder, str | os.PathLike | None, "library", "the path of a folder")
     named = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
     return Path(os.path.abspath(Path(named or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
 
