@@ -151,3 +151,85 @@ def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
     assert "no.jsonl: no such file" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "data").exists()
+
+
+@pytest.fixture
+def prepare(run, tmp_path):
+    """Type `untrimmed data prepare` for a few captions of Charades-STA; one video of them is nowhere."""
+    source = tmp_path / "annotations"
+    source.mkdir()
+    train = ("flag 0.0 2.0##red it is.", "gone 0.0 1.0##red it is.", "sea 0.0 2.0##blue it is.")
+    (source / "charades_sta_train.txt").write_text("\n".join(train) + "\n")
+    (source / "charades_sta_test.txt").write_text("sun 0.0 2.0##yellow it is.\nwood 0.0 2.0##green it is.\n")
+    return lambda: run("data", "prepare", "charades", "--annotations", source, "--out", tmp_path / "data")
+
+
+def test_prepared_captions_get_features_and_are_trained_on(run, prepare, videos, tmp_path):
+    assert prepare()[0] == 0
+    code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades")
+    place = tmp_path / "data" / "charades" / "TextData" / "charadestrain.caption.txt"
+    assert code == 3
+    assert f"left out  {place}: no video 'gone'" in err
+    assert "frames  4 videos, width 4" in out
+    assert "words   captions: 2 train, 2 val, 2 test, width 5" in out
+    code, checked, _ = run("data", "check", "charades", "--root", tmp_path / "data")
+    assert code == 0, checked
+    (following,) = (line for line in out.splitlines() if line.startswith("next"))
+    words = following.split()[2:]
+    assert words[-2:] == ["model.query_dim=5", "model.video_dim=4"]
+    small = ("model.dim=8", "model.max_frames=12", "train.epochs=1", "train.batch_size=2")
+    code, _, err = run(*words, "--out", tmp_path / "run", *small)
+    assert code == 0, err
+
+
+def test_frames_before_captions_are_completed_without_decoding_again(run, prepare, videos, tmp_path, monkeypatch):
+    command = ("features", videos, "--out", tmp_path / "data", "--name", "charades")
+    assert run(*command, "--layout", "field")[0] == 0
+    assert prepare()[0] == 0
+    monkeypatch.setattr(WideWordEncoder, "encode_frames", lambda *_: pytest.fail("a frame was encoded again"))
+    assert run(*command)[0] == 3
+    code, out, _ = run("data", "check", "charades", "--root", tmp_path / "data")
+    assert code == 0, out
+    assert prepare()[0] == 0
+    assert run(*command)[0] == 3  # captions of videos that were not there are back, and looked for again
+
+
+def test_captions_are_not_prepared_where_they_would_not_be_read(run, prepare, videos, tmp_path):
+    assert run("features", videos, "--out", tmp_path / "data", "--name", "charades")[0] == 0
+    code, _, err = prepare()
+    assert code == 2
+    assert err == (
+        f"untrimmed: {tmp_path / 'data' / 'charades'}: a data set in the plain layout, in which no captions of "
+        "charades are read; choose another name (--name), or remove it, prepare, and run untrimmed features for it "
+        "then: it puts frames and words beside prepared captions\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--captions", "CAPTIONS"], "has prepared captions already; leave --captions out, or choose another --name"),
+        (["--layout", "plain"], "has prepared captions already; leave --layout plain out, or choose another --name"),
+        ([], "has features of another network; prepare the captions again under a name for these"),
+    ],
+)
+def test_prepared_captions_keep_their_own_features(words, message, run, prepare, videos, captions, tmp_path):
+    prepare()
+    if not words:
+        (tmp_path / "data" / "charades" / "TextData" / "roberta_charades_query_feat.hdf5").touch()
+    words = [captions if word == "CAPTIONS" else word for word in words]
+    code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["charades"]
+
+
+def test_no_video_of_prepared_captions_is_told_before_captions_change(run, prepare, videos, tmp_path):
+    prepare()
+    written = sorted((tmp_path / "data" / "charades").rglob("*"))
+    (tmp_path / "other.mp4").write_bytes((videos / "wood.mp4").read_bytes())
+    code, _, err = run("features", tmp_path / "other.mp4", "--out", tmp_path / "data", "--name", "charades")
+    assert code == 2
+    assert "none of the 5 videos with captions is among the 1 given, e.g. 'flag'" in err.splitlines()[-1]
+    assert sorted((tmp_path / "data" / "charades").rglob("*")) == written

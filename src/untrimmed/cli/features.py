@@ -57,9 +57,13 @@ def features(
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
     layout: Annotated[
-        ExportLayoutChoice,
-        typer.Option("--layout", help="A file per video, or BigFile and HDF5."),
-    ] = ExportLayoutChoice.plain,
+        ExportLayoutChoice | None,
+        typer.Option(
+            "--layout",
+            help="A file per video, or BigFile and HDF5.  \\[default: plain; beside prepared captions field]",
+            show_default=False,
+        ),
+    ] = None,
     captions: CaptionsOption = None,
     encoder: EncoderOption = None,
     fps: FpsOption = None,
@@ -70,16 +74,20 @@ def features(
 ) -> None:
     """Write frame features of videos, and word features of their captions, for: untrimmed train METHOD --data NAME.
 
-    Videos are indexed into a library and exported from there: a model trained on them serves that library.
+    Videos are indexed into a library and exported from there: a model trained on them serves that library. Where
+    DIR/NAME has captions that untrimmed data prepare wrote, these get features: name the files as they name videos.
     Exit code 3: some files could not be used, or captions name videos that are not there (all are named).
     """
     import untrimmed
     from untrimmed.data.labelled import read_labels
-    from untrimmed.search.export import require_new
+    from untrimmed.search.export import prepared_at
 
     if not paths and library is None:
         raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")
-    require_new(out, name)  # this and the captions' file are looked at before hours of decoding, not after
+    kind = None if layout is None else layout.value
+    prepared_at(
+        out, name, kind, captions=captions is not None
+    )  # this and the captions' file are looked at before hours of decoding, not after
     if captions is not None:
         read_labels(captions)
     place = library if library is not None else out / f"{name}-library"
@@ -94,7 +102,7 @@ def features(
         written = opened.export_features(
             out,
             name=name,
-            layout=layout.value,
+            layout=kind,
             captions=captions,
             within=paths or None,
             progress=progress,
@@ -110,11 +118,19 @@ def features(
 
 
 def _print_written(written: ExportedFeatures, library: Library, name: str) -> None:
+    from untrimmed.data.benchmarks.registry import find_benchmark
+
     captions = ", ".join(f"{count:,} {split}" for split, count in written.captions.items() if count)
     say = result_console.print
     say(f"frames  {written.num_videos:,} videos, width {written.frame_dim}")
     say(f"words   captions: {captions or 'none'}, width {written.word_dim}")
     say(f"written to {written.folder}")
     if captions:
-        say(f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}")
+        widths = (
+            f" model.query_dim={written.word_dim} model.video_dim={written.frame_dim}"  # a preset has the release's
+        )
+        say(
+            f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}"
+            f"{widths if find_benchmark(name) else ''}"
+        )
         say(f"then    untrimmed index --model RUN --library {library.folder}")

@@ -51,7 +51,7 @@ def prepare(
 
     Raises:
         UnknownNameError: for an unknown benchmark or part.
-        ConfigError: if the folder is that of another benchmark, or cannot be called so.
+        ConfigError: if the folder is that of another benchmark or of another layout, or cannot be called so.
         FeatureError: if a file is damaged or none is there.
     """
     benchmark = get_benchmark(name)
@@ -59,6 +59,12 @@ def prepare(
     if (other := layout.benchmark) is not None and other.name != name:
         raise ConfigError(
             f"{layout.folder}: a folder of {other.name}, wanted one for {name}; choose another name (--name)"
+        )
+    if layout.is_plain:
+        raise ConfigError(
+            f"{layout.folder}: a data set in the plain layout, in which no captions of {name} are read; choose another "
+            "name (--name), or remove it, prepare, and run untrimmed features for it then: it puts frames and words "
+            "beside prepared captions"
         )
     chosen = {**benchmark.parts, **(parts or {})}
     read: dict[str, list[Annotation]] = {}

@@ -257,7 +257,7 @@ class JoinedFrames(VectorSource):
 
     def __init__(self, source: VectorSource, table: Path):
         self.place = source.place
-        self._source, self._table, self._pieces = source, table, _read_pieces(table)
+        self._source, self._table, self._pieces = source, table, read_pieces(table)
 
     @property
     def dim(self) -> int:
@@ -330,7 +330,12 @@ def iter_datasets(group: Any) -> Any:
             yield from iter_datasets(item)
 
 
-def _read_pieces(path: Path) -> dict[str, list[str]]:
+def read_pieces(path: Path) -> dict[str, list[str]]:
+    """Of which pieces each merged video consists.
+
+    Raises:
+        FeatureError: if the file says anything else.
+    """
     pieces = read_json(path)
     if not isinstance(pieces, dict) or not all(isinstance(own, list) and own for own in pieces.values()):
         raise FeatureError(f"{path}: wanted {{video: [piece, ...]}}; run untrimmed data prepare again")

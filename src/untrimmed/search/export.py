@@ -4,6 +4,8 @@
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the field's layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
+Beside captions that `untrimmed data prepare` wrote, frames and words are put in the field's layout.
+
 The vectors are those that `Library.use` hands to a trained model, and words come from the encoder that reads queries.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,12 +26,14 @@ from jaxtyping import Float
 from untrimmed.data.annotations import Annotation, number_captions, stable_hash, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.labelled import Label, inside
-from untrimmed.data.layout import Layout
-from untrimmed.data.origin import ORIGIN
-from untrimmed.data.writing import write_captions, write_frames, write_words
+from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.origin import ORIGIN, encoder_identity_of
+from untrimmed.data.prepare import write_annotations
+from untrimmed.data.sources import read_pieces
+from untrimmed.data.writing import write_captions, write_frames, write_tables, write_words
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.files import whole_folder
+from untrimmed.files import whole_file, whole_folder, write_whole
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.search.video_names import VideoNames
@@ -51,12 +56,35 @@ class ExportedFeatures:
     left_out: tuple[Label, ...]  # their videos are not in the library
 
 
-def require_new(out: Path, name: str) -> None:
-    """Raise a ConfigError if OUT/NAME is there already, or the name cannot be that of a data set."""
+def prepared_at(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:
+    """The data set at OUT/NAME whose captions `prepare` has written, to put features beside; None for a new one.
+
+    Raises:
+        ConfigError: The name cannot be that of a data set, something else is there already, or `captions` are given,
+            or another `layout` is, beside prepared ones.
+    """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not that of a folder; choose a plain --name, such as 'mine'")
-    if (out / name).exists():
-        raise ConfigError(f"{out / name} is already there; choose another --name, or remove it first")
+    target = Layout(name, out / name)
+    if not target.folder.exists():
+        return None
+    if not target.benchmark_note.is_file():
+        raise ConfigError(f"{target.folder} is already there; choose another --name, or remove it first")
+    if captions or layout == "plain":
+        given = "--captions" if captions else "--layout plain"
+        raise ConfigError(
+            f"{target.folder}: has prepared captions already; leave {given} out, or choose another --name"
+        )
+    if not (target.folder / ORIGIN).is_file() and (target.frame_sources() or target.words.is_file()):
+        raise _not_ours(target)
+    return target
+
+
+def _not_ours(target: Layout) -> ConfigError:
+    return ConfigError(
+        f"{target.folder}: has features of another network; prepare the captions again under a name for these, "
+        f"untrimmed data prepare ... --name {target.name}_own, and give that --name here"
+    )
 
 
 def export_features(
@@ -66,24 +94,28 @@ def export_features(
     out: Path,
     *,
     name: str,
-    layout: ExportLayout,
+    layout: ExportLayout | None,
     labels: Sequence[Label],
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportedFeatures:
     """Write the frames of these videos, and the captions with their words, to OUT/NAME, whole or not at all.
 
-    Captions without a split are dealt by video, see `deal_videos`.
+    Captions without a split are dealt by video, see `deal_videos`. Beside prepared captions, these alone get words,
+    and those of videos that are not there are taken out.
 
     Raises:
-        ConfigError: OUT/NAME is already there.
+        ConfigError: OUT/NAME is already there, and not prepared, or not for these features.
         UnknownNameError: A label's video fits several files.
         FeatureError: There are no videos, or none that a caption is about; a moment lies outside its video; captions of
             fewer than three videos cannot be dealt; the folder cannot be written.
     """
-    require_new(out, name)
+    prepared = prepared_at(out, name, layout, captions=bool(labels))
     settings = index.settings
     if not records or settings is None:
         raise FeatureError(f"{index.folder}: no videos to export; index some first")
+    if prepared is not None:
+        return _add_features(index, records, settings, encoder, prepared, progress)
+    layout = layout or "plain"
     ids = _video_ids([record.path for record in records], layout)
     splits, left_out = _captions(labels, records, ids, layout)
     frames = _stored_frames(index, {ids[record.path]: record for record in records}, progress)
@@ -100,6 +132,67 @@ def export_features(
         raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
     counts = {split: len(captions) for split, captions in splits.items()}
     return ExportedFeatures(out / name, len(records), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
+
+
+def _add_features(
+    index: VideoIndex,
+    records: Sequence[VideoRecord],
+    settings: Settings,
+    encoder: Encoder,
+    target: Layout,
+    progress: Callable[[int, int], None] | None,
+) -> ExportedFeatures:
+    """Write frames and words beside prepared captions; the note goes first, so that the rest is known as ours."""
+    if encoder_identity_of(target.folder) not in (None, settings.encoder_identity):
+        raise _not_ours(target)
+    captions = {
+        split: read_split(target.name, target.folder.parent, split)
+        for split in SPLITS
+        if target.captions(split).is_file()
+    }
+    found, left_out = _videos_of_captions(captions, records, target)
+    missing = {label.video for label in left_out}
+    kept = {split: [caption for caption in own if caption.video not in missing] for split, own in captions.items()}
+    distinct = {caption.caption_id: caption for own in kept.values() for caption in own}  # val may be test
+    frames = target.folder / "FeatureData" / Path(settings.encoder).name
+    try:
+        write_whole(target.folder / ORIGIN, _about(settings, len(found)))
+        shutil.rmtree(frames, ignore_errors=True)
+        write_frames(target, "field", frames.name, _stored_frames(index, found, progress))
+        with whole_file(target.words) as temporary:
+            write_tables(temporary, _words(list(distinct.values()), encoder))
+        for split, own in kept.items():
+            if own != captions[split]:
+                write_annotations(target, split, own)
+    except OSError as error:
+        raise FeatureError(f"{target.folder}: cannot be written ({error}); free space, then run this again") from error
+    counts = {split: len(kept.get(split, ())) for split in SPLITS}
+    return ExportedFeatures(target.folder, len(found), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
+
+
+def _videos_of_captions(
+    captions: Mapping[str, list[Annotation]], records: Sequence[VideoRecord], target: Layout
+) -> tuple[dict[str, VideoRecord], list[Label]]:
+    """The videos that captions are about, or the pieces they were joined of, and a label for each that is not there."""
+    by_path = {record.path: record for record in records}
+    names = VideoNames(by_path)
+    pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
+    found: dict[str, VideoRecord] = {}
+    left_out: list[Label] = []
+    for split, own in captions.items():
+        for video, caption in {caption.video: caption for caption in own}.items():
+            whole = {video: names.find(video)}
+            parts = whole if whole[video] else {piece: names.find(piece) for piece in pieces.get(video, [video])}
+            if all(parts.values()):
+                found |= {part: by_path[path] for part, path in parts.items() if path}
+            elif all(label.video != video for label in left_out):
+                left_out.append(Label(video, caption.text, None, split, str(target.captions(split))))
+    if not found:
+        raise FeatureError(
+            f"{target.folder}: none of the {len(left_out)} videos with captions is among the {len(records)} given, "
+            f"e.g. {left_out[0].video!r}; name the files so, or give others"
+        )
+    return found, left_out
 
 
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:

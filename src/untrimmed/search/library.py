@@ -157,7 +157,7 @@ class Library:
         out: str | os.PathLike[str],
         *,
         name: str = "mine",
-        layout: ExportLayout = "plain",
+        layout: ExportLayout | None = None,
         captions: str | os.PathLike[str] | None = None,
         within: Iterable[str | os.PathLike[str]] | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -169,20 +169,21 @@ class Library:
         Args:
             out: The folder in which the data set's own folder, `name`, is made.
             name: What the data set is called.
-            layout: `plain` (a file per video) or `field` (BigFile and HDF5, as the released programs read).
+            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read), which
+                alone is for a folder that `untrimmed data prepare` made.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`, a video by its path, file name,
                 or that without suffix; without a file only frames are written.
             within: Only videos that are one of these files or lie below one of these folders.
 
         Raises:
-            ConfigError: OUT/NAME is already there.
+            ConfigError: OUT/NAME is already there, and nothing that `untrimmed data prepare` made for these features.
             FeatureError: The captions' file is wrong, or there are no videos.
             UntrimmedError: There is no library.
         """
         from untrimmed.data.labelled import read_labels
-        from untrimmed.search.export import export_features, require_new
+        from untrimmed.search.export import export_features, prepared_at
 
-        require_new(Path(out), name)
+        prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
         records, settings = index.scan(), index.settings
