@@ -17,7 +17,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
-    from untrimmed.search.export import ExportedFeatures
+    from untrimmed.search.export import ExportedFeatures, ExportLayout
     from untrimmed.search.library import Library
 
 
@@ -84,7 +84,7 @@ def features(
 
     if not paths and library is None:
         raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")
-    kind = None if layout is None else layout.value
+    kind: ExportLayout | None = None if layout is None else layout.value
     prepared_at(
         out, name, kind, captions=captions is not None
     )  # this and the captions' file are looked at before hours of decoding, not after
