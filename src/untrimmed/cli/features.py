@@ -38,6 +38,14 @@ CaptionsOption = Annotated[
         show_default=False,
     ),
 ]
+LayoutOption = Annotated[
+    ExportLayoutChoice | None,
+    typer.Option(
+        "--layout",
+        help="A file per video, or BigFile and HDF5.  \\[default: plain; beside prepared captions field]",
+        show_default=False,
+    ),
+]
 KeptOption = Annotated[
     Path | None,
     typer.Option(
@@ -56,14 +64,7 @@ def features(
         typer.Argument(metavar="PATH...", help="Videos, or folders.  \\[default: all of --library]", parser=parse_path),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
-    layout: Annotated[
-        ExportLayoutChoice | None,
-        typer.Option(
-            "--layout",
-            help="A file per video, or BigFile and HDF5.  \\[default: plain; beside prepared captions field]",
-            show_default=False,
-        ),
-    ] = None,
+    layout: LayoutOption = None,
     captions: CaptionsOption = None,
     encoder: EncoderOption = None,
     fps: FpsOption = None,
