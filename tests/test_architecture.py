@@ -35,7 +35,7 @@ ALLOWED = {
     "running": RUNNING | {"scores"},
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores", "video"},
-    "search": VALUES | {"models", "moments", "video", "encoders", "data", "evaluation"},
+    "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},
     "demo": {"types", "errors", "files", "moments", "search", "video", "encoders", "evaluation"},

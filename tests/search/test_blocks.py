@@ -43,15 +43,17 @@ class World:
         self.blocks = self.blocks.update([new] if added else [], removed)
         self.known = {key: value for key, value in self.known.items() if key not in removed} | added
 
-    def rank(self, limit, among=None):
+    def rank(self, limit, among=None, bounds=()):
+        self.rough = []
         return [
             (video.video_id, video.score)
             for video in self.blocks.rank(
-                lambda block: block.values + np.where(np.arange(len(block.values)) % 2, 0.01, -0.01),
+                lambda block, rows: self.rough.extend(rows) or block.values[rows] + np.where(rows % 2, 0.01, -0.01),
                 lambda block, row: float(block.values[row]),
                 rounding=0.02,
                 limit=limit,
                 among=among,
+                bounds=bounds,
             )
         ]
 
@@ -62,6 +64,21 @@ class World:
         return {(key, value) for key, value in scores.items() if worst and value >= worst[0]}
 
 
+def within(slack, guess=0.0):
+    """A bound that is so far above scores, with guesses that are off by more."""
+
+    def bound(block, rows):
+        return np.stack([block.values[rows] + guess * np.sin(17.0 * rows), block.values[rows] + slack])
+
+    return bound
+
+
+BOUNDS = [
+    (),
+    (within(0.0),),
+    (within(5.0, guess=9.0), within(1.0), within(0.3)),
+    (within(np.inf), within(0.5, guess=3.0)),
+]
 IDS = st.sampled_from([f"v{number}" for number in range(30)])
 STEPS = st.lists(
     st.tuples(st.dictionaries(IDS, st.integers(0, 9).map(float), max_size=12), st.sets(IDS, max_size=8)), max_size=12
@@ -69,13 +86,13 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=50)
-@given(steps=STEPS, limit=st.integers(0, 6), among=st.none() | st.sets(IDS))
-def test_any_updates_rank_as_a_dictionary_does(steps, limit, among):
+@given(steps=STEPS, limit=st.integers(0, 6), among=st.none() | st.sets(IDS), bounds=st.sampled_from(BOUNDS))
+def test_any_updates_rank_as_a_dictionary_does(steps, limit, among, bounds):
     world = World()
     for added, removed in steps:
         before, seen = world.blocks, world.rank(limit, among)
         world.update(added, removed - added.keys())
-        found = world.rank(limit, among)
+        found = world.rank(limit, among, bounds)
         assert set(found) == world.ranked(limit, among)
         assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
         assert len(world.blocks) == len(world.known)
@@ -83,6 +100,15 @@ def test_any_updates_rank_as_a_dictionary_does(steps, limit, among):
         world.blocks, now = before, world.blocks
         assert world.rank(limit, among) == seen, "an update changed what a search had begun with"
         world.blocks = now
+
+
+def test_rough_scores_are_taken_of_videos_that_every_bound_leaves_in_doubt():
+    world = World()
+    world.update({f"v{number}": float(number) for number in range(30)})
+    assert [score for _, score in world.rank(2)] == [29.0, 28.0]
+    assert len(world.rough) == 30
+    assert [score for _, score in world.rank(2, None, (within(9.0), within(1.5)))] == [29.0, 28.0]
+    assert sorted(world.rough) == [26, 27, 28, 29], "the two best guesses, and what may be better than the second"
 
 
 @pytest.mark.parametrize("number", [100, 500])

@@ -36,6 +36,9 @@ class Block(Protocol):
 
 
 B = TypeVar("B", bound=Block)
+# Of some rows of a block: scores; and scores with what no exact one is above, one below the other.
+Rating = Callable[[B, Int[np.ndarray, " K"]], Float[np.ndarray, " K"]]
+Bounding = Callable[[B, Int[np.ndarray, " K"]], Float[np.ndarray, "2 K"]]
 
 
 @dataclass(frozen=True)
@@ -96,42 +99,30 @@ class Blocks(Generic[B]):
 
     def rank(
         self,
-        rough: Callable[[B], Float[np.ndarray, " V"]],
+        rough: Rating[B],
         exact: Callable[[B, int], float],
         *,
         rounding: float,
         limit: int,
         among: Collection[str] | None,
+        bounds: Sequence[Bounding[B]] = (),
     ) -> list[RankedVideo]:
         """`PreparedQuery.rank` by exact scores, taken of the videos that rough scores leave in doubt.
 
-        `rounding` is more than a rough score can be off, for scores up to 1; for larger ones it grows with them.
+        `rounding` is more than a rough score can be off, for scores up to 1; for larger ones it grows with them. With
+        `bounds` rough scores are taken only of videos that each of them leaves in doubt, the first of which sees all.
         """
-        scores = np.concatenate([np.empty(0), *self._scores(rough, among)])
+        asked = _Asked.of(self, among)
+        scores = asked.bounded(rough, bounds, limit, rounding) if bounds else asked.each(rough, asked.all)
         finite = scores[np.isfinite(scores)]
         if (limit := min(limit, len(finite))) <= 0:
             return []
-        doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
-        worst_kept = np.partition(finite, len(finite) - limit)[len(finite) - limit]
-        starts = np.cumsum([0, *(len(part.block.ids) for part in self.parts)])
         found = []
-        for place in np.flatnonzero(scores >= worst_kept - doubt):
-            number = int(np.searchsorted(starts, place, side="right")) - 1
-            block, row = self.parts[number].block, int(place - starts[number])
+        for place in np.flatnonzero(scores >= _least_kept(finite, limit, rounding)):
+            block, row = self.parts[asked.number[place]].block, int(asked.row[place])
             found.append(RankedVideo(block.ids[row], exact(block, row)))
         found.sort(key=lambda video: -video.score)
         return [video for video in found if video.score >= found[limit - 1].score]
-
-    def _scores(
-        self, rough: Callable[[B], Float[np.ndarray, " V"]], among: Collection[str] | None
-    ) -> Iterable[Float[np.ndarray, " V"]]:
-        wanted = [part.present for part in self.parts]
-        if among is not None:
-            wanted = [np.zeros_like(present) for present in wanted]
-            for number, row in filter(None, map(self._place.get, among)):
-                wanted[number][row] = True
-        for part, rows in zip(self.parts, wanted, strict=True):
-            yield np.where(rows, rough(part.block), -np.inf) if rows.any() else np.full(len(rows), -np.inf)
 
     def _without(self, gone: Collection[str]) -> list[Part[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
@@ -145,6 +136,69 @@ class Blocks(Generic[B]):
         if len(group) == 1 and group[0].size >= (1 - _MOST_HOLES) * group[0].block.sizes.sum():
             return group[0]
         return _whole(self._join(group))
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked(Generic[B]):
+    """The videos that are to be ranked: `row[i]` of the block of part `number[i]`."""
+
+    parts: Sequence[Part[B]]
+    number: Int[np.ndarray, " N"]
+    row: Int[np.ndarray, " N"]
+
+    @classmethod
+    def of(cls, blocks: Blocks[B], among: Collection[str] | None) -> _Asked[B]:
+        """All that are there, or those with these ids."""
+        if among is not None:
+            places = sorted(filter(None, map(blocks._place.get, among)))
+            number, row = np.array(places, dtype=np.int64).reshape(-1, 2).T
+            return cls(blocks.parts, number, row)
+        rows = [np.flatnonzero(part.present) for part in blocks.parts]
+        number = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+        return cls(blocks.parts, number, np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+
+    @property
+    def all(self) -> Int[np.ndarray, " N"]:
+        """The places of all of them."""
+        return np.arange(len(self.row))
+
+    def each(self, rate: Callable[[B, Int[np.ndarray, " K"]], np.ndarray], places: Int[np.ndarray, " K"]) -> np.ndarray:
+        """What each block says of those of the videos that are in it; the last axis is that of videos."""
+        ends = np.searchsorted(self.number[places], np.arange(len(self.parts) + 1))
+        split = [(part.block, self.row[places[a:b]]) for part, a, b in zip(self.parts, ends, ends[1:], strict=False)]
+        said = [np.asarray(rate(block, rows)) for block, rows in split if len(rows)]
+        return np.concatenate(said, axis=-1) if said else np.empty(0)
+
+    def bounded(
+        self, rough: Rating[B], bounds: Sequence[Bounding[B]], limit: int, rounding: float
+    ) -> Float[np.ndarray, " N"]:
+        """Rough scores of those that may be among the best, of all others minus infinity.
+
+        What the best by the first bound's own scores reach, others have to: bound after bound says of fewer that they
+        can. Of the rest, the rough score decides.
+        """
+        scores = np.full(len(self.row), -np.inf)
+        if not len(scores) or limit < 1:
+            return scores
+        guess, most = self.each(bounds[0], self.all)
+        limit = min(limit, len(scores))
+        known = np.sort(np.argpartition(guess, len(guess) - limit)[len(guess) - limit :])
+        scores[known] = self.each(rough, known)
+        most[known] = -np.inf
+        finite = scores[known][np.isfinite(scores[known])]
+        least = _least_kept(finite, limit, rounding) if len(finite) == limit else -np.inf
+        for bound in bounds[1:]:
+            left = np.flatnonzero(most >= least)
+            most[left] = self.each(bound, left)[1] if len(left) else []
+        left = np.flatnonzero(most >= least)
+        scores[left] = self.each(rough, left)
+        return scores
+
+
+def _least_kept(scores: Float[np.ndarray, " N"], limit: int, rounding: float) -> float:
+    """The rough score that a video among the best may have at least."""
+    doubt = 2 * rounding * max(1.0, float(np.abs(scores).max()))
+    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit]) - doubt
 
 
 def _whole(block: B) -> Part[B]:

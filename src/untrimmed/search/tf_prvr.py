@@ -148,7 +148,7 @@ class TFPRVRQuery:
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by their best moment, see `PreparedQuery.rank`; exact as `WindowQuery.rank` is."""
         return self._corpus.blocks.rank(
-            lambda block: block.rough_scores(self._halves[:1]),
+            lambda block, rows: block.rough_scores(self._halves[:1])[rows],
             lambda block, row: float(exact_products(block.videos[row].vectors, self._halves).max()),
             rounding=ROUNDING,
             limit=limit,

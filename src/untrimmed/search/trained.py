@@ -11,13 +11,13 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -29,7 +29,9 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
+from untrimmed.scores.max_sim import Branches
 from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.codes import Coder, Codes, Level, Probe, Rows
 from untrimmed.search.corpus import RankedVideo
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
+_VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
 _RUN_SETTINGS = "config.yaml"  # where `untrimmed.running.run` keeps them, which search does not depend on
@@ -156,7 +159,8 @@ class TrainedCorpus:
 
     def __init__(self, model: TrainedModel):
         self.model = model
-        self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_AT_A_TIME)
+        self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_OF_BLOCK)
+        self.coder: Coder[_Block] = Coder()  # all that `update` gives share it
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -203,18 +207,48 @@ class TrainedQuery:
     """An encoded query before the videos of a corpus."""
 
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries):
-        self._blocks, self._model, self._encoded = corpus.blocks, corpus.model.model, encoded
+        self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
+        self._probes: dict[str, list[Probe]] = {}  # what `_vectors` is to codes, by branch
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos by the model's own score, see `PreparedQuery.rank`."""
+        """The best videos by the model's own score, see `PreparedQuery.rank`.
+
+        In many videos, of which some have been ranked before, codes tell which can be among the best.
+        """
+        many = len(self._blocks) if among is None else len(among)
+        levels = (Codes.by_codes, Codes.by_rows) if self._coder.is_worth(many) and self._vectors else ()
         return self._blocks.rank(
-            lambda block: self._model.score(self._encoded, block.videos).fused[0].numpy(),
+            self._rough,
             lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
             rounding=_ROUNDING,
             limit=limit,
             among=among,
+            bounds=[partial(self._bound, level) for level in levels],
         )
+
+    def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+        if 2 * len(rows) > len(block.ids):
+            return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
+        return self._model.score(self._encoded, block.videos.select(torch.from_numpy(rows))).fused[0].numpy()
+
+    def _bound(self, level: Level, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
+        """The candidate score by codes or by float16 rows, and what it is not above."""
+        codes = self._coder.codes(block, lambda: _branches(self._model.sketch(block.videos)))
+        both = np.zeros((2, len(rows)))
+        for branch, own in codes.items():
+            if branch not in self._probes:  # all blocks have the same axes
+                self._probes[branch] = [own.axes.probe(vector) for vector in self._vectors[branch]]
+            for probe in self._probes[branch]:
+                both += level(own, probe, rows)
+        both[1] += 2 * _ROUNDING
+        return both
+
+    @cached_property
+    def _vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
+        """What the query looks for in each branch, without what has no weight."""
+        branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
+        return {branch: rows[np.abs(rows).max(axis=1) > 0] for branch, rows in branches.items()}
 
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
@@ -235,7 +269,7 @@ class TrainedQuery:
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Block:
     """Encoded videos; `lengths` are those of each video's own second axes, one a tensor of `_long`."""
 
@@ -260,6 +294,17 @@ class _Block:
             return self
         fitted = {name: with_second_axis(tensor, wanted[name]) for name, tensor in _long(self.videos)}
         return replace(self, videos=self.videos.with_tensors(self.videos.tensors() | fitted))
+
+
+def _branches(sketch: Branches) -> dict[str, Rows]:
+    """Rows of all videos one after the other, and how many each has: repetitions of the first at the end are none."""
+    branches = {}
+    for branch, rows in sketch.items():
+        differs = (rows != rows[:, :1]).any(dim=2)
+        counts = (differs * torch.arange(1, rows.shape[1] + 1)).amax(dim=1).clamp_min(1)
+        kept = torch.arange(rows.shape[1]) < counts[:, None]
+        branches[branch] = rows[kept].numpy(), counts.numpy()
+    return branches
 
 
 def _long(videos: EncodedVideos) -> list[tuple[str, Tensor]]:

@@ -141,7 +141,7 @@ class WindowQuery:
         result is that of float32 throughout.
         """
         return self._corpus.blocks.rank(
-            lambda block: block.rough_scores(self._halves[:1]),
+            lambda block, rows: block.rough_scores(self._halves[:1])[rows],
             lambda block, row: float(self._filtered(block.videos[row]).max()),
             rounding=ROUNDING,
             limit=limit,

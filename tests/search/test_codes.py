@@ -1,0 +1,153 @@
+"""Codes: what they say of a video's best row, and that no row is better than they allow."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.search.test_trained import COMPOSED, SENTENCES, save_run
+from untrimmed.models.registry import list_models
+from untrimmed.search import codes as codes_module
+from untrimmed.search.codes import Axes, Codes
+from untrimmed.search.index import StoredVideo
+from untrimmed.search.records import VideoRecord
+from untrimmed.search.trained import TrainedModel, _branches
+from untrimmed.types import FrameFeatures, TextFeatures
+
+
+def unit(x):
+    return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def some_rows(dim, counts, seed=0):
+    """Rows that vary more in some directions than in others, as learned ones do."""
+    rng = np.random.default_rng(seed)
+    spectrum = (1.0 + np.arange(dim)) ** -0.5
+    return unit(rng.standard_normal((sum(counts), dim)) * spectrum), unit(rng.standard_normal(dim) * spectrum)
+
+
+def best_rows(rows, counts, query):
+    ends = np.cumsum(counts)
+    return np.array([(rows[end - count : end] @ query).max() for end, count in zip(ends, counts, strict=True)])
+
+
+@pytest.mark.parametrize("dim", [4, 33, 64, 70, 128, 384])
+def test_no_row_is_better_than_codes_and_rows_allow(dim):
+    counts = np.array([1, 3, 16, 17, 40, 128] * 20)
+    rows, query = some_rows(dim, counts)
+    codes, probe = Codes.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
+    assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
+    wanted, videos = best_rows(rows, counts, query), np.arange(len(counts))
+    for level, off, slack in ((codes.by_codes, 0.08, 0.35), (codes.by_rows, 5e-4, 6e-4)):
+        score, most = level(probe, videos)
+        assert (most >= wanted).all()
+        assert np.abs(score - wanted).max() < off
+        assert (most - score).max() < slack, "a bound that allows everything says nothing"
+    some = np.array([5, 0, 77])
+    assert np.array_equal(codes.by_codes(probe, some), codes.by_codes(probe, videos)[:, some])
+    assert np.array_equal(codes.by_rows(probe, some), codes.by_rows(probe, videos)[:, some])
+
+
+def test_codes_of_a_published_width_take_a_seventh_of_float16_rows():
+    rows, _ = some_rows(384, [32] * 64)
+    codes = Codes.of(Axes.of(rows), rows, np.full(64, 32))
+    assert codes.rows.nbytes / codes.nbytes == pytest.approx(7.06, abs=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=arrays(np.float32, st.tuples(st.integers(1, 40), st.integers(2, 70)), elements=st.floats(-1, 1, width=16)),
+    cut=st.floats(0, 1),
+    seed=st.integers(0, 9),
+)
+def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
+    """Zeros, single numbers, repeated rows: rows that no random direction hides."""
+    first = min(len(rows) - 1, int(cut * len(rows)))
+    counts = np.array([first, len(rows) - first] if first else [len(rows)])
+    query = unit(np.random.default_rng(seed).standard_normal(rows.shape[1]))
+    for vector in (query, rows[-1], np.zeros_like(query)):
+        axes = Axes.of(rows)
+        codes, probe = Codes.of(axes, rows, counts), axes.probe(vector)
+        videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
+        assert (codes.by_codes(probe, videos)[1] >= wanted - 1e-5).all()
+        assert (codes.by_rows(probe, videos)[1] >= wanted - 1e-5).all()
+
+
+def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
+    counts = np.full(3000, 5)
+    rows, query = some_rows(48, counts)
+    codes, videos = Codes.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
+    answers = []
+    for cores in (1, 2, 7):
+        monkeypatch.setattr(codes_module, "_cores", lambda cores=cores: cores)
+        answers.append((codes.by_codes(axes.probe(query), videos), codes.by_rows(axes.probe(query), videos)))
+    assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A trained model and more stored videos than it is given at a time."""
+    monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 20)
+    monkeypatch.setattr(codes_module, "LEAST_SEARCHES", 1)
+
+    def stored(model, number, seed=0):
+        rng = np.random.default_rng([seed, number])
+        frames = rng.standard_normal((int(rng.integers(1, 30)), 4)).astype(np.float16)
+        record = VideoRecord(
+            f"{number:016x}", f"/{number}.mp4", str(seed), 1, 1, 9.0, 1, 1, len(frames), "2 fps", "e:1", "-", 0.0
+        )  # fmt: skip
+        features = FrameFeatures(frames, np.arange(len(frames)) / 2.0, 9.0)
+        return StoredVideo(record, features)
+
+    return stored
+
+
+def query_of(text):
+    rng = np.random.default_rng(sum(map(ord, text)))
+    words = rng.standard_normal((2, 6)).astype(np.float32)
+    return TextFeatures(text, np.zeros(4, np.float32), words, ("a", "b"))
+
+
+@pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
+def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, monkeypatch):
+    model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
+    corpus = model.corpus().update([many(model, number) for number in range(60)])
+    changed = corpus.update(
+        [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
+    )
+    used = []
+    by_codes = Codes.by_codes
+    monkeypatch.setattr(Codes, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    for now in (corpus, changed):
+        for text in SENTENCES:
+            for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
+                prepared = now.prepare(query_of(text))
+                monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 1000)
+                wanted, without = prepared.rank(limit=5, among=among), len(used)
+                monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 20)
+                assert prepared.rank(limit=5, among=among) == wanted
+                assert len(used) > without or now.coder._asked <= 2, "codes were asked"
+
+
+def test_codes_are_made_for_the_third_search_and_kept(many, tmp_path, monkeypatch):
+    monkeypatch.setattr(codes_module, "LEAST_SEARCHES", 2)
+    model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
+    corpus = model.corpus().update([many(model, number) for number in range(30)])
+    made = []
+    of = Codes.of
+    monkeypatch.setattr(Codes, "of", lambda *args: made.append(1) or of(*args))
+    counts = []
+    for text in (*SENTENCES, *SENTENCES):
+        corpus.prepare(query_of(text)).rank(limit=3)
+        counts.append(len(made))
+    assert counts == [0, 0, 2, 2, 2, 2], "for both branches, once"
+    corpus.update([many(model, 99)]).prepare(query_of("x")).rank(limit=3)
+    assert len(made) == 4, "of the block that was made anew"
+
+
+def test_padding_at_the_end_has_no_codes():
+    rows = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]], [[5.0, 6.0]] * 4])
+    flat, counts = _branches({"clip": rows})["clip"]
+    assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [2, 1])
