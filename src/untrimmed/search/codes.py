@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -88,6 +88,11 @@ class Probe:
     margins: tuple[np.float32, ...]  # squared, for what head, body, signs and levels leave out
     length: float
 
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """What is compared with codes."""
+        return self.head, self.body, self.planes, *self.units, self.level_sum
+
 
 Rows = tuple[Float[np.ndarray, "R D"], Int[np.ndarray, " V"]]  # of videos one after the other, and how many each has
 
@@ -147,9 +152,8 @@ class Codes:
         from untrimmed.search.kernels import scan_codes
 
         both = np.empty((2, len(videos)), dtype=np.float32)
-        numbers = probe.head, probe.body, probe.planes, *probe.units, probe.level_sum
-        given = self._scanned, self.first, videos
-        _share(len(videos), 512, lambda start, stop: scan_codes(*given, start, stop, numbers, probe.margins, *both))
+        given = self._scanned, self.first, probe.numbers, probe.margins, videos
+        _share(len(videos), 256, lambda start, stop: scan_codes(*given, start, stop, *both))
         return both
 
     def by_rows(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
@@ -157,8 +161,9 @@ class Codes:
         from untrimmed.search.kernels import score_rows
 
         best = np.empty(len(videos), dtype=np.float32)
-        given = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row, videos
-        _share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, probe.query, best))
+        rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
+        given = self._scanned, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
+        _share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, best))
         return np.stack([best, best + np.float32(_HALF * self.longest * probe.length + 1e-6)])
 
 

@@ -16,6 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 LANES = 16  # rows that are worked on at once
+_FUZZ = np.float32(1e-6)  # of sums in float32
 _I8, _I16, _I32, _I64, _HALF, _F32 = (*map(ir.IntType, (8, 16, 32, 64)), ir.HalfType(), ir.FloatType())
 _INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
 
@@ -116,64 +117,90 @@ def _ones(_: Any, word: Any) -> Any:
     return types.uint64(types.uint64), lambda context, b, signature, values: b.ctpop(values[0])
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 @no_type_check
-def scan_codes(codes, first, videos, start, stop, probe, margins, best, bound):
-    """best[i]: the best row of video videos[i] by whole codes; bound[i]: no row's product is above it."""
+def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach):
+    """found: the product of each row of a block by its code; reach: what the true one is not above."""
     head, head_scale, body, body_scale, tail, tail_scale, tail_error = codes
     head_query, body_query, planes, head_unit, body_unit, tail_unit, level_sum = probe
     head_margin, body_margin, tail_margin, level_margin = margins
-    head_pairs, body_pairs, words = len(head_query) // 2, len(body_query) // 2, tail.shape[1]
+    head_pairs, body_pairs = len(head_query) // 2, len(body_query) // 2
+    _lane_products(head, block * head_pairs * 2 * LANES, head_query, head_pairs, in_head)
+    _lane_products(body, block * body_pairs * 2 * LANES, body_query, body_pairs, in_body)
+    for lane in range(LANES):
+        levels[lane] = -level_sum
+    for word in range(tail.shape[1]):
+        one, two, four, eight = planes[0, word], planes[1, word], planes[2, word], planes[3, word]
+        for lane in range(LANES):
+            bits = tail[block, word, lane]
+            levels[lane] += np.int64(
+                (_ones(bits & one) << np.uint64(1))
+                + (_ones(bits & two) << np.uint64(2))
+                + (_ones(bits & four) << np.uint64(3))
+                - (_ones(bits & eight) << np.uint64(4))
+            )
+    scale_h, scale_b = head_unit * head_scale[block], body_unit * body_scale[block]
+    rounding = np.float32(np.sqrt(head_margin * head_scale[block] ** 2 + body_margin * body_scale[block] ** 2))
+    turning = np.float32(np.sqrt(tail_margin * tail_error[block] ** 2 + level_margin))
+    for lane in range(LANES):
+        length = tail_scale[block, lane]
+        product = in_head[lane] * scale_h + in_body[lane] * scale_b + length * tail_unit * np.float32(levels[lane])
+        found[lane], reach[lane] = product, product + rounding + turning * length
+
+
+@numba.njit(nogil=True, cache=True)
+@no_type_check
+def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound):
+    """best[i]: the best row of video videos[i] by whole codes; bound[i]: no row's product is above it."""
     in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
+    found, reach = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     top, most = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for place in range(start, stop):
-        video = videos[place]
         top[:] = most[:] = -np.inf
-        for block in range(first[video], first[video + 1]):
-            _lane_products(head, block * head_pairs * 2 * LANES, head_query, head_pairs, in_head)
-            _lane_products(body, block * body_pairs * 2 * LANES, body_query, body_pairs, in_body)
+        for block in range(first[videos[place]], first[videos[place] + 1]):
+            _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
             for lane in range(LANES):
-                levels[lane] = -level_sum
-            for word in range(words):
-                one, two, four, eight = planes[0, word], planes[1, word], planes[2, word], planes[3, word]
-                for lane in range(LANES):
-                    bits = tail[block, word, lane]
-                    levels[lane] += np.int64(
-                        (_ones(bits & one) << np.uint64(1))
-                        + (_ones(bits & two) << np.uint64(2))
-                        + (_ones(bits & four) << np.uint64(3))
-                        - (_ones(bits & eight) << np.uint64(4))
-                    )
-            scale_h, scale_b = head_unit * head_scale[block], body_unit * body_scale[block]
-            rounding = np.float32(np.sqrt(head_margin * head_scale[block] ** 2 + body_margin * body_scale[block] ** 2))
-            turning = np.float32(np.sqrt(tail_margin * tail_error[block] ** 2 + level_margin))
-            for lane in range(LANES):
-                length = tail_scale[block, lane]
-                found = (
-                    in_head[lane] * scale_h + in_body[lane] * scale_b + length * tail_unit * np.float32(levels[lane])
-                )
-                reach = found + rounding + turning * length
-                top[lane] = found if found > top[lane] else top[lane]
-                most[lane] = reach if reach > most[lane] else most[lane]
+                top[lane] = found[lane] if found[lane] > top[lane] else top[lane]
+                most[lane] = reach[lane] if reach[lane] > most[lane] else most[lane]
         best[place], bound[place] = top.max(), most.max()
 
 
 @numba.njit(nogil=True, cache=True)
 @no_type_check
-def score_rows(rows, width, first, videos, start, stop, query, best):
-    """best[i]: the best row of video videos[i] by products of float16 rows, given by their bits, with a query."""
-    partial, last = np.empty(4 * LANES, np.float32), len(rows) // width - 4
+def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, start, stop, best):
+    """best[i]: the best row of video videos[i] by products of float16 rows, given by their bits, with a query.
+
+    Of four rows that stand together, products are taken if the codes leave it open whether one of them is the best.
+    """
+    in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
+    found, partial, last = np.empty(LANES, np.float32), np.empty(4 * LANES, np.float32), len(rows) // width - 4
+    reach = np.empty(LANES, np.float32)
     for place in range(start, stop):
-        begin, end, top = first[videos[place]], first[videos[place] + 1], np.float32(-np.inf)
-        for number in range(begin, end, 4):
-            number = min(number, last)
-            _row_products(rows, number * width, width, query, partial)
-            for row in range(4):
-                if begin <= number + row < end:
-                    step = LANES // 2
-                    while step:
-                        for lane in range(step):
-                            partial[LANES * row + lane] += partial[LANES * row + lane + step]
-                        step //= 2
-                    top = max(top, partial[LANES * row])
+        block, behind = first[videos[place]], first[videos[place] + 1]
+        begin, end = first_row[videos[place]], first_row[videos[place] + 1]
+        if len(reach) < (behind - block) * LANES:
+            reach = np.empty((behind - block) * LANES, np.float32)
+        least = top = np.float32(-np.inf)
+        for number in range(behind - block):
+            _weigh(codes, block + number, probe, margins, in_head, in_body, levels, found, reach[number * LANES :])
+            for lane in range(LANES):
+                least = max(least, 2 * found[lane] - reach[number * LANES + lane])
+        for number in range(0, end - begin, 4):
+            if max(reach[number], reach[number + 1], reach[number + 2], reach[number + 3]) >= least - _FUZZ:
+                row = min(begin + number, last)
+                _row_products(rows, row * width, width, query, partial)
+                for i in range(max(0, begin - row), min(4, end - row)):
+                    top = max(top, _total(partial, i * LANES))
+                least = max(least, top)
         best[place] = top
+
+
+@numba.njit(nogil=True, cache=True)
+@no_type_check
+def _total(partial, start):
+    step = LANES // 2
+    while step:
+        for lane in range(start, start + step):
+            partial[lane] += partial[lane + step]
+        step //= 2
+    return partial[start]
