@@ -21,6 +21,7 @@ EXTRAS = {  # package that only some installations have -> what to install
     "pyarrow": "untrimmed[video]",
     "pywt": "untrimmed[video]",
     "ranx": "untrimmed[train]",
+    "ray": "untrimmed[ray]",
     "safetensors": "untrimmed[torch]",
     "scipy": "untrimmed[torch]",
     "skimage": "untrimmed[demo]",

@@ -61,6 +61,15 @@ def test_parts_are_indexed_apart_and_merged(run, videos, tmp_path):
     assert "--part is of the files named" in run("index", videos, "--part", "1/2", "--model", "none")[2]
 
 
+def test_a_cluster_that_does_not_answer_is_told_in_one_line(run, videos):
+    pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
+    run("index", videos)
+    code, _, err = run("search", "blue", "--ray", "127.0.0.1:1", "--shards", "2")
+    assert code == 2
+    assert err.startswith("untrimmed: 127.0.0.1:1: no Ray cluster answers")
+    assert run("search", "blue", "--shards", "2")[0] == 2
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, width):
     (videos / "broken.mp4").write_bytes(b"no video at all")

@@ -19,6 +19,7 @@ from untrimmed.cli.options import (
     ImportOption,
     LibraryOption,
     PrecisionOption,
+    RayOption,
     parse_path,
 )
 from untrimmed.errors import ConfigError, shown
@@ -65,6 +66,7 @@ def index(
             show_default=False,
         ),
     ] = None,
+    ray: RayOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines: one a file, then the report.")] = False,
@@ -81,7 +83,14 @@ def index(
     opened = untrimmed.open(library, precision=read_precision(precision))
     some_failed = False
     if paths:
-        options = {"encoder": encoder, "fps": fps, "keyframes_only": keyframes, "device": device, "part": part}
+        options = {
+            "encoder": encoder,
+            "fps": fps,
+            "keyframes_only": keyframes,
+            "device": device,
+            "part": part,
+            "ray": ray,
+        }
         report = index_files(opened, paths, on_step=_print_step if json_output else None, **options)
         some_failed = bool(report.failed)
         if json_output:

@@ -70,6 +70,15 @@ PrecisionOption = Annotated[
         help="Number format of the products; auto: bfloat16 where it is faster.",
     ),
 ]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="On a Ray cluster: auto, HOST:PORT, or local to start one here (docs/scale.md).",
+        show_default=False,
+    ),
+]
 CompileOption = Annotated[
     bool, typer.Option("--compile", help="Steps through torch.compile (needs a C++ compiler; CUDA: Triton).")
 ]

@@ -19,7 +19,7 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, parse_path
+from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import read_precision
@@ -49,6 +49,9 @@ WithinOption = Annotated[
         "--in", parser=parse_path, metavar="FOLDER", help="Only videos below this folder.", show_default=False
     ),
 ]
+ShardsOption = Annotated[
+    int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
+]
 FramesOption = Annotated[
     Path | None,
     typer.Option("--save-frames", metavar="DIR", help="Write a frame of each hit there.", show_default=False),
@@ -62,6 +65,8 @@ def search(
     moments: MomentsOption = 3,
     min_score: ScoreOption = None,
     within: WithinOption = None,
+    ray: RayOption = None,
+    shards: ShardsOption = 1,
     precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
@@ -76,8 +81,12 @@ def search(
     """
     import untrimmed
 
-    opened = untrimmed.open(library, precision=read_precision(precision))
+    opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards)
     hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
+    if ray is not None:
+        from untrimmed.search.ray_cluster import disconnect
+
+        disconnect()
     _show(opened, {"text": text}, hits, json_output, save_frames)
 
 
@@ -114,7 +123,7 @@ def similar(
 def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool, save_frames: Path | None) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
     found = [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]
-    document = {**query, "warnings": hits.warnings, "hits": found}
+    document = {**query, "warnings": hits.warnings, "partial": hits.partial, "hits": found}
     remember(library.folder, hits)
     for warning in hits.warnings:
         print_marked("warning:", "yellow", f" {warning}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -22,6 +22,20 @@ class RankedVideo:
 
     video_id: str
     score: float
+
+
+@dataclass(frozen=True)
+class FrameSum:
+    """The sum of all frames of a corpus, in steps so coarse that it is exact in any order, and their number."""
+
+    total: Float64[np.ndarray, " D"] | float
+    num_frames: int
+
+
+def mean_relevance(sentence: Float[np.ndarray, " D"], sums: Sequence[FrameSum]) -> float:
+    """Of all frames of several corpora."""
+    total, num_frames = sum(some.total for some in sums), sum(some.num_frames for some in sums)
+    return float(sentence @ np.float32(total / max(1, num_frames)))
 
 
 @runtime_checkable
@@ -83,4 +97,27 @@ class SearchModel(Protocol):
 
     def corpus(self) -> Corpus:
         """Videos laid out for search; without any, `update` adds them."""
+        ...
+
+
+@runtime_checkable
+class Shardable(Corpus, Protocol):
+    """A corpus that may be one of several shards of a library, which together answer as the one corpus would."""
+
+    def extent(self) -> Any:
+        """What the other shards need to know of this one."""
+        ...
+
+    def beside(self, others: Sequence[Any]) -> Corpus:
+        """The corpus as one shard, given what the others are like."""
+        ...
+
+
+@runtime_checkable
+class Incomplete(Protocol):
+    """A prepared query that may have been answered without some of the videos."""
+
+    @property
+    def missing(self) -> str:
+        """What its answers lack, in a sentence; empty where they are whole."""
         ...

@@ -19,7 +19,7 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo, SearchModel
+from untrimmed.search.corpus import Corpus, Incomplete, PreparedQuery, RankedVideo, SearchModel
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records, Settings, newest_commit
 from untrimmed.search.training_free import TRAINING_FREE
@@ -44,11 +44,15 @@ class Hit:
 
 
 class Hits(list[Hit]):
-    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read."""
+    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read.
 
-    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = ()):
+    They are `partial` where some videos could not be asked, since a shard of the library did not answer.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = (), *, partial: bool = False):
         super().__init__(hits)
         self.warnings = tuple(warnings)
+        self.partial = partial
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class View:
         moments: int,
         min_score: float | None,
         within: str | os.PathLike[str] | None,
-    ) -> list[Hit]:
+    ) -> Hits:
         """The best videos of the corpus with their best moments, among those below the folder, or of that file.
 
         Of videos that score alike the first by path comes first. A sentence of which no word is understood has no hits;
@@ -108,12 +112,14 @@ class View:
             raise ConfigError(f"min_score is {min_score}, must be a finite number")
         among = None if within is None else self._within(absolute(within))
         if not query.reading.is_understood:
-            return []
+            return Hits()
         prepared = corpus().prepare(query)
         ranked = prepared.rank(limit=limit, among=among)
         ranked.sort(key=lambda video: (-video.score, self.records.of(video.video_id).path))
         kept = [video for video in ranked[:limit] if min_score is None or video.score >= min_score]
-        return [self._hit(prepared, video, moments) for video in kept]
+        hits = [hit for video in kept if (hit := self._hit(prepared, video, moments)) is not None]
+        missing = prepared.missing if isinstance(prepared, Incomplete) else ""
+        return Hits(hits, [missing] if missing else [], partial=bool(missing))
 
     def _within(self, place: Path) -> frozenset[str]:
         found = frozenset(record.video_id for record in self.records.below(place))
@@ -121,8 +127,10 @@ class View:
             raise UnknownNameError(f"{shown(place)}: no video of {self.index.folder} lies there; see: untrimmed ls")
         return found
 
-    def _hit(self, prepared: PreparedQuery, ranked: RankedVideo, limit: int) -> Hit:
+    def _hit(self, prepared: PreparedQuery, ranked: RankedVideo, limit: int) -> Hit | None:
         record, moments = self.records.of(ranked.video_id), tuple(prepared.moments(ranked.video_id, limit=limit))
+        if not moments:
+            return None  # its shard has died since it was ranked
         span_s = moments[0].start_s, moments[0].end_s
         return Hit(Path(record.path), record.video_id, *span_s, ranked.score, record.duration_s, moments)
 
@@ -187,7 +195,7 @@ class Engine:
         """
         with self._lock:
             used = view.encoder, model
-            corpus, records = self._loaded.get(used) or (self._empty(model), Records())
+            corpus, records = self._loaded.get(used) or (empty_corpus(self._folder, model), Records())
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
@@ -195,9 +203,16 @@ class Engine:
                 self._loaded[used] = corpus, view.records
             return corpus
 
-    def _empty(self, model: InUse | None) -> Corpus:
-        own = model_in_use(self._folder, model.identity, model.folder) if model else None
-        return own.corpus() if own else WindowCorpus()
+
+def empty_corpus(library: Path, model: InUse | None) -> Corpus:
+    """A corpus without videos: of the library's model, or by windows.
+
+    Raises:
+        CheckpointError: The model's folder is gone or damaged.
+        IndexMismatchError: The model there is not the library's.
+    """
+    own = model_in_use(library, model.identity, model.folder) if model else None
+    return own.corpus() if own else WindowCorpus()
 
 
 def _in_use(settings: Settings) -> InUse | None:

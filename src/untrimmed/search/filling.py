@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import UntrimmedError
+from untrimmed.search.corpus import SearchModel
+from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
 from untrimmed.search.engine import model_in_use
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
 from untrimmed.search.records import Settings, joined_products
+from untrimmed.search.training_free import WINDOWS, training_free
 from untrimmed.video.reader import Sampling, VideoReader
-
-_BATCH = 8  # frames that travel together: small, so that encoding starts early and overlaps with decoding
 
 
 def fill(
@@ -25,9 +27,12 @@ def fill(
     *,
     encoder: str | None,
     sampling: Callable[[Settings | None], Sampling],
+    workers: Callable[[Settings, Sampling], Workers] | None,
     progress: ProgressCallback | None,
 ) -> tuple[LoadedEncoder, IndexReport]:
     """Bring the library in a folder up to date with files; `choose` and `sampling` are asked with its settings.
+
+    `workers` makes those that encode, where this process does not.
 
     Raises:
         UntrimmedError: A merge into it has not ended.
@@ -47,8 +52,12 @@ def fill(
         was = {record.path: record.sampling for record in index.scan()}
         if before != settings:
             index.write_settings(settings)
-        with VideoReader(sampling=sampled, short_side=loaded.encoder.short_side, batch_size=_BATCH) as reader:
-            report = Indexer(index, loaded.encoder, reader, settings, used).run(files, progress)
+        with VideoReader(sampling=sampled, short_side=loaded.encoder.short_side, batch_size=FRAMES_TOGETHER) as reader:
+            indexer = Indexer(index, loaded.encoder, reader, settings, used)
+            if workers is None:
+                report = indexer.run(files, progress)
+            else:
+                report = indexer.run_on(workers(settings, sampled), files, progress)
     changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
     return loaded, replace(report, notice=loaded.notice or changed or None)
 
@@ -76,3 +85,33 @@ def _say_resampled(before: Settings, now: Settings, replaced: Iterable[str | Non
     count = sum(sampling not in (None, now.sampling) for sampling in replaced)
     videos = "1 video is" if count == 1 else f"{count} videos are"
     return f"sampling changed from {before.sampling} to {now.sampling}: {videos} encoded anew"
+
+
+def choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
+    """What was asked for, and the library's own where nothing was."""
+    before = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
+    if fps is not None and keyframes_only is None:
+        keyframes_only = False
+    return Sampling(
+        fps=before.fps if fps is None else fps,
+        keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
+    )
+
+
+def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel | None:
+    """The model that `Library.use` names, which fits the library; None for windows.
+
+    Raises:
+        CheckpointError: There is no model in the folder, or a damaged one.
+        IndexMismatchError: It was trained on features of another encoder, or of other widths.
+    """
+    if model is None or (os.fspath(model) in WINDOWS and not Path(model).exists()):
+        return None
+    if make := training_free(model):
+        return make()
+    from untrimmed.search.trained import TrainedModel
+
+    trained = TrainedModel(model)
+    trained.check_encoder(settings.encoder_identity)
+    trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
+    return trained

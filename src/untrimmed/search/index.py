@@ -77,10 +77,10 @@ class StoredVideo:
 class VideoIndex:
     """Add, replace, remove, get and scan the videos of one library folder."""
 
-    def __init__(self, folder: Path, *, create: bool = False, follow: bool = True):
-        """With `follow=False` it reads, again and again, the version that it met first."""
+    def __init__(self, folder: Path, *, create: bool = False, follow: bool = True, version: int | None = None):
+        """With `follow=False` it reads, again and again, the version that it met first; with `version` that one."""
         self.folder = Path(folder)
-        self._follow = follow
+        self._follow, self._version = follow and version is None, version
         self._uri = os.path.abspath(self.folder / TABLE)
         try:
             self._uri.encode()
@@ -266,7 +266,7 @@ class VideoIndex:
             if self._table is None:
                 if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
                     return None
-                self._table = lance.dataset(self._uri)
+                self._table = lance.dataset(self._uri, version=self._version)
             elif self._follow:
                 self._table.checkout_latest()
         if self._table.schema.names != _SCHEMA.names:

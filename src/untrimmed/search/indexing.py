@@ -22,10 +22,11 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpus import SearchModel
+from untrimmed.search.encoded_file import EncodedFile, KnownFile, Workers
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
 from untrimmed.search.records import Settings, VideoRecord
-from untrimmed.search.video_files import content_hash
+from untrimmed.search.video_files import FoundFile, recognise, why_unusable
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
 
@@ -33,20 +34,10 @@ _QUEUED_BATCHES = 8
 
 
 @dataclass(frozen=True)
-class _File:
-    """A file as it was when its turn came."""
-
-    path: Path
-    size: int
-    mtime_ns: int
-    digest: str = ""  # of its content; empty for what is no regular file
-
-
-@dataclass(frozen=True)
 class _Video:
     """The video whose frames are coming in."""
 
-    file: _File
+    file: FoundFile
     stream: VideoStream
     vectors: list[np.ndarray] = field(default_factory=list)
     times_s: list[np.ndarray] = field(default_factory=list)
@@ -58,15 +49,8 @@ class _Ended:
 
 
 # What the decoding thread hands over: a file whose content is in the index already, or in a file before this one; a
-# video that starts; some of its frames; its end; a file that cannot be used.
-_Step = _File | _Video | FrameBatch | _Ended | Failure
-
-
-def _require_unchanged(file: _File) -> None:
-    """Raise a FeatureError if the file is not the one that was hashed: its frames would stand for other content."""
-    stat = file.path.stat()
-    if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
-        raise FeatureError(f"{shown(file.path)}: changed while it was read; index it again when it is complete")
+# video that starts; some of its frames; its end; one that was encoded elsewhere; a file that cannot be used.
+_Step = FoundFile | _Video | FrameBatch | _Ended | EncodedFile | Failure
 
 
 class Indexer:
@@ -114,6 +98,22 @@ class Indexer:
                 worker.join(0.05)
         return self._outcome.report(wall_s=time.perf_counter() - started, decode_s=self._decode_s)
 
+    def run_on(self, workers: Workers, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
+        """`run`, where others encode: this process alone decides what is known, and commits."""
+        started = time.perf_counter()
+        self._outcome = Outcome(len(paths), progress)
+        digests = frozenset(digest for digest, records in self._by_hash.items() if records)
+        again: list[Path] = []  # their content was known until the only file that had it was found changed
+        new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
+        for step in workers.encode((KnownFile(path, self._by_path.get(str(path))) for path in new_first), digests):
+            if isinstance(step, FoundFile) and not self._by_hash.get(step.digest):
+                again.append(step.path)
+            else:
+                self._take(step)
+        for step in workers.encode((KnownFile(path, None) for path in again), frozenset()):
+            self._take(step)
+        return self._outcome.report(wall_s=time.perf_counter() - started, decode_s=self._decode_s)
+
     # -- the decoding thread
 
     def _fill(self, paths: Sequence[Path], steps: queue.Queue[_Step | BaseException | None]) -> None:
@@ -135,9 +135,7 @@ class Indexer:
     def _decode(self, path: Path) -> Iterator[_Step]:
         started = time.perf_counter()
         try:
-            if (file := self._recognise(path)) is None:
-                yield Failure(path, f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it")
-                return
+            file = self._recognise(path)
             if self._copies[file.digest]:
                 yield file
                 return
@@ -151,37 +149,18 @@ class Indexer:
                     break
                 yield batch
                 started = time.perf_counter()
-            _require_unchanged(file)
+            file.require_unchanged()
             self._copies[file.digest] += 1
             yield _Ended()
-        except FeatureError as error:
-            yield Failure(path, str(error))
-        except OSError as error:
-            reason = f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
-            yield Failure(path, reason)
+        except (FeatureError, OSError) as error:
+            yield Failure(path, why_unusable(path, error))
 
-    def _recognise(self, path: Path) -> _File | None:
-        """The file with its content's hash, unread if it lies unchanged where it lay; None: its name is no text."""
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:
-            return None
-        stat = path.stat()
-        file = _File(path, stat.st_size, stat.st_mtime_ns)
+    def _recognise(self, path: Path) -> FoundFile:
         known = self._by_path.get(str(path))
-        if known is None or known.sampling != self._sampling:
-            return replace(file, digest=self._hash(path))
-        if (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
-            return replace(file, digest=known.content_hash)
-        file = replace(file, digest=self._hash(path))
-        if file.digest != known.content_hash:
+        file = recognise(path, known, self._sampling, self._stop)
+        if known is not None and known.sampling == self._sampling and file.digest != known.content_hash:
             self._copies[known.content_hash] -= 1  # its row is about to hold this file
         return file
-
-    def _hash(self, path: Path) -> str:
-        if path.is_dir():
-            os.scandir(path).close()  # says why a folder cannot be read
-        return content_hash(path, self._stop) if path.is_file() else ""  # the reader refuses anything else, unread
 
     # -- the calling thread
 
@@ -199,19 +178,29 @@ class Indexer:
                 duration_s = self._video.stream.info.duration_s
                 outcome.tell(self._video.file.path, "encoding", done_s=float(step.times_s[-1]), duration_s=duration_s)
             case _Ended():
-                self._commit(self._video)
-            case _File():
+                stream = self._video.stream
+                vectors, times_s = np.concatenate(self._video.vectors), np.concatenate(self._video.times_s)
+                features = FrameFeatures(vectors, times_s, stream.duration_s)
+                size = stream.info.width, stream.info.height
+                self._commit(EncodedFile(self._video.file, features, *size, stream.warnings))
+            case EncodedFile() if self._by_hash.get(step.file.digest):  # a copy was done meanwhile
+                self._settle(step.file)
+            case EncodedFile():
+                self._decode_s += step.decode_s
+                outcome.encode_s += step.encode_s
+                self._commit(step)
+            case FoundFile():
                 self._settle(step)
             case Failure():
                 outcome.fail(step)
 
-    def _commit(self, video: _Video) -> None:
-        if not np.isfinite(vectors := np.concatenate(video.vectors)).all():
-            reason = f"{shown(video.file.path)}: the encoder gave numbers that are not finite"
-            self._outcome.fail(Failure(video.file.path, reason))
+    def _commit(self, video: EncodedFile) -> None:
+        file, features = video.file, video.features
+        if not np.isfinite(features.vectors).all():
+            reason = f"{shown(file.path)}: the encoder gave numbers that are not finite"
+            self._outcome.fail(Failure(file.path, reason))
             return
         started = time.perf_counter()
-        info, file = video.stream.info, video.file
         replaced = self._by_path.get(str(file.path))
         record = VideoRecord(
             video_id=replaced.video_id if replaced else new_video_id(),
@@ -219,28 +208,27 @@ class Indexer:
             content_hash=file.digest,
             size=file.size,
             mtime_ns=file.mtime_ns,
-            duration_s=video.stream.duration_s,
-            width=info.width,
-            height=info.height,
-            num_frames=len(vectors),
+            duration_s=features.duration_s,
+            width=video.width,
+            height=video.height,
+            num_frames=len(features.vectors),
             sampling=self._sampling,
             encoder_identity=self._encoder.identity,
             model=self._model,
             indexed_at=time.time(),
-            warnings="; ".join(video.stream.warnings),
+            warnings="; ".join(video.warnings),
         )
-        features = FrameFeatures(vectors, np.concatenate(video.times_s), record.duration_s)
         try:
             encoded = self._own.encode_video(features) if self._own is not None else b""
         except FeatureError as error:
-            self._outcome.fail(Failure(video.file.path, f"{shown(video.file.path)}: {error}"))
+            self._outcome.fail(Failure(file.path, f"{shown(file.path)}: {error}"))
             return
         self._index.put(StoredVideo(record, features, encoded))
         self._remember(record)
         self._outcome.write_s += time.perf_counter() - started
         self._outcome.finish(record)
 
-    def _settle(self, file: _File) -> None:
+    def _settle(self, file: FoundFile) -> None:
         """A file whose content is known: unchanged, touched, moved here, or a copy."""
         here = self._by_path.get(str(file.path))
         if here is not None and here.sampling == self._sampling and file.digest == here.content_hash:
@@ -260,7 +248,7 @@ class Indexer:
         else:
             self._copy(known, file, video_id=here.video_id if here else new_video_id())
 
-    def _copy(self, known: VideoRecord, file: _File, *, video_id: str) -> None:
+    def _copy(self, known: VideoRecord, file: FoundFile, *, video_id: str) -> None:
         stored = self._index.get(known.video_id)
         assert stored is not None, "the writer's lock is held, so a known record stays"
         record = replace(

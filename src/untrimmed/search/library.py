@@ -21,23 +21,28 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
-from untrimmed.errors import FeatureError, IndexMismatchError, UnknownNameError, UntrimmedError, shown
+from untrimmed.errors import (
+    ConfigError,
+    FeatureError,
+    IndexMismatchError,
+    UnknownNameError,
+    UntrimmedError,
+    shown,
+)
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.corpus import SearchModel
 from untrimmed.search.engine import Engine, Hits, View
-from untrimmed.search.filling import fill
+from untrimmed.search.filling import choose_sampling, fill, named_model
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence, sentence_warnings
-from untrimmed.search.training_free import WINDOWS, training_free
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import TextFeatures
-from untrimmed.video.reader import Sampling
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
@@ -50,12 +55,26 @@ class Library:
     Any number of threads may search at once, also while others index or remove: each search sees one version.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, precision: Precision = "auto"):
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        precision: Precision = "auto",
+        ray: str | None = None,
+        shards: int = 1,
+        replicas: int = 1,
+    ):
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
         self._encoder: Encoder | None = None
         self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
+        if ray is None and (shards, replicas) != (1, 1):
+            raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
         self.engine = Engine(self.folder)
+        if ray is not None:
+            from untrimmed.search.ray_cluster import engine_on
+
+            self.engine = engine_on(ray, self.folder, shards, replicas)
 
     # -- filling
 
@@ -69,6 +88,7 @@ class Library:
         device: str = "auto",
         precision: Precision | None = None,
         part: str | None = None,
+        ray: str | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
@@ -85,6 +105,8 @@ class Library:
                 the library was opened with. Vectors of both formats may stand in one library.
             part: Which files of them, as "3/16": those of the third of 16 parts. They go into a library of their own
                 beside this one (`Part.folder`), so that as many machines can index at once; `merge` joins them.
+            ray: The address of a Ray cluster whose workers decode and encode, a video a task (`auto`, `HOST:PORT`).
+                They must see the files at the same paths; this process commits what they give.
 
         Raises:
             UntrimmedError: A path does not exist.
@@ -97,8 +119,16 @@ class Library:
             share = Part.parse(part)
             found, folder = replace(found, files=share.choose(found.files, given)), share.folder(folder)
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
-        sampling = partial(_choose_sampling, fps=fps, keyframes_only=keyframes_only)
-        loaded, report = fill(folder, found.files, choose, encoder=encoder, sampling=sampling, progress=progress)
+        sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)
+        load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
+        workers = None
+        if ray is not None:
+            from untrimmed.search.ray_cluster import workers_on
+
+            workers = partial(workers_on, ray, load, device)
+        loaded, report = fill(
+            folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
+        )
         self._encoder = loaded.encoder
         return replace(report, linked=found.linked)
 
@@ -141,7 +171,7 @@ class Library:
             settings = index.settings
             if settings is None:
                 raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-            chosen = _model_of(model, settings)
+            chosen = named_model(model, settings)
             identity = chosen.identity if chosen else WindowCorpus.name
             todo = [record.video_id for record in index.scan() if record.model != identity]
             for number, video in enumerate(index.read(todo), start=1):
@@ -250,7 +280,8 @@ class Library:
         def ask(view: View) -> Hits:
             query = self._read(text, view)
             hits = view.hits(view.corpus, query, limit=limit, moments=moments, min_score=min_score, within=within)
-            return Hits(hits, sentence_warnings(query, self._ready_encoder(view.encoder).name))
+            warnings = sentence_warnings(query, self._ready_encoder(view.encoder).name)
+            return Hits(hits, [*hits.warnings, *warnings], partial=hits.partial)
 
         return self.engine.answer(ask)
 
@@ -269,9 +300,7 @@ class Library:
             with self._encoding:
                 vector = self._ready_encoder(view.encoder).encode_frames(image[None])[0]
             query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-            return Hits(
-                view.hits(view.windows, query, limit=limit, moments=moments, min_score=min_score, within=within)
-            )
+            return view.hits(view.windows, query, limit=limit, moments=moments, min_score=min_score, within=within)
 
         return self.engine.answer(ask)
 
@@ -336,39 +365,28 @@ class Library:
         return loaded
 
 
-def open_library(folder: str | os.PathLike[str] | None = None, *, precision: Precision = "auto") -> Library:
+def open_library(
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    precision: Precision = "auto",
+    ray: str | None = None,
+    shards: int = 1,
+    replicas: int = 1,
+) -> Library:
     """The library in a folder, by default the user's own; it is made when something is first indexed into it.
 
-    `precision` is the format in which its encoder multiplies: auto, float32 or bfloat16 (`untrimmed.precision`).
+    Args:
+        precision: The format in which its encoder multiplies: auto, float32 or bfloat16 (`untrimmed.precision`).
+        ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
+            machines must see the library at the same path. They answer as one machine would.
+        shards: How many processes of the cluster share the videos.
+        replicas: How many of them have the same ones, so that one may die.
+
+    Raises:
+        ConfigError: An option makes no sense.
+        UntrimmedError: No cluster answers at `ray`.
     """
-    return Library(library_folder(folder), precision=precision)
-
-
-def _choose_sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
-    before = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
-    if fps is not None and keyframes_only is None:
-        keyframes_only = False
-    return Sampling(
-        fps=before.fps if fps is None else fps,
-        keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
-    )
-
-
-def _model_of(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel | None:
-    """The model that `Library.use` names, which fits the library; None for windows.
-
-    Raises: as `Library.use`.
-    """
-    if model is None or (os.fspath(model) in WINDOWS and not Path(model).exists()):
-        return None
-    if make := training_free(model):
-        return make()
-    from untrimmed.search.trained import TrainedModel
-
-    trained = TrainedModel(model)
-    trained.check_encoder(settings.encoder_identity)
-    trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
-    return trained
+    return Library(library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas)
 
 
 def _encoded(model: SearchModel, video: StoredVideo) -> bytes:

@@ -23,7 +23,7 @@ from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpus import FrameSum, RankedVideo, mean_relevance
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -86,6 +86,7 @@ class TFPRVRCorpus:
         self.blocks: Blocks[_Block] = Blocks(_join, _ROWS_OF_BLOCK)
         self._total: Float64[np.ndarray, " D"] | float = 0.0  # of the moments of all frames; exact (`_Video.total`)
         self._num_frames = 0
+        self._beside: tuple[FrameSum, ...] = ()  # of the other shards of the library
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -120,9 +121,19 @@ class TFPRVRCorpus:
         block, row = self.blocks.find(video_id)
         return block.videos[row]
 
+    def extent(self) -> FrameSum:
+        """What the other shards of a library need to know of this one, see `Shardable`."""
+        return FrameSum(self._total, self._num_frames)
+
+    def beside(self, others: Sequence[FrameSum]) -> TFPRVRCorpus:
+        """The corpus as one shard: its background is that of all of them."""
+        corpus = copy.copy(self)
+        corpus._beside = tuple(others)
+        return corpus
+
     def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """The mean relevance of all frames of the corpus."""
-        return float(sentence @ np.float32(self._total / max(1, self._num_frames)))
+        """The mean relevance of all frames of the corpus, those of other shards included."""
+        return mean_relevance(sentence, [self.extent(), *self._beside])
 
     def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
         gathered: list[_Video] = []

@@ -176,12 +176,21 @@ class TrainedCorpus:
         Raises:
             IndexMismatchError: What the library keeps of a video is not what the model gives.
         """
-        blocks = self.blocks.update(self._laid_out(added), removed)
-        if blocks.parts:
-            longest = np.max([part.block.lengths[part.present].max(axis=0) for part in blocks.parts], axis=0)
-            blocks = blocks.each(lambda block: block.as_long_as(longest))
         corpus = copy.copy(self)
-        corpus.blocks = blocks
+        corpus.blocks = self.blocks.update(self._laid_out(added), removed)
+        return corpus.beside([])
+
+    def extent(self) -> Int[np.ndarray, " N"] | None:
+        """How long its longest video is, along each second axis; see `Shardable`."""
+        lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
+        return np.max(lengths, axis=0) if lengths else None
+
+    def beside(self, others: Sequence[Int[np.ndarray, " N"] | None]) -> TrainedCorpus:
+        """The corpus as one shard: its blocks are as long as the longest video of all of them."""
+        known = [lengths for lengths in (self.extent(), *others) if lengths is not None]
+        corpus = copy.copy(self)
+        if self.blocks.parts:
+            corpus.blocks = self.blocks.each(lambda block: block.as_long_as(np.max(known, axis=0)))
         return corpus
 
     def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:

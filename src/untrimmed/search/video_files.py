@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-from untrimmed.errors import UntrimmedError, shown
+from untrimmed.errors import FeatureError, UntrimmedError, shown
+from untrimmed.search.records import VideoRecord
 from untrimmed.search.video_names import absolute
 from untrimmed.video.reader import is_video_path
 
@@ -60,6 +61,50 @@ def _walk(folder: Path, links: dict[Path, None]) -> Iterator[Path]:
             if not name.startswith(".") and is_video_path(Path(parent, name)):
                 yield Path(parent, name)
     yield from unreadable
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file as it was when its turn came."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+    digest: str = ""  # of its content; empty for what is no regular file
+
+    def require_unchanged(self) -> None:
+        """Raise a FeatureError if it is not the one that was hashed: its frames would stand for other content."""
+        stat = self.path.stat()
+        if (stat.st_size, stat.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
+
+
+def recognise(path: Path, known: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
+    """The file with its content's hash, unread if it lies as the library knows it and was sampled like this.
+
+    Raises:
+        FeatureError: Its name is no text.
+        OSError: It cannot be read.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
+    stat = path.stat()
+    file = FoundFile(path, stat.st_size, stat.st_mtime_ns)
+    if known is not None and known.sampling == sampling and (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
+        return replace(file, digest=known.content_hash)
+    if path.is_dir():
+        os.scandir(path).close()  # says why a folder cannot be read
+    # The reader refuses anything but regular files, unread.
+    return replace(file, digest=content_hash(path, stop) if path.is_file() else "")
+
+
+def why_unusable(path: Path, error: FeatureError | OSError) -> str:
+    """The reason for a report, in one line."""
+    if isinstance(error, FeatureError):
+        return str(error)
+    return f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
 
 
 def content_hash(path: Path, stop: Event) -> str:

@@ -25,7 +25,7 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpus import FrameSum, RankedVideo, mean_relevance
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -65,6 +65,7 @@ class WindowCorpus:
             0.0  # of all frames; exact, whatever the order (`_Video.total`)
         )
         self._num_frames = 0
+        self._beside: tuple[FrameSum, ...] = ()  # of the other shards of the library
         self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
 
     def __len__(self) -> int:
@@ -98,9 +99,19 @@ class WindowCorpus:
         block, row = self.blocks.find(video_id)
         return block.videos[row]
 
+    def extent(self) -> FrameSum:
+        """What the other shards of a library need to know of this one, see `Shardable`."""
+        return FrameSum(self._total, self._num_frames)
+
+    def beside(self, others: Sequence[FrameSum]) -> WindowCorpus:
+        """The corpus as one shard: its background is that of all of them."""
+        corpus = copy.copy(self)
+        corpus._beside = tuple(others)
+        return corpus
+
     def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """The mean relevance of all frames of the corpus."""
-        return float(sentence @ np.float32(self._total / max(1, self._num_frames)))
+        """The mean relevance of all frames of the corpus, those of other shards included."""
+        return mean_relevance(sentence, [self.extent(), *self._beside])
 
     def scenes(self, video_id: str) -> Int[np.ndarray, "N 2"]:
         """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""

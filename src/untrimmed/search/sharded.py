@@ -1,0 +1,250 @@
+"""A library in several shards, each the videos of some ids in a process of its own; together they answer as one would.
+
+A shard reads its videos from the library's table by itself, at the version that a search is of: it keeps no state that
+a new process would lack. Whoever asks all of them ranks what they give; how they are reached is not known here.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.errors import UntrimmedError
+from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.engine import Engine, InUse, View, empty_corpus
+from untrimmed.search.index import StoredVideo, VideoIndex
+from untrimmed.search.records import Records
+from untrimmed.types import Moment, TextFeatures
+
+_VERSIONS = 2  # in the memory of a shard: searches that have begun go on with the one before
+
+
+def shard_of(video_id: str, shards: int) -> int:
+    """Which of so many shards has a video."""
+    return zlib.crc32(video_id.encode()) % shards
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a library, before one model: what all shards of an answer have in common."""
+
+    number: int  # of the table
+    commit: tuple[Any, ...]  # numbers begin again where a library is made anew
+    encoder: str
+    model: InUse | None
+
+
+@dataclass
+class _Held:
+    version: Version
+    records: Records
+    corpus: Shardable
+    others: bytes | None = None  # what the other shards were like in the last search
+    fitted: Corpus | None = None  # beside them
+
+    def beside(self, others: bytes) -> Corpus:
+        """The corpus as one shard of this version."""
+        if self.fitted is None or self.others != others:
+            self.fitted, self.others = self.corpus.beside(pickle.loads(others)), others
+        return self.fitted
+
+
+class Shard:
+    """The videos of one shard in memory. Any number of threads may ask; each names the version it asks for."""
+
+    def __init__(self, folder: Path, number: int, shards: int):
+        self._folder, self._number, self._shards = folder, number, shards
+        self._lock = threading.Lock()
+        self._held: list[_Held] = []
+
+    def extent(self, version: Version) -> Any:
+        """What the other shards need to know of this one; loads the version, of which only changes are read."""
+        return self._load(version).corpus.extent()
+
+    def rank(
+        self,
+        version: Version,
+        others: bytes,
+        query: TextFeatures,
+        limit: int,
+        among: Collection[str] | None,
+    ) -> list[RankedVideo]:
+        """`PreparedQuery.rank` of this shard's videos."""
+        return self._prepare(version, others, query).rank(limit=limit, among=among)
+
+    def moments(
+        self, version: Version, others: bytes, query: TextFeatures, video_ids: Sequence[str], limit: int
+    ) -> dict[str, list[Moment]]:
+        """`PreparedQuery.moments` of several videos."""
+        prepared = self._prepare(version, others, query)
+        return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
+
+    def relevance(
+        self, version: Version, others: bytes, query: TextFeatures, video_id: str
+    ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """`PreparedQuery.relevance` of one video."""
+        return self._prepare(version, others, query).relevance(video_id)
+
+    def _prepare(self, version: Version, others: bytes, query: TextFeatures) -> PreparedQuery:
+        return self._load(version).beside(others).prepare(query)
+
+    def _load(self, version: Version) -> _Held:
+        with self._lock:
+            for held in self._held:
+                if held.version == version:
+                    return held
+            used = version.encoder, version.model
+            before = next((held for held in self._held if (held.version.encoder, held.version.model) == used), None)
+            index = VideoIndex(self._folder, version=version.number)
+            records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
+            corpus = before.corpus if before else empty_corpus(self._folder, version.model)
+            added, removed = records.changes_since(before.records if before else Records())
+            corpus = corpus.update(index.read(added), removed)
+            assert isinstance(corpus, Shardable), "both kinds of corpus are"
+            self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]
+            return self._held[0]
+
+
+@runtime_checkable
+class Shards(Protocol):
+    """How shards are reached, wherever they are."""
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        ...
+
+    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
+        """Call a method of some shards, all at once, with arguments for each; gives the answers of those that answer.
+
+        With `patient` there is time to read all videos.
+        """
+        ...
+
+
+class ShardedEngine(Engine):
+    """An engine whose corpora are shards elsewhere; records are here."""
+
+    def __init__(self, folder: Path, shards: Shards):
+        super().__init__(folder)
+        self._shards = shards
+        self._known: dict[tuple[Version, int], Any] = {}  # extents
+
+    def load(self, view: View, model: InUse | None) -> ShardedCorpus:
+        """The videos of a version for a trained model or by windows, loaded by all shards.
+
+        Raises:
+            UntrimmedError: No shard has answered.
+        """
+        version = Version(view.index.version(), tuple(view.commit or ()), view.encoder, model)
+        with self._lock:
+            self._known = {key: extent for key, extent in self._known.items() if key[0] == version}
+            lacking = [n for n in range(self._shards.number) if (version, n) not in self._known]
+            if lacking:
+                found = self._shards.ask("extent", dict.fromkeys(lacking, (version,)), patient=True)
+                self._known.update({(version, number): extent for number, extent in found.items()})
+            extents = {number: extent for (_, number), extent in self._known.items()}
+        return ShardedCorpus(self._shards, version, extents, len(view.records))
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedCorpus:
+    """All videos of a library, wherever they are; a video of a shard that does not answer is missing."""
+
+    shards: Shards
+    version: Version
+    extents: Mapping[int, Any]
+    num_videos: int
+
+    def __len__(self) -> int:
+        return self.num_videos
+
+    def prepare(self, query: TextFeatures) -> ShardedQuery:
+        """The query as it is: shards read it by their model."""
+        return ShardedQuery(self, query)
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Corpus:
+        """Nobody asks for it: shards read what was committed by themselves."""
+        raise NotImplementedError("shards follow the table by themselves")
+
+    @cached_property
+    def others(self) -> list[bytes]:
+        """For each shard, what it needs to know of all others."""
+        numbers = range(self.shards.number)
+        return [pickle.dumps([self.extents[n] for n in sorted(self.extents) if n != own]) for own in numbers]
+
+
+class ShardedQuery:
+    """A query before all shards of one version."""
+
+    def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
+        self._corpus, self._query = corpus, query
+        self._ranked: list[str] = []
+        self._moments: dict[int, dict[str, list[Moment]]] = {}
+        self._missing: set[int] = set()
+
+    @property
+    def missing(self) -> str:
+        """What answers so far lack."""
+        if not self._missing:
+            return ""
+        return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
+
+    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
+        """The best videos of all shards, see `PreparedQuery.rank`.
+
+        Raises:
+            UntrimmedError: No shard has answered.
+        """
+        shards = self._corpus.shards.number
+        asked: dict[int, list[str] | None] = dict.fromkeys(range(shards))
+        if among is not None:
+            asked = {}
+            for video_id in among:
+                own = asked.setdefault(shard_of(video_id, shards), [])
+                assert own is not None, "made above"
+                own.append(video_id)
+        answers = self._ask("rank", {number: (limit, some) for number, some in asked.items()})
+        found = sorted((video for ranked in answers.values() for video in ranked), key=lambda video: -video.score)
+        kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
+        self._ranked = [video.video_id for video in kept]
+        return kept
+
+    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+        """Spans of one video, none where its shard has died since; all that were ranked are asked for at once."""
+        found = self._moments.setdefault(limit, {})
+        if video_id not in found:
+            by_shard: dict[int, list[str]] = {}
+            for wanted in {*self._ranked, video_id}:
+                by_shard.setdefault(shard_of(wanted, self._corpus.shards.number), []).append(wanted)
+            answers = self._ask("moments", {number: (ids, limit) for number, ids in by_shard.items()})
+            found.update({key: value for answer in answers.values() for key, value in answer.items()})
+        return found.get(video_id, [])
+
+    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """Times and fits of one video, see `PreparedQuery.relevance`."""
+        number = shard_of(video_id, self._corpus.shards.number)
+        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = self._ask("relevance", {number: (video_id,)})[
+            number
+        ]
+        return answer
+
+    def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        corpus = self._corpus
+        whole = {n: (corpus.version, corpus.others[n], self._query, *own) for n, own in calls.items()}
+        answers = corpus.shards.ask(method, whole)
+        self._missing |= calls.keys() - answers.keys()
+        if calls and not answers:
+            raise UntrimmedError(
+                f"{method}: none of {len(calls)} shards answered; see that the cluster has room for all"
+            )
+        return answers

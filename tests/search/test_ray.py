@@ -1,0 +1,131 @@
+"""Indexing and searching on a real Ray cluster of this machine, with a worker and a shard that are killed."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import untrimmed
+from tests.search.test_merging import SENTENCES, contents
+from tests.toy import WideWordEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import ConfigError, UntrimmedError
+from untrimmed.search import library as library_module
+
+ray = pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files open while it ends
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that ends with the tests; its workers import what the tests do."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
+        yield "auto"
+        ray.shutdown()
+
+
+class FatalEncoder(WideWordEncoder):
+    """Kills its process at the first frames that it gets, once: a file says that it has happened."""
+
+    def __init__(self, fuse):
+        super().__init__()
+        self.fuse = Path(fuse)
+
+    def encode_frames(self, frames):
+        if not self.fuse.exists():
+            self.fuse.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode_frames(frames)
+
+
+@pytest.fixture
+def fuse(monkeypatch, tmp_path):
+    """Encoders of workers die once."""
+    path = tmp_path / "fuse"
+
+    def load(name=None, **_):
+        return LoadedEncoder(FatalEncoder(path), None)
+
+    monkeypatch.setattr(library_module, "load_encoder", load)
+    return path
+
+
+def test_indexing_on_a_cluster_gives_the_same_library_though_a_worker_is_killed(
+    cluster, videos, indexed, fuse, tmp_path
+):
+    shutil.copytree(videos, tmp_path / "clips")
+    (tmp_path / "clips" / "broken.mp4").write_bytes(b"no video at all")
+    shutil.copy(videos / "sun.mp4", tmp_path / "clips" / "twin.mp4")
+    lib = untrimmed.open(tmp_path / "library")
+    report = lib.index(tmp_path / "clips", ray=cluster)
+    assert fuse.exists(), "no worker was killed"
+    assert [failure.path.name for failure in report.failed] == ["broken.mp4"]
+    assert len(report.done) == 4
+    assert {path.name for path in report.skipped} < {"sun.mp4", "twin.mp4"}
+    assert report.timings.encode_s > 0
+    untrimmed.open(tmp_path / "alone").index(tmp_path / "clips")
+    assert contents(tmp_path / "library") == contents(tmp_path / "alone")
+    assert len(lib.index(tmp_path / "clips", ray=cluster).skipped) == 5
+
+
+def hits_of(lib):
+    return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
+
+
+def test_shards_answer_as_one_process_does_and_a_killed_one_comes_back(cluster, lib, videos, tmp_path):
+    sharded = untrimmed.open(lib.folder, ray=cluster, shards=3)
+    assert hits_of(sharded) == hits_of(lib)
+    assert list(sharded.search("red", within=videos / "sun.mp4")) == list(lib.search("red", within=videos / "sun.mp4"))
+    times_s, fits = sharded.relevance("red", videos / "sun.mp4")
+    assert [times_s.tolist(), fits.tolist()] == [part.tolist() for part in lib.relevance("red", videos / "sun.mp4")]
+    shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
+    lib.index(tmp_path / "new.mp4")
+    assert hits_of(sharded) == hits_of(lib), "what was committed is found, and counts in the background"
+    kill(sharded, 1)
+    again = [sharded.search(text, limit=3, moments=2) for text in SENTENCES]
+    assert [list(hits) for hits in again] == hits_of(lib), "the shard was started again"
+    assert not any(hits.partial for hits in again)
+
+
+@pytest.mark.slow
+def test_without_a_shard_the_answer_is_marked_as_partial(cluster, lib):
+    sharded = untrimmed.open(lib.folder, ray=cluster, shards=2)
+    whole = sharded.search("red", limit=9)
+    assert len(whole) == 4
+    shards = sharded.engine._shards
+    shards._answer_s = 2.0
+    ray.kill(shards.actors[0][0], no_restart=True)
+    found = sharded.search("red", limit=9)
+    assert found.partial
+    assert found.warnings == ("partial: 1 of 2 shards of the library did not answer",)
+    assert set(found) < set(whole)
+    ray.kill(shards.actors[1][0], no_restart=True)
+    with pytest.raises(UntrimmedError, match="none of 2 shards answered"):
+        sharded.search("red")
+
+
+@pytest.mark.slow
+def test_a_replica_answers_for_one_that_is_dead(cluster, lib):
+    sharded = untrimmed.open(lib.folder, ray=cluster, shards=1, replicas=2)
+    assert hits_of(sharded) == hits_of(lib)
+    ray.kill(sharded.engine._shards.actors[0][0], no_restart=True)
+    again = [sharded.search(text, limit=3, moments=2) for text in SENTENCES]
+    assert [list(hits) for hits in again] == hits_of(lib)
+    assert not any(hits.partial for hits in again)
+
+
+def kill(sharded, number):
+    ray.kill(sharded.engine._shards.actors[number][0], no_restart=False)
+
+
+def test_shards_without_a_cluster_are_refused(lib):
+    with pytest.raises(ConfigError, match="without the address of a Ray cluster"):
+        untrimmed.open(lib.folder, shards=2)

@@ -1,0 +1,87 @@
+"""Shards answer as one corpus does, however they are reached; here they are in this process."""
+
+import shutil
+
+import pytest
+
+import untrimmed
+from tests.search.test_merging import SENTENCES
+from tests.search.test_trained import save_run
+from untrimmed.errors import UntrimmedError
+from untrimmed.models.registry import list_models
+from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
+from untrimmed.search.training_free import TRAINING_FREE
+
+
+class HereShards:
+    """Shards of this process, some of which do not answer."""
+
+    def __init__(self, folder, number):
+        self.number = number
+        self.shards = [Shard(folder, n, number) for n in range(number)]
+        self.dead = set()
+        self.asked = []
+
+    def ask(self, method, calls, *, patient=False):
+        self.asked += [(method, number) for number in calls]
+        alive = {number: args for number, args in calls.items() if number not in self.dead}
+        return {number: getattr(self.shards[number], method)(*args) for number, args in alive.items()}
+
+
+def sharded(lib, number):
+    opened = untrimmed.open(lib.folder)
+    opened.engine = ShardedEngine(lib.folder, HereShards(lib.folder, number))
+    return opened
+
+
+def hits_of(lib):
+    return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
+
+
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_shards_give_the_hits_of_one_corpus_whatever_is_committed(lib, videos, tmp_path, number):
+    shards = sharded(lib, number)
+    assert hits_of(shards) == hits_of(lib)
+    shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
+    lib.index(tmp_path / "new.mp4")
+    assert hits_of(shards) == hits_of(lib)
+    lib.remove([videos / "flag.mp4"])
+    assert hits_of(shards) == hits_of(lib)
+    one = videos / "sun.mp4"
+    assert list(shards.search("red", within=one)) == list(lib.search("red", within=one))
+    assert [part.tolist() for part in shards.relevance("red", one)] == [
+        part.tolist() for part in lib.relevance("red", one)
+    ]
+
+
+@pytest.mark.parametrize("method", [*list_models(), *TRAINING_FREE])
+def test_shards_give_the_hits_of_every_model(lib, tmp_path, method):
+    lib.use(method if method in TRAINING_FREE else save_run(tmp_path / "run", method))
+    assert hits_of(sharded(lib, 3)) == hits_of(lib)
+
+
+def test_a_search_below_a_folder_asks_only_the_shards_that_have_its_videos(lib, videos):
+    shards = sharded(lib, 7)
+    shards.search("red")
+    shards.engine._shards.asked.clear()
+    shards.search("red", within=videos / "sun.mp4")
+    (record,) = [record for record in lib.videos() if record.path.endswith("sun.mp4")]
+    assert set(shards.engine._shards.asked) == {
+        (method, shard_of(record.video_id, 7)) for method in ("rank", "moments")
+    }
+
+
+def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error(lib):
+    shards = sharded(lib, 2)
+    whole = shards.search("red", limit=9)
+    assert (whole.partial, whole.warnings) == (False, ())
+    here = shards.engine._shards
+    number = shard_of(whole[0].video_id, 2)
+    here.dead = {number}
+    found = shards.search("red", limit=9)
+    assert found.partial
+    assert found.warnings == ("partial: 1 of 2 shards of the library did not answer",)
+    assert list(found) == [hit for hit in whole if shard_of(hit.video_id, 2) != number], "moments are those of all"
+    here.dead = {0, 1}
+    with pytest.raises(UntrimmedError, match="none of 2 shards answered"):
+        shards.search("red")
