@@ -39,6 +39,14 @@ ModelOption = Annotated[
         show_default=False,
     ),
 ]
+PartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N/TOTAL",
+        help="Only this part of the files, into a library beside: for many machines; see: untrimmed merge.",
+        show_default=False,
+    ),
+]
 _NUM_NAMED = 10  # links to folders
 
 
@@ -58,14 +66,7 @@ def index(
         ),
     ] = None,
     model: ModelOption = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N/TOTAL",
-            help="Only this part of the files, into a library beside: for many machines; see: untrimmed merge.",
-            show_default=False,
-        ),
-    ] = None,
+    part: PartOption = None,
     ray: RayOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
