@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from untrimmed.nn.attention import TokenAttention
 from untrimmed.presets.published import published
 from untrimmed.reproduction import efficiency
 from untrimmed.reproduction.efficiency import (
@@ -40,6 +41,16 @@ def test_flops_of_two_linear_maps_are_two_for_each_weight_and_row():
     counted = flops(published_model("clip4clip"))
     assert counted.weights == 2 * 512 * (128 * 3072 + 30 * 768)
     assert counted.activations == 0
+
+
+def test_rows_that_several_tokens_read_are_mapped_once():
+    module, rows = TokenAttention(8, 2, 0.0), torch.randn(2, 5, 8)
+    counts = []
+    for read in (rows, rows.expand(3, 2, 5, 8)):
+        saved = efficiency._SavedMaps(module)
+        module(torch.randn(3, 1, 8) if read.ndim == 4 else torch.randn(8), read)
+        counts.append(saved.finish())
+    assert counts == [2 * 10 * 2 * 64] * 2
 
 
 def test_vectors_kept_of_a_video():

@@ -1,0 +1,92 @@
+"""What methods cost at the sizes of their presets on TVR, side by side.
+
+    OMP_NUM_THREADS=1 python benchmarks/costs.py [METHOD ...] [--videos 32] [--rounds 3] [--corpus 2500]
+
+Parameters, FLOPs and what a video keeps are counted (`untrimmed/reproduction/efficiency.py` says how). A training step
+is told as a share of GMMFormer v2's in the same round; batches are those of `benchmarks/training_step.py`, lengths
+spread as TVR's, losses and weights those of the preset after its warm-up. A query is timed from its word features to
+the first 100 of a corpus of full-length videos. Times are the processor's, which other programs disturb less.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.training_step import make_batch
+
+from untrimmed.batches import TrainingBatch
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model
+from untrimmed.presets import load_preset
+from untrimmed.reproduction.efficiency import flops, megabytes_per_video, parameters, published_model, query_ms
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.training.optim import BertAdam, parameter_groups
+
+METHODS = ["ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "hlformer", "dreamprvr", "holmes", "holmes+ral"]
+MEASURE = "gmmformer_v2"  # of a training step
+EPOCH = 20  # when every loss has begun
+
+
+class Trained:
+    """A method with its optimiser."""
+
+    def __init__(self, method: str):
+        torch.manual_seed(0)
+        self.preset = load_preset(method, "tvr")
+        self.model = create_model(method, **self.preset.settings).train()
+        self.optimizer = BertAdam(parameter_groups(self.model), lr=self.preset.train.learning_rate)
+
+    def step(self, batch: TrainingBatch) -> float:
+        """Seconds of the processor that a step took."""
+        started = time.process_time()
+        loss = total_loss(self.model(batch, draws=Draws(hard_pool=1), epoch=EPOCH), self.preset.weights)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return time.process_time() - started
+
+
+def steps(methods: list[str], num_videos: int, rounds: int) -> dict[str, float]:
+    """Each method's training step by that of `MEASURE` in the same round: the median."""
+    keep_freed_memory()
+    batch, ratios = make_batch(num_videos, "tvr", seed=0), dict[str, list[float]]()
+    trained = {method: Trained(method) for method in dict.fromkeys([MEASURE, *methods])}
+    for each in trained.values():
+        each.step(batch)  # warms up
+    for _ in range(rounds):
+        taken = {method: each.step(batch) for method, each in trained.items()}
+        for method in methods:
+            ratios.setdefault(method, []).append(taken[method] / taken[MEASURE])
+    return {method: statistics.median(of) for method, of in ratios.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("methods", nargs="*", default=METHODS, metavar="METHOD")
+    parser.add_argument("--videos", type=int, default=32, help="in a training step")
+    parser.add_argument("--rounds", type=int, default=3, help="0: count, and measure no times")
+    parser.add_argument("--corpus", type=int, default=2500, help="videos that a query meets")
+    options = parser.parse_args()
+    by_step = steps(options.methods, options.videos, options.rounds) if options.rounds else {}
+    print("| method | parameters (M) | FLOPs (G) | of attention (G) | step | ms a query | kB a video |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for method in options.methods:
+        torch.manual_seed(0)
+        model = published_model(method)
+        counted = flops(model)
+        cells = [f"{parameters(model) / 1e6:.2f}", f"{counted.weights / 1e9:.2f}", f"{counted.activations / 1e9:.2f}"]
+        if by_step:
+            cells += [f"{by_step[method]:.2f}", f"{query_ms(model, options.corpus, time.process_time):.1f}"]
+        else:
+            cells += ["-", "-"]
+        print(f"| `{method}` | {' | '.join(cells)} | {1e3 * megabytes_per_video(model):.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
