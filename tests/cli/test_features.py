@@ -205,6 +205,14 @@ def test_captions_are_not_prepared_where_they_would_not_be_read(run, prepare, vi
     )
 
 
+def test_captions_of_one_s_own_are_not_written_over(run, prepare, videos, captions, tmp_path):
+    command = ("features", videos, "--out", tmp_path / "data", "--name", "charades", "--layout", "field")
+    assert run(*command, "--captions", captions)[0] == 0
+    code, _, err = prepare()
+    assert code == 2
+    assert "has captions of your own with features; choose another name (--name), or remove it" in err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

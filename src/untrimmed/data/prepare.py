@@ -13,6 +13,7 @@ from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
+from untrimmed.data.origin import ORIGIN
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, write_whole
 
@@ -66,6 +67,10 @@ def prepare(
             "name (--name), or remove it, prepare, and run untrimmed features for it then: it puts frames and words "
             "beside prepared captions"
         )
+    if _has_own_captions(layout):
+        raise ConfigError(
+            f"{layout.folder}: has captions of your own with features; choose another name (--name), or remove it"
+        )
     chosen = {**benchmark.parts, **(parts or {})}
     read: dict[str, list[Annotation]] = {}
     pieces: dict[str, list[str]] = {}
@@ -87,6 +92,12 @@ def prepare(
         write_whole(layout.merged_videos, json.dumps(pieces, indent=0) + "\n")
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())
     return Prepared(splits, missing, layout.folder)
+
+
+def _has_own_captions(layout: Layout) -> bool:
+    """Whether `untrimmed features` wrote captions there, which nothing else keeps."""
+    exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
+    return exported and any(layout.captions(split).is_file() for split in SPLITS)
 
 
 def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
