@@ -25,7 +25,7 @@ small=(model.dim=128 model.max_frames=32 train.learning_rate=0.0003 train.warmup
 tell untrimmed data simulate toy --out data --videos 500 query_dim=128 video_dim=128
 tell python "$here/baselines.py" data toy
 for method in gmmformer_v2 ms_sl; do
-    tell untrimmed train "$method" --data toy --root data --out "runs/$method" "${small[@]}" \
+    tell untrimmed train "$method" --data toy --root data --out "runs/$method" --seed 3 "${small[@]}" \
         train.batch_size=24 train.epochs=20
 done
 tell untrimmed evaluate runs/gmmformer_v2 --against runs/ms_sl
