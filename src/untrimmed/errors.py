@@ -20,6 +20,7 @@ EXTRAS = {  # package that only some installations have -> what to install
     "PIL": "untrimmed[video]",
     "pyarrow": "untrimmed[video]",
     "pywt": "untrimmed[video]",
+    "qdrant_client": "untrimmed[qdrant]",
     "ranx": "untrimmed[train]",
     "ray": "untrimmed[ray]",
     "safetensors": "untrimmed[torch]",

@@ -81,6 +81,7 @@ def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(builtin_lib
     names = imported("search", "a dog", "--library", builtin_library)
     assert names >= {"lance", "onnxruntime", "numkong"}
     assert not names & {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "filelock", "av"}
+    assert not names & {"ray", "qdrant_client"}
 
 
 def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):

@@ -126,6 +126,11 @@ def kill(sharded, number):
     ray.kill(sharded.engine._shards.actors[number][0], no_restart=False)
 
 
+def test_more_shards_than_the_cluster_has_cores_are_refused(cluster, lib):
+    with pytest.raises(ConfigError, match="9 shards of 2 replicas need as many cores, the cluster at auto has 4"):
+        untrimmed.open(lib.folder, ray=cluster, shards=9, replicas=2)
+
+
 def test_shards_without_a_cluster_are_refused(lib):
     with pytest.raises(ConfigError, match="without the address of a Ray cluster"):
         untrimmed.open(lib.folder, shards=2)

@@ -82,11 +82,13 @@ def search(
     import untrimmed
 
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards)
-    hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
-    if ray is not None:
-        from untrimmed.search.ray_cluster import disconnect
+    try:
+        hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
+    finally:
+        if ray is not None:
+            from untrimmed.search.ray_cluster import disconnect
 
-        disconnect()
+            disconnect()
     _show(opened, {"text": text}, hits, json_output, save_frames)
 
 

@@ -111,6 +111,12 @@ class RayShards:
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
         self._ray, self.number, self._answer_s = connect(address), shards, answer_s
+        cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if cores < shards * replicas:
+            raise ConfigError(
+                f"{shards} shards of {replicas} replicas need as many cores, the cluster at {address} has {cores}; "
+                "take fewer shards, or add machines"
+            )
         # A search may go on with one version while another one is read.
         start = self._ray.remote(Shard).options(
             max_restarts=-1, max_concurrency=4, num_cpus=1, scheduling_strategy="SPREAD"
