@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -24,6 +25,7 @@ from untrimmed.search.sharded import Shard, ShardedEngine
 from untrimmed.search.video_files import FoundFile
 from untrimmed.video.reader import Sampling
 
+_CONNECT_S = 5.0
 _ANSWER_S = 10.0  # how long a search waits for a shard, restarts included
 _LOAD_S = 3600.0  # how long for its videos to be read
 _RETRIES = 3  # of a video whose worker died
@@ -42,8 +44,11 @@ def connect(address: str) -> Any:
 
     if not ray.is_initialized():
         try:
+            host, _, port = address.rpartition("://")[2].rpartition(":")
+            if host and port.isdecimal():  # where nobody listens Ray would end this process, after minutes
+                socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, TimeoutError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise UntrimmedError(
                 f"{address}: no Ray cluster answers ({one_line(error)}); start one with `ray start --head`, or name "
                 "its address"
