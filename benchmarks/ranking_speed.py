@@ -125,6 +125,7 @@ def main() -> None:
             ranked = {}
             for way, least in (("float32", options.videos + 1), ("codes", 1)):
                 codes_module.LEAST_VIDEOS, codes_module.LEAST_SEARCHES = least, 0
+                corpus.coder.wait()
                 prepared = TrainedQuery(corpus, query)
                 began = time.perf_counter()
                 ranked[way] = prepared.rank(limit=10)
@@ -134,7 +135,7 @@ def main() -> None:
         medians = {way: 1000 * float(np.median(some)) for way, some in times.items()}
         ratio = medians["float32"] / medians["codes"]
         blocks = [part.block for part in corpus.blocks.parts]
-        coded = [codes for block in blocks for codes in corpus.coder.codes(block, dict).values()]
+        coded = [codes for block in blocks for codes in corpus.coder.of(block).values()]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
             sum(codes.rows.nbytes for codes in coded),

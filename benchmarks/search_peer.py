@@ -77,8 +77,9 @@ class Search:
         self.corpus = TrainedCorpus(SimpleNamespace(model=model))  # type: ignore[arg-type]  # it only scores
         starts = range(0, len(arrays[0]), VIDEOS_AT_A_TIME)
         self.corpus.blocks = self.corpus.blocks.update([_block(arrays, start) for start in starts], ())
-        for _ in range(3):  # codes are made for the third
+        for _ in range(3):  # with the third, codes begin to be made
             self.search(np.ones((1, arrays[0].shape[2]), dtype=np.float32), 1)
+        self.corpus.coder.wait()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The best videos of each query, and their scores."""

@@ -1,5 +1,10 @@
 """Codes: what they say of a video's best row, and that no row is better than they allow."""
 
+import os
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -10,10 +15,11 @@ from hypothesis.extra.numpy import arrays
 from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search import codes as codes_module
+from untrimmed.search import kernels
 from untrimmed.search.codes import Axes, Codes
 from untrimmed.search.index import StoredVideo
 from untrimmed.search.records import VideoRecord
-from untrimmed.search.trained import TrainedModel, _branches
+from untrimmed.search.trained import TrainedModel, TrainedQuery, _branches
 from untrimmed.types import FrameFeatures, TextFeatures
 
 
@@ -81,7 +87,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
     codes, videos = Codes.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
     answers = []
     for cores in (1, 2, 7):
-        monkeypatch.setattr(codes_module, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(codes_module, "cores", lambda cores=cores: cores)
         answers.append((codes.by_codes(axes.probe(query), videos), codes.by_rows(axes.probe(query), videos)))
     assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
 
@@ -112,42 +118,129 @@ def query_of(text):
 
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
 def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, monkeypatch):
-    model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
+    """Wide enough that vectors have heads, bodies and signs."""
+    model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6, dim=96))
     corpus = model.corpus().update([many(model, number) for number in range(60)])
     changed = corpus.update(
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
-    used = []
-    by_codes = Codes.by_codes
+    used, scored = [], []
+    by_codes, rough = Codes.by_codes, TrainedQuery._rough
     monkeypatch.setattr(Codes, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    monkeypatch.setattr(TrainedQuery, "_rough", lambda *args: scored.extend(args[2]) or rough(*args))
     for now in (corpus, changed):
+        for _ in range(2):
+            now.prepare(query_of("first")).rank(limit=1)
+            now.coder.wait()
         for text in SENTENCES:
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
                 prepared = now.prepare(query_of(text))
                 monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 1000)
                 wanted, without = prepared.rank(limit=5, among=among), len(used)
                 monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 20)
+                scored.clear()
                 assert prepared.rank(limit=5, among=among) == wanted
-                assert len(used) > without or now.coder._asked <= 2, "codes were asked"
+                assert len(used) > without
+                assert len(scored) <= len(among or now)
+    assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared._vectors)
 
 
-def test_codes_are_made_for_the_third_search_and_kept(many, tmp_path, monkeypatch):
+def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp_path, monkeypatch):
     monkeypatch.setattr(codes_module, "LEAST_SEARCHES", 2)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
     corpus = model.corpus().update([many(model, number) for number in range(30)])
     made = []
     of = Codes.of
-    monkeypatch.setattr(Codes, "of", lambda *args: made.append(1) or of(*args))
+    monkeypatch.setattr(Codes, "of", lambda *args: made.append(threading.current_thread()) or of(*args))
     counts = []
     for text in (*SENTENCES, *SENTENCES):
         corpus.prepare(query_of(text)).rank(limit=3)
+        corpus.coder.wait()
         counts.append(len(made))
     assert counts == [0, 0, 2, 2, 2, 2], "for both branches, once"
-    corpus.update([many(model, 99)]).prepare(query_of("x")).rank(limit=3)
+    assert threading.current_thread() not in made
+    updated = corpus.update([many(model, 99)])
+    updated.prepare(query_of("x")).rank(limit=3)
+    updated.coder.wait()
     assert len(made) == 4, "of the block that was made anew"
 
 
-def test_padding_at_the_end_has_no_codes():
+def test_a_video_that_is_not_finite_hides_no_other(many, tmp_path):
+    model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
+    corpus = model.corpus().update([many(model, number) for number in range(40)])
+    broken = corpus.blocks.parts[0].block
+    with torch.inference_mode():
+        broken.videos.clips[7] = np.nan
+    wanted = corpus.prepare(query_of("green")).rank(limit=4)
+    assert f"{7:016x}" not in {video.video_id for video in wanted}
+    for _ in range(3):
+        corpus.prepare(query_of("green")).rank(limit=4)
+        corpus.coder.wait()
+    assert corpus.coder.ready([broken], lambda block: ())
+    assert corpus.prepare(query_of("green")).rank(limit=4) == wanted
+
+
+def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
+    counts = np.array([2, 17, 1, 5, 40])
+    rows, query = some_rows(130, counts)
+    axes, ends = Axes.of(rows), np.cumsum(counts)
+    whole = Codes.of(axes, rows, counts)
+    parts = [Codes.of(axes, rows[: ends[1]], counts[:2]), Codes.of(axes, rows[ends[1] :], counts[2:])]
+    joined, videos, probe = Codes.joined(parts), np.arange(5), axes.probe(query)
+    assert np.allclose(joined.by_codes(probe, videos), whole.by_codes(probe, videos), atol=1e-6)
+    assert np.array_equal(joined.by_rows(probe, videos)[0], whole.by_rows(probe, videos)[0])
+    one = Codes.joined([Codes.of(axes, rows[:1], np.array([1]))])
+    assert one.by_rows(probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_that_was_forked_searches_with_threads_of_its_own():
+    script = """
+import os, numpy as np
+from untrimmed.search import codes
+codes.cores = lambda: 2
+rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
+axes = codes.Axes.of(rows)
+made = codes.Codes.of(axes, rows, np.full(1000, 4))
+search = lambda: made.by_codes(axes.probe(rows[0]), np.arange(1000))
+before = search()
+child = os.fork()
+if not child:
+    os._exit(0 if np.array_equal(search(), before) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
+
+
+def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
+    def refuse(function, **options):
+        if options.pop("cache", False):
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(function, **options)
+
+    njit = kernels.numba.njit
+    monkeypatch.setattr(kernels.numba, "njit", lambda **options: lambda function: refuse(function, **options))
+    assert kernels.compiled()(lambda x: x + 1)(2) == 3
+
+
+def test_of_rows_that_are_alike_at_the_end_one_has_a_code():
     rows = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]], [[5.0, 6.0]] * 4])
     flat, counts = _branches({"clip": rows})["clip"]
-    assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [2, 1])
+    assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]], [3, 1])
+
+
+@pytest.mark.parametrize("method", ["gmmformer_v2", "gmmformer_v2+ral", "dl_dkd", "hlformer"])
+def test_padding_of_frames_has_no_codes(method, many, tmp_path):
+    """Beside a video's own frames there may be one row of padding, and the one that holds scores at zero."""
+    model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
+    videos = [many(model, number) for number in range(30)]
+    corpus = model.corpus().update(videos)
+    for _ in range(2):
+        corpus.prepare(query_of("first")).rank(limit=1)
+        corpus.coder.wait()
+    (part,) = corpus.blocks.parts
+    for codes in corpus.coder.of(part.block).values():
+        counts = np.diff(codes.first_row)
+        if len(set(counts)) > 1:
+            lengths = [min(12, len(video.features.times_s)) for video in videos]
+            assert (counts <= np.array(lengths) + 2).all()

@@ -27,11 +27,11 @@ WORD_DIM = WideWordEncoder.word_dim
 COMPOSED = ["gmmformer_v2+ral", "ms_sl+matching+ral"]
 
 
-def save_run(folder, method="gmmformer_v2", *, seed=0, query_dim=WORD_DIM, video_dim=4):
+def save_run(folder, method="gmmformer_v2", *, seed=0, query_dim=WORD_DIM, video_dim=4, dim=8):
     """A model of a few thousand weights, large enough that scores of videos differ."""
     torch.manual_seed(seed)
     model = create_model(
-        method, query_dim=query_dim, video_dim=video_dim, dim=8, num_heads=2, max_frames=12, max_words=3, init_std=0.3
+        method, query_dim=query_dim, video_dim=video_dim, dim=dim, num_heads=2, max_frames=12, max_words=3, init_std=0.3
     )
     save_model(model.eval(), folder)
     return folder

@@ -91,13 +91,13 @@ def units(
 ) -> Float[Tensor, "V M D"]:
     """Rows of length 1 to compare by dot products without a mask: padding repeats its video's first real row.
 
-    With `zero_floor` (see `max_sim`) there is one row more, which is 0 in the videos that it marks.
+    With `zero_floor` (see `max_sim`) a row stands before them, which is 0 in the videos that it marks.
     """
     if mask is not None:
         first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)][:, None]
         rows = rows.where(mask[..., None], first)
         if zero_floor is not None:
-            rows = torch.cat([rows, first.where(~zero_floor[:, None, None], torch.zeros_like(first))], dim=1)
+            rows = torch.cat([first.where(~zero_floor[:, None, None], torch.zeros_like(first)), rows], dim=1)
     return F.normalize(rows, dim=-1)
 
 

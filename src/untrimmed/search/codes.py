@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -20,13 +20,15 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from jaxtyping import Float, Float16, Float32, Int, Int8, Int16, UInt64
+from jaxtyping import Bool, Float, Float16, Float32, Int, Int8, Int16, UInt64
 
-LANES = 16  # rows of one block, of one video; a video's last rows are repeated where it has fewer
+from untrimmed.search.products import LANES, cores, padded_width
+
 WIDTH = 32  # of head and body
 MARGIN = 8.0
 LEAST_VIDEOS, LEAST_SEARCHES = 1000, 2
 _HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
+_CODED = ("head", "head_scale", "body", "body_scale", "tail", "tail_scale", "tail_error")  # as kernels take them
 _ROWS_AT_A_TIME = 2**15  # that are turned at once
 
 
@@ -64,7 +66,7 @@ class Axes:
         squares = head @ head / 12, body @ body / 12, tail @ tail / max(1, len(tail)), missed @ missed
         (short_head, head_unit), (short_body, body_unit) = _short(head), _short(body)
         return Probe(
-            query=np.pad(vector.astype(np.float32), (0, -len(vector) % LANES)),
+            query=np.pad(vector.astype(np.float32), (0, padded_width(len(vector)) - len(vector))),
             head=short_head,
             body=short_body,
             planes=np.stack([_words(((levels & 15) >> plane) & 1 == 1) for plane in range(4)]),
@@ -101,7 +103,8 @@ Rows = tuple[Float[np.ndarray, "R D"], Int[np.ndarray, " V"]]  # of videos one a
 class Codes:
     """The rows of some videos in float16, one video after the other, and their codes in blocks of 16 rows of a video.
 
-    Within a block what all rows have stands side by side: pairs of numbers of a head or body, words of a tail's signs.
+    A video's last row fills its last block. Within a block what all rows have stands side by side: pairs of numbers of
+    a head or body, words of a tail's signs.
     """
 
     axes: Axes
@@ -116,10 +119,13 @@ class Codes:
     tail: UInt64[np.ndarray, "B W 16"]
     tail_scale: Float32[np.ndarray, "B 16"]  # a row's signs times this have the row's own product with itself
     tail_error: Float32[np.ndarray, " B"]  # what signs leave out of a row, in units of `tail_scale`; of none is it more
+    unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
 
     @classmethod
     def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> Codes:
         """Codes of videos with so many rows each, at least one."""
+        finite = np.isfinite(rows).all(axis=1)
+        rows = np.where(finite[:, None], rows, 0).astype(np.float32)
         padded = -(-counts // LANES) * LANES
         first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
         place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
@@ -128,10 +134,27 @@ class Codes:
             _coded(axes, rows[number[start : start + _ROWS_AT_A_TIME]])
             for start in range(0, len(number), _ROWS_AT_A_TIME)
         ]
-        halves = np.zeros((max(4, len(rows)), -(-rows.shape[1] // LANES) * LANES), dtype=np.float16)
+        halves = np.zeros((max(4, len(rows)), padded_width(rows.shape[1])), dtype=np.float16)
         halves[: len(rows), : rows.shape[1]] = rows
         longest = float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max()))
-        return cls(axes, halves, longest, first_row, first, *map(np.concatenate, zip(*parts, strict=True)))
+        coded = dict(zip(_CODED, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        unbounded = ~np.logical_and.reduceat(finite, first_row[:-1])
+        return cls(axes, halves, longest, first_row, first, unbounded=unbounded, **coded)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Codes]) -> Codes:
+        """The codes of the videos of all parts, which have the same axes."""
+        names = (*_CODED, "unbounded")
+        rows = [part.rows[: part.first_row[-1]] for part in parts]
+        spare = np.zeros((max(0, 4 - sum(map(len, rows))), rows[0].shape[1]), dtype=np.float16)
+        return cls(
+            axes=parts[0].axes,
+            rows=np.concatenate([*rows, spare]),
+            longest=max(part.longest for part in parts),
+            first_row=_one_after_the_other([part.first_row for part in parts]),
+            first=_one_after_the_other([part.first for part in parts]),
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        )
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -139,13 +162,11 @@ class Codes:
     @property
     def nbytes(self) -> int:
         """Of the codes alone."""
-        return sum(part.nbytes for part in (self.head, self.head_scale, *self._scanned[2:]))
+        return sum(part.nbytes for part in self._scanned)
 
     @property
     def _scanned(self) -> tuple[np.ndarray, ...]:
-        return (
-            self.head, self.head_scale, self.body, self.body_scale, self.tail, self.tail_scale, self.tail_error,
-        )  # fmt: skip
+        return tuple(getattr(self, name) for name in _CODED)
 
     def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
         """The best row of each of these videos by its code; and what no row is above."""
@@ -154,6 +175,7 @@ class Codes:
         both = np.empty((2, len(videos)), dtype=np.float32)
         given = self._scanned, self.first, probe.numbers, probe.margins, videos
         _share(len(videos), 256, lambda start, stop: scan_codes(*given, start, stop, *both))
+        both[1, self.unbounded[videos]] = np.inf
         return both
 
     def by_rows(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
@@ -164,7 +186,8 @@ class Codes:
         rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
         given = self._scanned, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
         _share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, best))
-        return np.stack([best, best + np.float32(_HALF * self.longest * probe.length + 1e-6)])
+        rounding = np.float32(_HALF * self.longest * probe.length + 1e-6)
+        return np.stack([best, np.where(self.unbounded[videos], np.float32(np.inf), best + rounding)])
 
 
 Level = Callable[[Codes, Probe, Int[np.ndarray, " N"]], Float32[np.ndarray, "2 N"]]
@@ -172,34 +195,66 @@ K = TypeVar("K")
 
 
 class Coder(Generic[K]):
-    """Codes of blocks of videos, made when they are first asked for and kept as long as the block."""
+    """Codes of blocks of videos, made by a thread of its own after some searches and kept as long as the block.
+
+    To code a video takes as long as to compare it with 85 queries (`benchmarks/ranking_speed.py` has both): whoever
+    searches once or twice is better off without, and nobody waits for them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._axes: dict[str, Axes] = {}
         self._codes: WeakKeyDictionary[K, dict[str, Codes]] = WeakKeyDictionary()
-        self._asked = 0
+        self._searches = 0
+        self._maker: threading.Thread | None = None
 
-    def is_worth(self, videos: int) -> bool:
-        """Whether so many videos are better searched by codes, which take as long to make as some searches last."""
-        self._asked += 1
-        return videos >= LEAST_VIDEOS and self._asked > LEAST_SEARCHES and find_spec("numba") is not None
+    def ready(self, blocks: Sequence[K], rows: Callable[[K], Iterable[Mapping[str, Rows]]]) -> bool:
+        """Whether all blocks have their codes; after a few searches those that lack begin to be made.
 
-    def codes(self, block: K, rows: Callable[[], Mapping[str, Rows]]) -> dict[str, Codes]:
-        """The codes of a block by branch; all blocks have the axes that fit the first one."""
-        if (known := self._codes.get(block)) is None:
+        Args:
+            rows: The rows of a block by branch, some videos at a time.
+        """
+        with self._lock:
+            self._searches += 1
+            lacking = [block for block in blocks if block not in self._codes]
+            idle = self._maker is None or not self._maker.is_alive()
+            if lacking and idle and self._searches > LEAST_SEARCHES and find_spec("numba") is not None:
+                self._maker = threading.Thread(target=self._make, args=(lacking, rows), name="codes", daemon=True)
+                self._maker.start()
+            return not lacking
+
+    def of(self, block: K) -> dict[str, Codes]:
+        """The codes of a block that is ready, by branch."""
+        return self._codes[block]
+
+    def wait(self) -> None:
+        """Until what is being made is there."""
+        if self._maker is not None:
+            self._maker.join()
+
+    def _make(self, blocks: Sequence[K], rows: Callable[[K], Iterable[Mapping[str, Rows]]]) -> None:
+        for block in blocks:
+            parts: dict[str, list[Codes]] = {}
+            for piece in rows(block):
+                for branch, (vectors, counts) in piece.items():
+                    parts.setdefault(branch, []).append(Codes.of(self._axes_of(branch, vectors), vectors, counts))
             with self._lock:
-                if (known := self._codes.get(block)) is None:
-                    known = self._codes[block] = {
-                        branch: Codes.of(self._axes_of(branch, vectors), vectors, counts)
-                        for branch, (vectors, counts) in rows().items()
-                    }
-        return known
+                self._codes[block] = {branch: Codes.joined(some) for branch, some in parts.items()}
 
     def _axes_of(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
+        """All blocks have the axes that fit the first videos."""
         if branch not in self._axes:
-            self._axes[branch] = Axes.of(vectors[:: -(-len(vectors) // _ROWS_AT_A_TIME)])
+            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:_ROWS_AT_A_TIME])
         return self._axes[branch]
+
+
+def _one_after_the_other(ends: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
+    """Where each video begins and the last one ends, of several lists that each begin at 0."""
+    return np.concatenate([[0], *(end[1:] + before for end, before in zip(ends, _before(ends), strict=True))])
+
+
+def _before(ends: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
+    return np.cumsum([0, *(end[-1] for end in ends)])[:-1]
 
 
 def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]:
@@ -236,13 +291,13 @@ def _words(bits: np.ndarray) -> UInt64[np.ndarray, ...]:
     return np.packbits(padded, axis=-1, bitorder="little").view(np.uint64)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not go along
 
 
 def _share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
@@ -261,7 +316,8 @@ def _share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
         for start in take():
             work(start, min(start + piece, number))
 
-    others = [_threads().submit(run) for _ in range(min(_cores(), -(-number // piece)) - 1)]
+    others = [_threads().submit(run) for _ in range(min(cores(), -(-number // piece)) - 1)]
     run()
     for other in others:
-        other.result()
+        if not other.cancel():  # one that has not begun, behind other searches' work, has nothing left to do
+            other.result()

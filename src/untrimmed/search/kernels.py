@@ -15,10 +15,23 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-LANES = 16  # rows that are worked on at once
+from untrimmed.search.products import LANES
+
 _FUZZ = np.float32(1e-6)  # of sums in float32
 _I8, _I16, _I32, _I64, _HALF, _F32 = (*map(ir.IntType, (8, 16, 32, 64)), ir.HalfType(), ir.FloatType())
 _INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
+
+
+def compiled(**options: Any) -> Callable[[Any], Any]:
+    """Compile a function when it is first called, once and for all where there is a folder to keep the result in."""
+
+    def compile_later(function: Any) -> Any:
+        try:
+            return numba.njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:  # neither the package's folder nor the user's can be written to
+            return numba.njit(nogil=True, **options)(function)
+
+    return compile_later
 
 
 def _number(value: int) -> Any:
@@ -117,7 +130,7 @@ def _ones(_: Any, word: Any) -> Any:
     return types.uint64(types.uint64), lambda context, b, signature, values: b.ctpop(values[0])
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 @no_type_check
 def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach):
     """found: the product of each row of a block by its code; reach: what the true one is not above."""
@@ -148,7 +161,7 @@ def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
         found[lane], reach[lane] = product, product + rounding + turning * length
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 @no_type_check
 def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound):
     """best[i]: the best row of video videos[i] by whole codes; bound[i]: no row's product is above it."""
@@ -165,7 +178,7 @@ def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound):
         best[place], bound[place] = top.max(), most.max()
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 @no_type_check
 def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, start, stop, best):
     """best[i]: the best row of video videos[i] by products of float16 rows, given by their bits, with a query.
@@ -195,7 +208,7 @@ def score_rows(codes, first, probe, margins, rows, width, first_row, query, vide
         best[place] = top
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 @no_type_check
 def _total(partial, start):
     step = LANES // 2

@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Float, Float16, Float64
 
 ROUNDING = 2e-3  # more than a score from float16 products of vectors up to unit length can be off
-_LANES = 16  # rows of a block are as wide as a multiple of this, so that none ends within a register
+LANES = 16  # numbers that are worked on at once: rows are as wide as a multiple of it, so that none ends in a register
 _LOW = 2.0**11  # the low half of a number is stored this many times larger: float16 holds 11 bits of each half
 _WORTH_THREADS = 20_000  # rows
 
 
 def padded_width(dim: int) -> int:
     """How wide rows of a block are for vectors of this width."""
-    return -(-dim // _LANES) * _LANES
+    return -(-dim // LANES) * LANES
 
 
 def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
@@ -33,10 +33,14 @@ def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "
 
 def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E"]) -> Float64[np.ndarray, "T Q"]:
     """Every row times every query, added up in float32; each product is one thread's, however many there are."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = threads if len(rows) >= _WORTH_THREADS else 1
+    threads = cores() if len(rows) >= _WORTH_THREADS else 1
     return np.asarray(numkong.cdist(rows, queries, "dot", threads=threads))
 
 
+def cores() -> int:
+    """How many the process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _half(query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
-    return np.pad(query, (0, -len(query) % _LANES)).astype(np.float16)
+    return np.pad(query, (0, -len(query) % LANES)).astype(np.float16)

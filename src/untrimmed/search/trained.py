@@ -30,6 +30,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.scores.max_sim import Branches
+from untrimmed.search import codes as codes_module
 from untrimmed.search.blocks import Blocks, Part
 from untrimmed.search.codes import Coder, Codes, Level, Probe, Rows
 from untrimmed.search.corpus import RankedVideo
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
+_CODED_AT_A_TIME = 256
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
@@ -226,7 +228,7 @@ class TrainedQuery:
         In many videos, of which some have been ranked before, codes tell which can be among the best.
         """
         many = len(self._blocks) if among is None else len(among)
-        levels = (Codes.by_codes, Codes.by_rows) if self._coder.is_worth(many) and self._vectors else ()
+        levels = (Codes.by_codes, Codes.by_rows) if self._has_codes(many, limit) else ()
         return self._blocks.rank(
             self._rough,
             lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
@@ -236,6 +238,18 @@ class TrainedQuery:
             bounds=[partial(self._bound, level) for level in levels],
         )
 
+    def _has_codes(self, many: int, limit: int) -> bool:
+        if many < codes_module.LEAST_VIDEOS or 4 * limit > many or not self._vectors:
+            return False
+        is_finite = all(np.isfinite(rows).all() for rows in self._vectors.values())
+        return is_finite and self._coder.ready([part.block for part in self._blocks.parts], self._pieces)
+
+    def _pieces(self, block: _Block) -> Iterator[dict[str, Rows]]:
+        """What codes are made of, some videos at a time: a sketch may be larger than what is kept of them."""
+        for start in range(0, len(block.ids), _CODED_AT_A_TIME):
+            with torch.inference_mode():
+                yield _branches(self._model.sketch(block.videos.select(slice(start, start + _CODED_AT_A_TIME))))
+
     def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):
             return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
@@ -243,7 +257,7 @@ class TrainedQuery:
 
     def _bound(self, level: Level, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
         """The candidate score by codes or by float16 rows, and what it is not above."""
-        codes = self._coder.codes(block, lambda: _branches(self._model.sketch(block.videos)))
+        codes = self._coder.of(block)
         both = np.zeros((2, len(rows)))
         for branch, own in codes.items():
             if branch not in self._probes:  # all blocks have the same axes
@@ -306,11 +320,15 @@ class _Block:
 
 
 def _branches(sketch: Branches) -> dict[str, Rows]:
-    """Rows of all videos one after the other, and how many each has: repetitions of the first at the end are none."""
+    """Rows of all videos one after the other, and how many each has: of those at the end that are alike one counts."""
     branches = {}
     for branch, rows in sketch.items():
-        differs = (rows != rows[:, :1]).any(dim=2)
-        counts = (differs * torch.arange(1, rows.shape[1] + 1)).amax(dim=1).clamp_min(1)
+        differs = (rows[:, 1:] != rows[:, :-1]).any(dim=2)
+        counts = (
+            1 + (differs * torch.arange(1, rows.shape[1])).amax(dim=1)
+            if rows.shape[1] > 1
+            else differs.new_ones(len(rows)).long()
+        )
         kept = torch.arange(rows.shape[1]) < counts[:, None]
         branches[branch] = rows[kept].numpy(), counts.numpy()
     return branches
