@@ -82,6 +82,7 @@ def hits_of(lib):
     return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
 
 
+@pytest.mark.slow
 def test_shards_answer_as_one_process_does_and_a_killed_one_comes_back(cluster, lib, videos, tmp_path):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=3)
     assert hits_of(sharded) == hits_of(lib)
@@ -130,6 +131,7 @@ def kill(sharded, number):
     ray.kill(sharded.engine._shards.actors[number][0], no_restart=False)
 
 
+@pytest.mark.slow
 def test_more_shards_than_the_cluster_has_cores_are_refused(cluster, lib):
     with pytest.raises(ConfigError, match="9 shards of 2 replicas need as many cores, the cluster at auto has 4"):
         untrimmed.open(lib.folder, ray=cluster, shards=9, replicas=2)
