@@ -1,7 +1,7 @@
 """What 10^6, 10^8 and 10^9 videos ask of machines, memory, time and money, from measured constants: docs/scale.md.
 
     python benchmarks/scale_costs.py                       # the tables of the page
-    python benchmarks/scale_costs.py --set scan_ms=13.8    # with another constant; every field of Constants
+    python benchmarks/scale_costs.py --set scan_ms=30      # with another constant; every field of Constants
 
 Nothing is measured here. Constants of the first group were measured, each where its comment says; those of the second
 are assumptions about videos and about a machine that one rents: put yours in their place.
@@ -23,10 +23,10 @@ SIZES = (10**6, 10**8, 10**9)
 class Constants:
     # Measured on 2 cores.
     index_speed: float = 16.0  # times real time with `builtin`, 2 cores: benchmarks/index_speed.py
-    scan_ms: float = 35.0  # one query on 100,000 videos of 48 rows, int8 and exact re-scoring, 2 threads (32 to 39)
-    scan_floor_ms: float = 27.0  # the same bytes at the memory's bandwidth
+    scan_ms: float = 61.0  # one query on 100,000 videos of 48 rows: codes, then float16 rows; memory of 20 GB/s
     rows: int = 48  # a video's: 32 clips and 16 frames
     width: int = 384
+    resident_bytes: float = 6.3  # of a row's number: float32, float16 beside its codes, and these
     frame_width: int = 397  # of `builtin`, float16 in the store
     record_us: float = 84.0  # to read one record of the table into memory: benchmarks/scale_constants.py
     record_bytes: float = 934.0  # of it in memory
@@ -36,14 +36,13 @@ class Constants:
     call_ms: float = 2.0  # a shard's answer apart from its scan
     video_s: float = 240.0  # the mean length
     fps: float = 2.0
-    code_bytes: float = 1.0  # a number in memory: int8
     machine_cores: int = 16
     machine_gb: float = 128.0
     machine_usd_h: float = 1.0
     bandwidth_gain: float = 4.0  # of such a machine's memory over that of the 2 cores that were measured
     spot_usd_h: float = 0.4  # the same machine for indexing, which may be interrupted
     storage_usd_gb_month: float = 0.023  # object storage
-    load_share: float = 0.6  # of the memory that codes may take
+    load_share: float = 0.6  # of the memory that vectors and codes may take
     replicas: int = 2
     # Of the simulation: each shard's time is lognormal, and now and then it stalls (a page, a neighbour, a restart).
     spread: float = 0.25  # standard deviation of the logarithm
@@ -59,7 +58,7 @@ class Plan:
     index_core_h: float
     index_usd: float
     store_gb: float
-    codes_gb: float
+    resident_gb: float
     shards: int
     per_shard: float
     scan_ms: float
@@ -73,9 +72,9 @@ class Plan:
     @classmethod
     def of(cls, videos: int, c: Constants, *, most_ms: float) -> Plan:
         """As few shards as memory allows, and as many as bring one query's scan down to `most_ms`."""
-        codes_gb = videos * c.rows * c.width * c.code_bytes / 1e9
-        each_us = c.scan_ms / 100_000 * (c.rows * c.width * c.code_bytes) / (48 * 384) / c.bandwidth_gain * 1e3
-        by_memory = codes_gb / (c.machine_gb * c.load_share)
+        resident_gb = videos * c.rows * c.width * c.resident_bytes / 1e9
+        each_us = c.scan_ms / 100_000 * (c.rows * c.width) / (48 * 384) / c.bandwidth_gain * 1e3
+        by_memory = resident_gb / (c.machine_gb * c.load_share)
         by_time = videos * each_us / 1e3 / max(most_ms - c.call_ms, 1e-9)
         shards = max(1, math.ceil(max(by_memory, by_time)))
         core_h = videos * c.video_s / c.index_speed * 2 / HOUR_S
@@ -85,7 +84,7 @@ class Plan:
             index_core_h=core_h,
             index_usd=core_h / c.machine_cores * c.spot_usd_h,
             store_gb=videos * stored / 1e9,
-            codes_gb=codes_gb,
+            resident_gb=resident_gb,
             shards=shards,
             per_shard=videos / shards,
             scan_ms=videos / shards * each_us / 1e3,
@@ -132,7 +131,7 @@ def print_tables(c: Constants, most_ms: float) -> None:
         "indexing, 100 machines, days": [f"{p.index_core_h / c.machine_cores / 100 / 24:,.1f}" for p in plans],
         "indexing, USD": [f"{p.index_usd:,.0f}" for p in plans],
         "the store, TB": [f"{p.store_gb / 1e3:,.1f}" for p in plans],
-        "codes in memory, GB": [f"{p.codes_gb:,.0f}" for p in plans],
+        "vectors and codes in memory, GB": [f"{p.resident_gb:,.0f}" for p in plans],
         "shards": [f"{p.shards:,}" for p in plans],
         "videos a shard, millions": [f"{p.per_shard / 1e6:,.2f}" for p in plans],
         "one shard's scan, ms": [f"{p.scan_ms:,.0f}" for p in plans],
