@@ -32,7 +32,9 @@ def opened(monkeypatch):
     """How often the table was opened."""
     calls = []
     real = index_module.lance.dataset
-    monkeypatch.setattr(index_module.lance, "dataset", lambda *args: calls.append(args) or real(*args))
+    monkeypatch.setattr(
+        index_module.lance, "dataset", lambda *args, **named: calls.append(args) or real(*args, **named)
+    )
     return calls
 
 
