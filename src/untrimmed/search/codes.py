@@ -151,8 +151,8 @@ class Codes:
             axes=parts[0].axes,
             rows=np.concatenate([*rows, spare]),
             longest=max(part.longest for part in parts),
-            first_row=_one_after_the_other([part.first_row for part in parts]),
-            first=_one_after_the_other([part.first for part in parts]),
+            first_row=_joined_ends([part.first_row for part in parts]),
+            first=_joined_ends([part.first for part in parts]),
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
         )
 
@@ -197,8 +197,8 @@ K = TypeVar("K")
 class Coder(Generic[K]):
     """Codes of blocks of videos, made by a thread of its own after some searches and kept as long as the block.
 
-    To code a video takes as long as to compare it with 85 queries (`benchmarks/ranking_speed.py` has both): whoever
-    searches once or twice is better off without, and nobody waits for them.
+    To code a video takes as long as to compare it with dozens of queries: whoever searches once or twice is better off
+    without, and nobody waits for them.
     """
 
     def __init__(self) -> None:
@@ -248,13 +248,9 @@ class Coder(Generic[K]):
         return self._axes[branch]
 
 
-def _one_after_the_other(ends: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
-    """Where each video begins and the last one ends, of several lists that each begin at 0."""
-    return np.concatenate([[0], *(end[1:] + before for end, before in zip(ends, _before(ends), strict=True))])
-
-
-def _before(ends: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
-    return np.cumsum([0, *(end[-1] for end in ends)])[:-1]
+def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
+    """Where each video begins and the last one ends, of lists that each begin at 0."""
+    return np.cumsum([0, *np.concatenate([np.diff(ends) for ends in lists])])
 
 
 def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]:

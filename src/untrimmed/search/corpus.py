@@ -32,12 +32,6 @@ class FrameSum:
     num_frames: int
 
 
-def mean_relevance(sentence: Float[np.ndarray, " D"], sums: Sequence[FrameSum]) -> float:
-    """Of all frames of several corpora."""
-    total, num_frames = sum(some.total for some in sums), sum(some.num_frames for some in sums)
-    return float(sentence @ np.float32(total / max(1, num_frames)))
-
-
 @runtime_checkable
 class PreparedQuery(Protocol):
     """A query before some videos, which stay as they are whatever becomes of the library meanwhile."""

@@ -291,7 +291,7 @@ class QdrantCorpus:
     def of(self, video_ids: Iterable[str], before: Shardable | None = None) -> Shardable:
         """The exact corpus of some videos, those of another one included."""
         corpus = (before or self.space.empty).update(self.view.index.read(list(video_ids)))
-        assert isinstance(corpus, Shardable), "both kinds of corpus are"
+        assert isinstance(corpus, Shardable), "all kinds of corpus are"
         return corpus
 
     def beside_all(self, corpus: Shardable) -> Corpus:

@@ -109,7 +109,7 @@ class Shard:
             corpus = before.corpus if before else empty_corpus(self._folder, version.model)
             added, removed = records.changes_since(before.records if before else Records())
             corpus = corpus.update(index.read(added), removed)
-            assert isinstance(corpus, Shardable), "both kinds of corpus are"
+            assert isinstance(corpus, Shardable), "all kinds of corpus are"
             self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]
             return self._held[0]
 

@@ -10,7 +10,6 @@ stand out (`untrimmed.moments.clearest`), which the release leaves open; docs/qu
 
 from __future__ import annotations
 
-import copy
 import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,8 @@ from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.corpus import FrameSum, RankedVideo, mean_relevance
+from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -78,18 +78,12 @@ class TFPRVRModel:
         return TFPRVRCorpus(self)
 
 
-class TFPRVRCorpus:
+class TFPRVRCorpus(FrameCorpus["_Block", "_Video"]):
     """The moments of all videos in float16 blocks, searched exactly."""
 
     def __init__(self, model: TFPRVRModel | None = None):
         self.model = model or TFPRVRModel()
-        self.blocks: Blocks[_Block] = Blocks(_join, _ROWS_OF_BLOCK)
-        self._total: Float64[np.ndarray, " D"] | float = 0.0  # of the moments of all frames; exact (`_Video.total`)
-        self._num_frames = 0
-        self._beside: tuple[FrameSum, ...] = ()  # of the other shards of the library
-
-    def __len__(self) -> int:
-        return len(self.blocks)
+        super().__init__(Blocks(_join, _ROWS_OF_BLOCK))
 
     def prepare(self, query: TextFeatures) -> TFPRVRQuery:
         """The sentence's vector at unit length, which the score is made of."""
@@ -103,37 +97,7 @@ class TFPRVRCorpus:
             IndexMismatchError: What the library keeps of a video is not what this model gives.
         """
         new = list(self._laid_out(added))
-        changed = {*removed, *(video_id for block in new for video_id in block.ids)}
-        out = [self.video(video_id) for video_id in changed if video_id in self.blocks]
-        come = [video for block in new for video in block.videos]
-        corpus = copy.copy(self)
-        corpus.blocks = self.blocks.update(new, changed)
-        kept = self._total - sum(video.total for video in out) if len(out) < len(self) else 0.0
-        corpus._total = kept + sum(video.total for video in come)
-        corpus._num_frames += sum(video.num_frames for video in come) - sum(video.num_frames for video in out)
-        return corpus
-
-    def video(self, video_id: str) -> _Video:
-        """One video as it is laid out.
-
-        Raises: KeyError for one that is not there.
-        """
-        block, row = self.blocks.find(video_id)
-        return block.videos[row]
-
-    def extent(self) -> FrameSum:
-        """What the other shards of a library need to know of this one, see `Shardable`."""
-        return FrameSum(self._total, self._num_frames)
-
-    def beside(self, others: Sequence[FrameSum]) -> TFPRVRCorpus:
-        """The corpus as one shard: its background is that of all of them."""
-        corpus = copy.copy(self)
-        corpus._beside = tuple(others)
-        return corpus
-
-    def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """The mean relevance of all frames of the corpus, those of other shards included."""
-        return mean_relevance(sentence, [self.extent(), *self._beside])
+        return self._changed(new, changed_ids(new, removed))
 
     def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
         gathered: list[_Video] = []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Float32, Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -225,10 +226,10 @@ class TrainedQuery:
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by the model's own score, see `PreparedQuery.rank`.
 
-        In many videos, of which some have been ranked before, codes tell which can be among the best.
+        Where many videos have been searched some times, codes tell which can be among the best.
         """
         many = len(self._blocks) if among is None else len(among)
-        levels = (Codes.by_codes, Codes.by_rows) if self._has_codes(many, limit) else ()
+        levels = (Codes.by_codes, Codes.by_rows) if self._codes_are_ready(many, limit) else ()
         return self._blocks.rank(
             self._rough,
             lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
@@ -238,7 +239,7 @@ class TrainedQuery:
             bounds=[partial(self._bound, level) for level in levels],
         )
 
-    def _has_codes(self, many: int, limit: int) -> bool:
+    def _codes_are_ready(self, many: int, limit: int) -> bool:
         if many < codes_module.LEAST_VIDEOS or 4 * limit > many or not self._vectors:
             return False
         is_finite = all(np.isfinite(rows).all() for rows in self._vectors.values())
@@ -323,12 +324,8 @@ def _branches(sketch: Branches) -> dict[str, Rows]:
     """Rows of all videos one after the other, and how many each has: of those at the end that are alike one counts."""
     branches = {}
     for branch, rows in sketch.items():
-        differs = (rows[:, 1:] != rows[:, :-1]).any(dim=2)
-        counts = (
-            1 + (differs * torch.arange(1, rows.shape[1])).amax(dim=1)
-            if rows.shape[1] > 1
-            else differs.new_ones(len(rows)).long()
-        )
+        differs = F.pad((rows[:, 1:] != rows[:, :-1]).any(dim=2), (1, 0), value=True)
+        counts = (differs * torch.arange(1, rows.shape[1] + 1)).amax(dim=1)
         kept = torch.arange(rows.shape[1]) < counts[:, None]
         branches[branch] = rows[kept].numpy(), counts.numpy()
     return branches

@@ -13,7 +13,6 @@ video finds all of it.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,8 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.corpus import FrameSum, RankedVideo, mean_relevance
+from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -39,7 +39,7 @@ _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 Curve = Float[np.ndarray, " T"]
 
 
-class WindowCorpus:
+class WindowCorpus(FrameCorpus["_Block", "_Video"]):
     """Frame vectors of all videos in float16 blocks, searched exactly by windows and scenes; it has no weights."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -60,16 +60,8 @@ class WindowCorpus:
     def __init__(self, config: Config | None = None):
         """Without videos: `update` gives a corpus that has some."""
         self.config = config or self.Config()
-        self.blocks: Blocks[_Block] = Blocks(self._join, _ROWS_OF_BLOCK)
-        self._total: Float64[np.ndarray, " D"] | float = (
-            0.0  # of all frames; exact, whatever the order (`_Video.total`)
-        )
-        self._num_frames = 0
-        self._beside: tuple[FrameSum, ...] = ()  # of the other shards of the library
+        super().__init__(Blocks(self._join, _ROWS_OF_BLOCK))
         self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
-
-    def __len__(self) -> int:
-        return len(self.blocks)
 
     def prepare(self, query: TextFeatures) -> WindowQuery:
         """The sentence's vector as two halves of float16."""
@@ -78,40 +70,11 @@ class WindowCorpus:
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> WindowCorpus:
         """`Corpus.update`; videos need at least one frame each."""
         new = list(self._laid_out(added))
-        changed = {*removed, *(video_id for block in new for video_id in block.ids)}
-        out = [self.video(video_id) for video_id in changed if video_id in self.blocks]
-        come = [video for block in new for video in block.videos]
-        corpus = copy.copy(self)
-        corpus.blocks = self.blocks.update(new, changed)
-        kept = self._total - sum(video.total for video in out) if len(out) < len(self) else 0.0
-        corpus._total = kept + sum(video.total for video in come)
-        corpus._num_frames = self._num_frames + sum(len(video.frames) for video in come)
-        corpus._num_frames -= sum(len(video.frames) for video in out)
+        changed = changed_ids(new, removed)
+        corpus = self._changed(new, changed)
         known = self._known_scenes.copy()  # searches may be filling it
         corpus._known_scenes = {video_id: scenes for video_id, scenes in known.items() if video_id not in changed}
         return corpus
-
-    def video(self, video_id: str) -> _Video:
-        """One video as it is laid out.
-
-        Raises: KeyError for one that is not there.
-        """
-        block, row = self.blocks.find(video_id)
-        return block.videos[row]
-
-    def extent(self) -> FrameSum:
-        """What the other shards of a library need to know of this one, see `Shardable`."""
-        return FrameSum(self._total, self._num_frames)
-
-    def beside(self, others: Sequence[FrameSum]) -> WindowCorpus:
-        """The corpus as one shard: its background is that of all of them."""
-        corpus = copy.copy(self)
-        corpus._beside = tuple(others)
-        return corpus
-
-    def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """The mean relevance of all frames of the corpus, those of other shards included."""
-        return mean_relevance(sentence, [self.extent(), *self._beside])
 
     def scenes(self, video_id: str) -> Int[np.ndarray, "N 2"]:
         """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
@@ -207,6 +170,11 @@ class _Video:
         frames = features.vectors if _is_steady(times_s, features.times_s) else _at(times_s, features)
         total = np.rint(frames.sum(axis=0, dtype=np.float64) * 2**24) / 2**24
         return cls(video_id, frames, times_s, spacing_s, features.duration_s, total)
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames its grid has."""
+        return len(self.frames)
 
     @property
     def step_s(self) -> float:
