@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import untrimmed
+from tests.search.same_hits import SENTENCES
 from tests.search.test_index import SETTINGS, stored
 from tests.toy import ToyEncoder
 from untrimmed.encoders.registry import LoadedEncoder
@@ -20,7 +21,6 @@ from untrimmed.search.index import VideoIndex
 from untrimmed.search.parts import Part, missing_parts
 
 ROOT = Path(__file__).resolve().parents[2]
-SENTENCES = ["red", "a blue sea", "white", "green wood", "something yellow"]
 
 
 def contents(folder):

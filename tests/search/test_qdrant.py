@@ -1,15 +1,14 @@
 """Candidates from Qdrant, exact answers here: the client's local mode, or the server at $UNTRIMMED_QDRANT."""
 
 import os
-import shutil
 import uuid
 
 import numpy as np
 import pytest
 
 import untrimmed
+from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_index import SETTINGS
-from tests.search.test_merging import SENTENCES
 from tests.search.test_trained import save_run
 from tests.toy import stored_video
 from untrimmed.errors import UntrimmedError
@@ -50,20 +49,8 @@ def there(lib, client, collection):
     return opened
 
 
-def hits_of(lib):
-    return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
-
-
 def test_hits_are_those_of_a_search_here_whatever_is_committed(lib, there, videos, tmp_path):
-    assert hits_of(there) == hits_of(lib)
-    shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
-    lib.index(tmp_path / "new.mp4")
-    assert hits_of(there) == hits_of(lib)
-    lib.remove([videos / "flag.mp4"])
-    assert hits_of(there) == hits_of(lib)
-    one = videos / "sun.mp4"
-    assert list(there.search("red", within=one)) == list(lib.search("red", within=one))
-    assert [part.tolist() for part in there.relevance("red", one)] == [p.tolist() for p in lib.relevance("red", one)]
+    check_same_hits(there, lib, videos, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["gmmformer_v2", "ms_sl", "gmmformer_v2+ral", "tf_prvr"])

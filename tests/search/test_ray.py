@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import untrimmed
-from tests.search.test_merging import SENTENCES, contents
+from tests.search.same_hits import SENTENCES, check_same_hits, hits_of
+from tests.search.test_merging import contents
 from tests.toy import WideWordEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError
@@ -78,20 +79,10 @@ def test_indexing_on_a_cluster_gives_the_same_library_though_a_worker_is_killed(
     assert len(lib.index(tmp_path / "clips", ray=cluster).skipped) == 5
 
 
-def hits_of(lib):
-    return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
-
-
 @pytest.mark.slow
 def test_shards_answer_as_one_process_does_and_a_killed_one_comes_back(cluster, lib, videos, tmp_path):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=3)
-    assert hits_of(sharded) == hits_of(lib)
-    assert list(sharded.search("red", within=videos / "sun.mp4")) == list(lib.search("red", within=videos / "sun.mp4"))
-    times_s, fits = sharded.relevance("red", videos / "sun.mp4")
-    assert [times_s.tolist(), fits.tolist()] == [part.tolist() for part in lib.relevance("red", videos / "sun.mp4")]
-    shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
-    lib.index(tmp_path / "new.mp4")
-    assert hits_of(sharded) == hits_of(lib), "what was committed is found, and counts in the background"
+    check_same_hits(sharded, lib, videos, tmp_path)
     sharded.engine._shards._answer_s = 300.0  # on a busy machine a new process may take longer than a search waits
     kill(sharded, 1)
     again = [sharded.search(text, limit=3, moments=2) for text in SENTENCES]

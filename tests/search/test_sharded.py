@@ -1,11 +1,11 @@
 """Shards answer as one corpus does, however they are reached; here they are in this process."""
 
-import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import untrimmed
-from tests.search.test_merging import SENTENCES
+from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_trained import save_run
 from untrimmed.errors import UntrimmedError
 from untrimmed.models.registry import list_models
@@ -34,24 +34,16 @@ def sharded(lib, number):
     return opened
 
 
-def hits_of(lib):
-    return [list(lib.search(text, limit=3, moments=2)) for text in SENTENCES]
-
-
 @pytest.mark.parametrize("number", [1, 2, 7])
 def test_shards_give_the_hits_of_one_corpus_whatever_is_committed(lib, videos, tmp_path, number):
-    shards = sharded(lib, number)
-    assert hits_of(shards) == hits_of(lib)
-    shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
-    lib.index(tmp_path / "new.mp4")
-    assert hits_of(shards) == hits_of(lib)
-    lib.remove([videos / "flag.mp4"])
-    assert hits_of(shards) == hits_of(lib)
-    one = videos / "sun.mp4"
-    assert list(shards.search("red", within=one)) == list(lib.search("red", within=one))
-    assert [part.tolist() for part in shards.relevance("red", one)] == [
-        part.tolist() for part in lib.relevance("red", one)
-    ]
+    check_same_hits(sharded(lib, number), lib, videos, tmp_path)
+
+
+def test_searches_of_one_version_go_on_while_another_is_read(lib):
+    shards = sharded(lib, 1)
+    before = hits_of(shards)
+    with shards.engine._shards.shards[0]._lock, ThreadPoolExecutor(1) as pool:
+        assert pool.submit(hits_of, shards).result(timeout=60) == before
 
 
 @pytest.mark.parametrize("method", [*list_models(), *TRAINING_FREE])

@@ -55,7 +55,7 @@ class PreparedQuery(Protocol):
 
 @runtime_checkable
 class Corpus(Protocol):
-    """Videos by their ids, laid out for search by some model; it never changes, so that any thread may ask it."""
+    """Videos by their ids, searched by some model; it never changes, so that any thread may ask it."""
 
     def __len__(self) -> int: ...
 
@@ -63,7 +63,12 @@ class Corpus(Protocol):
         """The query as this model reads it: once, whatever is asked afterwards."""
         ...
 
-    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Corpus:
+
+@runtime_checkable
+class LocalCorpus(Corpus, Protocol):
+    """Videos laid out in the memory of this process."""
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> LocalCorpus:
         """The corpus with some videos more, which take the places of those with their ids, and without others.
 
         It answers as one that is laid out anew would, and shares with this one what has not changed.
@@ -89,13 +94,13 @@ class SearchModel(Protocol):
         """What the index keeps of a video for this model."""
         ...
 
-    def corpus(self) -> Corpus:
+    def corpus(self) -> LocalCorpus:
         """Videos laid out for search; without any, `update` adds them."""
         ...
 
 
 @runtime_checkable
-class Shardable(Corpus, Protocol):
+class Shardable(LocalCorpus, Protocol):
     """A corpus that may be one of several shards of a library, which together answer as the one corpus would."""
 
     def extent(self) -> Any:

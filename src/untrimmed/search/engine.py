@@ -19,7 +19,7 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.corpus import Corpus, Incomplete, PreparedQuery, RankedVideo, SearchModel
+from untrimmed.search.corpus import Corpus, Incomplete, LocalCorpus, PreparedQuery, RankedVideo, SearchModel
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records, Settings, newest_commit
 from untrimmed.search.training_free import TRAINING_FREE
@@ -146,7 +146,7 @@ class Engine:
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
         self._loaded: dict[
-            tuple[str, InUse | None], tuple[Corpus, Records]
+            tuple[str, InUse | None], tuple[LocalCorpus, Records]
         ] = {}  # by encoder and model; of which records
 
     def view(self) -> View:
@@ -204,7 +204,7 @@ class Engine:
             return corpus
 
 
-def empty_corpus(library: Path, model: InUse | None) -> Corpus:
+def empty_corpus(library: Path, model: InUse | None) -> LocalCorpus:
     """A corpus without videos: of the library's model, or by windows.
 
     Raises:

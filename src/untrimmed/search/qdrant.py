@@ -8,7 +8,6 @@ a search here, if the server finds what it is asked for (`exact`).
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,10 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError, one_line
-from untrimmed.search.corpus import Corpus, FrameSum, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.corpus import Corpus, FrameSum, LocalCorpus, PreparedQuery, RankedVideo, Shardable
 from untrimmed.search.engine import Engine, InUse, View, empty_corpus
 from untrimmed.search.index import StoredVideo
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.records import content_stamp
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import Moment, TextFeatures
 
@@ -134,7 +133,7 @@ def _first(branches: Mapping[str, Any]) -> Branches:
     return {name: rows[0].float().numpy() for name, rows in branches.items()}
 
 
-def _space(empty: Corpus, model: InUse | None) -> _Space:
+def _space(empty: LocalCorpus, model: InUse | None) -> _Space:
     if isinstance(empty, WindowCorpus):
         return _Frames(empty)
     return _Moments(empty) if model is not None and model.folder is None else _Trained(empty)
@@ -155,7 +154,7 @@ class _Mirror:
             note = {"of": of, "commit": None, "extent": None}
         if note["commit"] != view.commit:
             held = self._held()
-            wanted = {record.video_id: _stamp(record) for record in view.records}
+            wanted = {record.video_id: content_stamp(record) for record in view.records}
             changed = [video_id for video_id, stamp in held.items() if wanted.get(video_id) != stamp]
             self._put_note({**note, "commit": None})  # until all is done
             self._delete(changed)
@@ -230,7 +229,7 @@ class _Mirror:
         pieces = _pieces(self._space.sketch(video))
         for number in reversed(range(len(pieces))):  # the one that says that it is there comes last
             vector = {name: rows.tolist() for name, rows in pieces[number].items()}
-            own = payload if number else payload | {"stamp": _stamp(record), "extent": extent}
+            own = payload if number else payload | {"stamp": content_stamp(record), "extent": extent}
             point_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{record.video_id} {number}"))
             self._client.upsert(self._name, [models.PointStruct(id=point_id, vector=vector, payload=own)])
 
@@ -244,12 +243,6 @@ def _pieces(branches: Branches) -> list[dict[str, np.ndarray]]:
 
 def _cut(rows: Float[np.ndarray, "N D"], step: int) -> list[np.ndarray]:
     return [rows[start : start + step] for start in range(0, len(rows), step)]
-
-
-def _stamp(record: VideoRecord) -> str:
-    """What changes with a video's vectors."""
-    named = (record.content_hash, record.sampling, record.num_frames, record.indexed_at, record.duration_s)
-    return hashlib.blake2b(repr(named).encode(), digest_size=8).hexdigest()
 
 
 def _plain(extent: Any) -> Any:
@@ -283,10 +276,6 @@ class QdrantCorpus:
     def prepare(self, query: TextFeatures) -> QdrantQuery:
         """The query as the server is asked."""
         return QdrantQuery(self, query)
-
-    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Corpus:
-        """Nobody asks for it: the collection follows the library."""
-        raise NotImplementedError("the collection follows the library")
 
     def of(self, video_ids: Iterable[str], before: Shardable | None = None) -> Shardable:
         """The exact corpus of some videos, those of another one included."""

@@ -122,9 +122,11 @@ class RayShards:
                 f"{shards} shards of {replicas} replicas need as many cores, the cluster at {address} has {cores}; "
                 "take fewer shards, or add machines"
             )
-        # A search may go on with one version while another one is read.
         start = self._ray.remote(Shard).options(
-            max_restarts=-1, max_concurrency=4, num_cpus=1, scheduling_strategy="SPREAD"
+            max_restarts=-1,
+            max_concurrency=4,  # searches of one version go on while another one is read
+            num_cpus=1,
+            scheduling_strategy="SPREAD",
         )
         self.actors = [[start.remote(folder, number, shards) for _ in range(replicas)] for number in range(shards)]
         self._turn = itertools.count()
@@ -132,11 +134,14 @@ class RayShards:
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
         """Call a method of some shards, see `untrimmed.search.sharded.Shards`.
 
-        A shard whose actor dies meanwhile is asked again, another replica first, until the time is over.
+        A shard whose actor dies meanwhile is asked again, another replica first, until the time is over. With
+        `patient` all living replicas of a shard are asked and waited for: whichever has the next turn has its videos.
         """
         first = next(self._turn)
         deadline = time.monotonic() + (_LOAD_S if patient else self._answer_s)
-        waiting = {self._call(number, first, method, args): (number, first) for number, args in calls.items()}
+        replicas = len(self.actors[0])
+        turns = range(first, first + (replicas if patient else 1))
+        waiting = {self._call(n, turn, method, args): (n, turn) for n, args in calls.items() for turn in turns}
         answers: dict[int, Any] = {}
         while waiting and (left := deadline - time.monotonic()) > 0:
             for done in self._ray.wait(list(waiting), num_returns=1, timeout=left)[0]:
@@ -146,9 +151,12 @@ class RayShards:
                 except self._ray.exceptions.RayTaskError as error:
                     raise _cause(error) from error
                 except self._ray.exceptions.RayActorError:
-                    if len(self.actors[number]) == 1 or (turn - first) % len(self.actors[number]):
+                    if patient and number in answers:
+                        continue  # it will read its videos when it is asked
+                    if patient or replicas == 1 or (turn - first) % replicas:
                         time.sleep(0.05)  # it is being started
-                    waiting[self._call(number, turn + 1, method, calls[number])] = (number, turn + 1)
+                    again = turn if patient else turn + 1
+                    waiting[self._call(number, again, method, calls[number])] = (number, again)
         return answers
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ reads them leaves a copy beside the table, which names the commit it was made fr
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from bisect import bisect_left
@@ -129,6 +130,11 @@ class Records(Sequence[VideoRecord]):
 
     def _between(self, first: str, stop: str) -> list[VideoRecord]:
         return self._records[bisect_left(self._paths, first) : bisect_left(self._paths, stop)]
+
+
+def content_stamp(record: VideoRecord) -> str:
+    """Names what a record says of its video's vectors: another one means other vectors."""
+    return hashlib.blake2b(repr(_get_content(record)).encode(), digest_size=8).hexdigest()
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:

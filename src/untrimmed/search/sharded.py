@@ -6,12 +6,10 @@ a new process would lack. Whoever asks all of them ranks what they give; how the
 
 from __future__ import annotations
 
-import pickle
 import threading
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +19,7 @@ from jaxtyping import Float
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo, Shardable
 from untrimmed.search.engine import Engine, InUse, View, empty_corpus
-from untrimmed.search.index import StoredVideo, VideoIndex
+from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records
 from untrimmed.types import Moment, TextFeatures
 
@@ -43,19 +41,22 @@ class Version:
     model: InUse | None
 
 
+Extents = Mapping[int, Any]  # what shards of one version say of themselves, by number
+
+
 @dataclass
 class _Held:
     version: Version
     records: Records
     corpus: Shardable
-    others: bytes | None = None  # what the other shards were like in the last search
-    fitted: Corpus | None = None  # beside them
+    fitted: tuple[frozenset[int], Corpus] | None = None  # beside those that answered before the last search
 
-    def beside(self, others: bytes) -> Corpus:
+    def beside(self, others: Extents) -> Corpus:
         """The corpus as one shard of this version."""
-        if self.fitted is None or self.others != others:
-            self.fitted, self.others = self.corpus.beside(pickle.loads(others)), others
-        return self.fitted
+        fitted = self.fitted
+        if fitted is None or fitted[0] != others.keys():
+            self.fitted = fitted = frozenset(others), self.corpus.beside(list(others.values()))
+        return fitted[1]
 
 
 class Shard:
@@ -73,7 +74,7 @@ class Shard:
     def rank(
         self,
         version: Version,
-        others: bytes,
+        others: Extents,
         query: TextFeatures,
         limit: int,
         among: Collection[str] | None,
@@ -82,26 +83,30 @@ class Shard:
         return self._prepare(version, others, query).rank(limit=limit, among=among)
 
     def moments(
-        self, version: Version, others: bytes, query: TextFeatures, video_ids: Sequence[str], limit: int
+        self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
     ) -> dict[str, list[Moment]]:
         """`PreparedQuery.moments` of several videos."""
         prepared = self._prepare(version, others, query)
         return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
 
     def relevance(
-        self, version: Version, others: bytes, query: TextFeatures, video_id: str
+        self, version: Version, others: Extents, query: TextFeatures, video_id: str
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """`PreparedQuery.relevance` of one video."""
         return self._prepare(version, others, query).relevance(video_id)
 
-    def _prepare(self, version: Version, others: bytes, query: TextFeatures) -> PreparedQuery:
+    def _prepare(self, version: Version, others: Extents, query: TextFeatures) -> PreparedQuery:
         return self._load(version).beside(others).prepare(query)
 
+    def _find(self, version: Version) -> _Held | None:
+        return next((held for held in self._held if held.version == version), None)
+
     def _load(self, version: Version) -> _Held:
+        if (known := self._find(version)) is not None:  # while another one is being read
+            return known
         with self._lock:
-            for held in self._held:
-                if held.version == version:
-                    return held
+            if (known := self._find(version)) is not None:  # somebody else has loaded it meanwhile
+                return known
             used = version.encoder, version.model
             before = next((held for held in self._held if (held.version.encoder, held.version.model) == used), None)
             index = VideoIndex(self._folder, version=version.number)
@@ -126,7 +131,7 @@ class Shards(Protocol):
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
         """Call a method of some shards, all at once, with arguments for each; gives the answers of those that answer.
 
-        With `patient` there is time to read all videos.
+        With `patient` there is time to read all videos, and each copy of a shard is asked.
         """
         ...
 
@@ -162,7 +167,7 @@ class ShardedCorpus:
 
     shards: Shards
     version: Version
-    extents: Mapping[int, Any]
+    extents: Extents
     num_videos: int
 
     def __len__(self) -> int:
@@ -172,15 +177,9 @@ class ShardedCorpus:
         """The query as it is: shards read it by their model."""
         return ShardedQuery(self, query)
 
-    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Corpus:
-        """Nobody asks for it: shards read what was committed by themselves."""
-        raise NotImplementedError("shards follow the table by themselves")
-
-    @cached_property
-    def others(self) -> list[bytes]:
-        """For each shard, what it needs to know of all others."""
-        numbers = range(self.shards.number)
-        return [pickle.dumps([self.extents[n] for n in sorted(self.extents) if n != own]) for own in numbers]
+    def others(self, own: int) -> dict[int, Any]:
+        """What a shard needs to know of all others."""
+        return {number: extent for number, extent in self.extents.items() if number != own}
 
 
 class ShardedQuery:
@@ -240,7 +239,7 @@ class ShardedQuery:
 
     def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         corpus = self._corpus
-        whole = {n: (corpus.version, corpus.others[n], self._query, *own) for n, own in calls.items()}
+        whole = {n: (corpus.version, corpus.others(n), self._query, *own) for n, own in calls.items()}
         answers = corpus.shards.ask(method, whole)
         self._missing |= calls.keys() - answers.keys()
         if calls and not answers:
