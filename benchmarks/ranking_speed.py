@@ -21,7 +21,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBa
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.search import codes as codes_module
+from untrimmed.search import coded_videos, trained
 from untrimmed.search.trained import TrainedCorpus, TrainedQuery, _Block
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "proto", "dl_dkd", "jsg")
@@ -124,7 +124,7 @@ def main() -> None:
             query = asked(template, part.videos, int(rng.integers(len(part.ids))), rng)
             ranked = {}
             for way, least in (("float32", options.videos + 1), ("codes", 1)):
-                codes_module.LEAST_VIDEOS, codes_module.LEAST_SEARCHES = least, 0
+                trained.LEAST_CODED, coded_videos.LEAST_SEARCHES = least, 0
                 corpus.coder.wait()
                 prepared = TrainedQuery(corpus, query)
                 began = time.perf_counter()
@@ -138,8 +138,8 @@ def main() -> None:
         coded = [codes for block in blocks for codes in corpus.coder.of(block).values()]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
-            sum(codes.rows.nbytes for codes in coded),
-            sum(codes.nbytes for codes in coded),
+            sum(videos.rows.nbytes for videos in coded),
+            sum(videos.codes.nbytes for videos in coded),
         )
         kilobytes = " ".join(f"{size / options.videos / 1e3:7.1f}" for size in sizes)
         spent = f"{medians['float32']:7.1f} ms {medians['codes']:7.1f} ms {ratio:7.1f}"

@@ -2,13 +2,16 @@
 
     python benchmarks/search_speed.py [--hours 100] [--encoder builtin]
 
-The library is real (written to disk, opened anew); its vectors are made: shots of random length around random
-directions. Text goes through the real encoder. Every answer is checked against looking at every window.
+The library is real (written to disk, opened anew); its vectors are made: shots of random length around 4,096
+directions, whose spread falls as learned vectors' does. Text goes through the real encoder. Every answer is checked
+against looking at every window. Then ranking alone, of sentences that are moments with noise, by turns: by every frame;
+by codes, which must give the same; by codes that have to find 99 % of the best.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -17,10 +20,12 @@ import numpy as np
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
+from untrimmed.search import coded_videos, windows
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.products import products
 from untrimmed.search.records import Settings, VideoRecord
-from untrimmed.types import FrameFeatures
+from untrimmed.search.windows import WindowCorpus
+from untrimmed.types import FrameFeatures, TextFeatures
 
 FPS = 2.0
 QUERIES = (
@@ -32,21 +37,42 @@ QUERIES = (
 )
 
 
-def made_video(rng: np.random.Generator, dim: int, duration_s: float) -> FrameFeatures:
-    """Shots of 2 to 20 s around random directions, with noise that is smooth in time."""
-    num_frames = int(duration_s * FPS)
-    shots = np.repeat(rng.standard_normal((num_frames, dim)), rng.integers(4, 40, num_frames), axis=0)[:num_frames]
-    vectors = shots + 0.3 * rng.standard_normal((num_frames, dim))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return FrameFeatures(vectors.astype(np.float16), np.arange(num_frames) / FPS, duration_s)
+class World:
+    """Made frames of one width."""
+
+    def __init__(self, dim: int):
+        self.rng = np.random.default_rng(0)
+        self.spread = (1.0 + np.arange(dim)) ** -0.5
+        self.directions = unit(self.noise(4096))
+
+    def noise(self, number: int) -> np.ndarray:
+        """Of length 1 in the mean."""
+        spread = self.spread / np.linalg.norm(self.spread)
+        return self.rng.standard_normal((number, len(spread)), dtype=np.float32) * spread.astype(np.float32)
+
+    def video(self, duration_s: float) -> FrameFeatures:
+        """Shots of 2 to 20 s around one direction each."""
+        num_frames = int(duration_s * FPS)
+        lengths = self.rng.integers(4, 40, num_frames // 4)
+        shots = self.directions[self.rng.integers(0, 4096, len(lengths))] + 0.5 * self.noise(len(lengths))
+        vectors = unit(np.repeat(shots, lengths, axis=0)[:num_frames] + 0.3 * self.noise(num_frames))
+        return FrameFeatures(vectors.astype(np.float16), np.arange(num_frames) / FPS, duration_s)
+
+    def sentence(self) -> TextFeatures:
+        """Of a moment."""
+        vector = unit(self.directions[self.rng.integers(0, 4096)] + self.noise(1)[0]).astype(np.float32)
+        return TextFeatures("made", vector, vector[None], ("made",))
 
 
-def build(folder: Path, hours: float, settings: Settings) -> None:
-    rng = np.random.default_rng(0)
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def build(folder: Path, hours: float, settings: Settings, world: World) -> None:
     with VideoIndex(folder, create=True) as index:
         index.write_settings(settings)
         for number in range(int(hours * 6)):
-            features = made_video(rng, settings.frame_dim, 600.0)
+            features = world.video(600.0)
             record = VideoRecord(
                 video_id=new_video_id(),
                 path=f"/footage/{number:05d}.mp4",
@@ -85,7 +111,7 @@ def main() -> None:
     settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, keyframes_only=False)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        build(Path(folder), options.hours, settings)
+        build(Path(folder), options.hours, settings, world := World(encoder.frame_dim))
         written_s = time.perf_counter() - started
         print(f"library of {options.hours:g} h, {encoder.frame_dim} wide, written in {written_s:.1f} s")
         library = untrimmed.open(folder)
@@ -110,6 +136,32 @@ def main() -> None:
             expected = sorted(ids, key=best.__getitem__, reverse=True)[:10]
             assert [hit.video_id for hit in library.search(text, limit=10)] == expected, text
         print("answers equal looking at every window    5 of 5")
+        compare(view.windows(), world)
+
+
+def compare(corpus: WindowCorpus, world: World, repeats: int = 20) -> None:
+    """Ranking by turns."""
+    ways = {"every frame": (math.inf, 1.0), "codes, all of the best": (1, 1.0), "codes, 99 % of them": (1, 0.99)}
+    times, found = {way: [] for way in ways}, {way: [] for way in ways}
+    coded_videos.LEAST_SEARCHES, coded_videos._MOST_LEFT = 0, 2.0  # whatever codes are worth here
+    for number in range(repeats + 1):
+        sentence, ranked = world.sentence(), {}
+        for way, (windows.LEAST_CODED, recall) in ways.items():
+            prepared = corpus.prepare(sentence, recall=recall)
+            corpus.coder.wait()
+            started = time.perf_counter()
+            ranked[way] = prepared.rank(limit=10)
+            spent_ms = 1000 * (time.perf_counter() - started)
+            if number:  # codes are made during the first
+                times[way].append(spent_ms)
+                found[way].append(len(set(ranked[way]) & set(ranked["every frame"])) / 10)
+    print("ranking 10 videos, medians of made sentences")
+    for way in ways:
+        print(f"  {way:22} {np.median(times[way]):22.1f} ms, {100 * np.mean(found[way]):.1f} % of the best")
+    assert min(found["codes, all of the best"]) == 1
+    coded = sum(corpus.coder.of(part.block).nbytes for part in corpus.blocks.parts)
+    frames = sum(part.block.frames.nbytes for part in corpus.blocks.parts)
+    print(f"  codes are {coded / 1e9:.2f} GB beside {frames / 1e9:.2f}")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ from hypothesis.extra.numpy import arrays
 
 from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
+from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
 from untrimmed.search import kernels
-from untrimmed.search.codes import Axes, Codes
+from untrimmed.search import trained as trained_module
+from untrimmed.search.coded_videos import CodedVideos
+from untrimmed.search.codes import Axes
 from untrimmed.search.index import StoredVideo
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.trained import TrainedModel, TrainedQuery, _branches
@@ -43,7 +46,7 @@ def best_rows(rows, counts, query):
 def test_no_row_is_better_than_codes_and_rows_allow(dim):
     counts = np.array([1, 3, 16, 17, 40, 128] * 20)
     rows, query = some_rows(dim, counts)
-    codes, probe = Codes.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
+    codes, probe = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
     assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
     wanted, videos = best_rows(rows, counts, query), np.arange(len(counts))
     for level, off, slack in ((codes.by_codes, 0.08, 0.35), (codes.by_rows, 5e-4, 6e-4)):
@@ -58,8 +61,8 @@ def test_no_row_is_better_than_codes_and_rows_allow(dim):
 
 def test_codes_of_a_published_width_take_a_seventh_of_float16_rows():
     rows, _ = some_rows(384, [32] * 64)
-    codes = Codes.of(Axes.of(rows), rows, np.full(64, 32))
-    assert codes.rows.nbytes / codes.nbytes == pytest.approx(7.06, abs=0.01)
+    codes = CodedVideos.of(Axes.of(rows), rows, np.full(64, 32))
+    assert codes.rows.nbytes / codes.codes.nbytes == pytest.approx(7.06, abs=0.01)
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,7 +78,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
     query = unit(np.random.default_rng(seed).standard_normal(rows.shape[1]))
     for vector in (query, rows[-1], np.zeros_like(query)):
         axes = Axes.of(rows)
-        codes, probe = Codes.of(axes, rows, counts), axes.probe(vector)
+        codes, probe = CodedVideos.of(axes, rows, counts), axes.probe(vector)
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
         assert (codes.by_codes(probe, videos)[1] >= wanted - 1e-5).all()
         assert (codes.by_rows(probe, videos)[1] >= wanted - 1e-5).all()
@@ -84,7 +87,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
 def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
     counts = np.full(3000, 5)
     rows, query = some_rows(48, counts)
-    codes, videos = Codes.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
+    codes, videos = CodedVideos.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
     answers = []
     for cores in (1, 2, 7):
         monkeypatch.setattr(codes_module, "cores", lambda cores=cores: cores)
@@ -95,8 +98,8 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     """A trained model and more stored videos than it is given at a time."""
-    monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 20)
-    monkeypatch.setattr(codes_module, "LEAST_SEARCHES", 1)
+    monkeypatch.setattr(trained_module, "LEAST_CODED", 20)
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 1)
 
     def stored(model, number, seed=0):
         rng = np.random.default_rng([seed, number])
@@ -125,8 +128,8 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, rough = Codes.by_codes, TrainedQuery._rough
-    monkeypatch.setattr(Codes, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    by_codes, rough = CodedVideos.by_codes, TrainedQuery._rough
+    monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(TrainedQuery, "_rough", lambda *args: scored.extend(args[2]) or rough(*args))
     for now in (corpus, changed):
         for _ in range(2):
@@ -135,9 +138,9 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         for text in SENTENCES:
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
                 prepared = now.prepare(query_of(text))
-                monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 1000)
+                monkeypatch.setattr(trained_module, "LEAST_CODED", 1000)
                 wanted, without = prepared.rank(limit=5, among=among), len(used)
-                monkeypatch.setattr(codes_module, "LEAST_VIDEOS", 20)
+                monkeypatch.setattr(trained_module, "LEAST_CODED", 20)
                 scored.clear()
                 assert prepared.rank(limit=5, among=among) == wanted
                 assert len(used) > without
@@ -146,12 +149,12 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
 
 
 def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp_path, monkeypatch):
-    monkeypatch.setattr(codes_module, "LEAST_SEARCHES", 2)
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 2)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
     corpus = model.corpus().update([many(model, number) for number in range(30)])
     made = []
-    of = Codes.of
-    monkeypatch.setattr(Codes, "of", lambda *args: made.append(threading.current_thread()) or of(*args))
+    of = CodedVideos.of
+    monkeypatch.setattr(CodedVideos, "of", lambda *args: made.append(threading.current_thread()) or of(*args))
     counts = []
     for text in (*SENTENCES, *SENTENCES):
         corpus.prepare(query_of(text)).rank(limit=3)
@@ -184,12 +187,12 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
     counts = np.array([2, 17, 1, 5, 40])
     rows, query = some_rows(130, counts)
     axes, ends = Axes.of(rows), np.cumsum(counts)
-    whole = Codes.of(axes, rows, counts)
-    parts = [Codes.of(axes, rows[: ends[1]], counts[:2]), Codes.of(axes, rows[ends[1] :], counts[2:])]
-    joined, videos, probe = Codes.joined(parts), np.arange(5), axes.probe(query)
+    whole = CodedVideos.of(axes, rows, counts)
+    parts = [CodedVideos.of(axes, rows[: ends[1]], counts[:2]), CodedVideos.of(axes, rows[ends[1] :], counts[2:])]
+    joined, videos, probe = CodedVideos.joined(parts), np.arange(5), axes.probe(query)
     assert np.allclose(joined.by_codes(probe, videos), whole.by_codes(probe, videos), atol=1e-6)
     assert np.array_equal(joined.by_rows(probe, videos)[0], whole.by_rows(probe, videos)[0])
-    one = Codes.joined([Codes.of(axes, rows[:1], np.array([1]))])
+    one = CodedVideos.joined([CodedVideos.of(axes, rows[:1], np.array([1]))])
     assert one.by_rows(probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
 
 
@@ -197,11 +200,11 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
-from untrimmed.search import codes
+from untrimmed.search import coded_videos, codes
 codes.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
-made = codes.Codes.of(axes, rows, np.full(1000, 4))
+made = coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))
 search = lambda: made.by_codes(axes.probe(rows[0]), np.arange(1000))
 before = search()
 child = os.fork()

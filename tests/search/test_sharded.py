@@ -7,10 +7,11 @@ import pytest
 import untrimmed
 from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_trained import save_run
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.training_free import TRAINING_FREE
+from untrimmed.search.windows import WindowCorpus
 
 
 class HereShards:
@@ -44,6 +45,20 @@ def test_searches_of_one_version_go_on_while_another_is_read(lib):
     before = hits_of(shards)
     with shards.engine._shards.shards[0]._lock, ThreadPoolExecutor(1) as pool:
         assert pool.submit(hits_of, shards).result(timeout=60) == before
+
+
+def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
+    seen = []
+    prepare = WindowCorpus.prepare
+    monkeypatch.setattr(WindowCorpus, "prepare", lambda *args, **asked: seen.append(asked) or prepare(*args, **asked))
+    untrimmed.open(lib.folder, recall=0.9).search("red")
+    assert seen == [{"recall": 0.9}]
+    shards = untrimmed.open(lib.folder)
+    shards.engine = ShardedEngine(lib.folder, HereShards(lib.folder, 2), recall=0.8)
+    shards.search("red")
+    assert seen[1:3] == [{"recall": 0.8}] * 2
+    with pytest.raises(ConfigError, match=r"recall is 0.3, must be from 0.5 to 1"):
+        untrimmed.open(lib.folder, recall=0.3)
 
 
 @pytest.mark.parametrize("method", [*list_models(), *TRAINING_FREE])

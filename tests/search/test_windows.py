@@ -5,6 +5,9 @@ import pytest
 
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
+from untrimmed.search import coded_videos as coded_module
+from untrimmed.search import windows as windows_module
+from untrimmed.search.codes import Codes
 from untrimmed.search.products import products
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -88,6 +91,83 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
     everything = [float(prepared.relevance(str(number))[1].max()) for number in range(len(videos))]
     expected = np.argsort(-np.array(everything), kind="stable")[:10]
     assert [int(video.video_id) for video in prepared.rank(limit=10)] == expected.tolist()
+
+
+@pytest.fixture
+def coded(monkeypatch):
+    """Codes are worth it for few frames, after the first search; tells how often they were asked."""
+    asked = []
+    of = Codes.products
+    monkeypatch.setattr(windows_module, "LEAST_CODED", 1)
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 0)
+    monkeypatch.setattr(Codes, "products", lambda *args: asked.append(1) or of(*args))
+    return asked
+
+
+def test_codes_rank_as_all_windows_do(query, coded):
+    """Videos of several steps, of which one is shorter than a window; some are replaced, some gone."""
+    rng = np.random.default_rng(5)
+
+    def some(number):
+        for name in range(number):
+            length_s, fps = float(rng.integers(1, 40)), float(rng.choice([0.5, 2.0, 3.0]))
+            video = video_with_moment(rng, query, duration_s=max(length_s, 2 / fps), span_s=(0.0, 4.0), fps=fps)
+            yield stored_video(str(name), video)
+
+    corpus = WindowCorpus().update(some(200))
+    for now in (corpus, corpus.update(some(9), ["20", "30"])):
+        wanted, least = now.prepare(query).rank(limit=5), now.prepare(query).rank(limit=5, among=["3", "50", "60"])
+        now.coder.wait()
+        before = len(coded)
+        assert now.prepare(query).rank(limit=5) == wanted
+        assert len(coded) > before
+        assert now.prepare(query).rank(limit=5, among=["3", "50", "60"]) == least
+        assert now.prepare(query).rank(limit=1, among=[str(name) for name in range(100)])[0].score <= wanted[0].score
+
+
+def test_a_frame_that_is_not_finite_hides_no_video(query, coded):
+    rng = np.random.default_rng(6)
+    corpus = corpus_of([video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 31)])
+    corpus.video("7").frames[3] = np.nan
+    wanted = corpus.prepare(query).rank(limit=3)
+    corpus.coder.wait()
+    assert corpus.prepare(query).rank(limit=3) == wanted
+    assert not coded, "a block with such a frame is read as it is"
+
+
+def test_where_codes_leave_most_videos_in_doubt_frames_are_read_at_once(coded):
+    rng, dim = np.random.default_rng(7), 160
+    frames = unit(rng.standard_normal((60, 20, dim))).astype(np.float16)  # none is nearer than another
+    corpus = corpus_of([FrameFeatures(some, np.arange(20) / 2, 10.0) for some in frames])
+    sentence = unit(rng.standard_normal(dim)).astype(np.float32)
+    query = TextFeatures("", sentence, sentence[None], ("a",))
+    wanted = corpus.prepare(query).rank(limit=1)
+    corpus.coder.wait()
+    assert all(corpus.prepare(query).rank(limit=1) == wanted for _ in range(30))
+    assert 0 < len(coded) < 10
+
+
+def test_with_a_recall_below_one_fewer_videos_are_read_and_as_many_found(coded, monkeypatch):
+    rng, dim = np.random.default_rng(8), 160
+    monkeypatch.setattr(coded_module, "_MOST_LEFT", 2.0)
+    spread = (1.0 + np.arange(dim)) ** -0.5
+    frames = [unit(rng.standard_normal((3, dim)) * spread).astype(np.float16) for _ in range(400)]
+    corpus = corpus_of([FrameFeatures(some, 2.0 * np.arange(3), 6.0) for some in frames])
+    read = {1.0: 0, 0.8: 0}
+    found = []
+    for number in range(40):
+        sentence = unit(rng.standard_normal(dim) * spread).astype(np.float32)
+        query, ranked = TextFeatures("", sentence, sentence[None], ("a",)), {}
+        for recall in read:
+            prepared = corpus.prepare(query, recall=recall)
+            ranked[recall] = prepared.rank(limit=10)
+            corpus.coder.wait()
+            read[recall] += prepared._looked_at
+        found.append(len(set(ranked[0.8]) & set(ranked[1.0])) / 10)
+        if not number:
+            read = dict.fromkeys(read, 0)  # there were no codes yet
+    assert 0.8 <= np.mean(found) < 1
+    assert 0 < read[0.8] < read[1.0] / 2
 
 
 def test_the_order_of_the_corpus_changes_no_score(query):

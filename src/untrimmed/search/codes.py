@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
-from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float16, Float32, Int, Int8, Int16, UInt64
+from jaxtyping import Float, Float32, Int, Int8, Int16, UInt64
 
 from untrimmed.search.products import LANES, cores, padded_width
 
 WIDTH = 32  # of head and body
-MARGIN = 8.0
-LEAST_VIDEOS, LEAST_SEARCHES = 1000, 2
-_HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
+MARGIN = 8.0  # standard deviations
+FITTED_TO = 2**15  # rows at most, to which axes are
 _CODED = ("head", "head_scale", "body", "body_scale", "tail", "tail_scale", "tail_error")  # as kernels take them
 _ROWS_AT_A_TIME = 2**15  # that are turned at once
 
@@ -57,8 +55,13 @@ class Axes:
         """Heads, bodies and tails."""
         return np.split(rows.astype(np.float32) @ self.matrix, self.splits, axis=1)
 
-    def probe(self, vector: Float[np.ndarray, " D"]) -> Probe:
-        """A query's vector, turned and rounded as codes are."""
+    def probe(self, vector: Float[np.ndarray, " D"], recall: float = 1.0) -> Probe:
+        """A query's vector, turned and rounded as codes are.
+
+        With a `recall` below 1 bounds hold for that share of rows at least: of the best rows each is found unless its
+        own bound fails.
+        """
+        margin = MARGIN if recall >= 1 else max(0.0, NormalDist().inv_cdf(recall))
         head, body, tail = (part[0] for part in self.turned(vector[None]))
         unit = np.float32(max(float(tail.max(initial=0.0)) / 7.49, float(-tail.min(initial=0.0)) / 8.49, 1e-20))
         levels = np.clip(np.rint(tail / unit), -8, 7).astype(np.int64)
@@ -72,7 +75,7 @@ class Axes:
             planes=np.stack([_words(((levels & 15) >> plane) & 1 == 1) for plane in range(4)]),
             units=(head_unit, body_unit, unit),
             level_sum=int(levels.sum()),
-            margins=tuple(np.float32(MARGIN**2 * square) for square in squares),
+            margins=tuple(np.float32(margin**2 * square) for square in squares),
             length=float(np.linalg.norm(vector)),
         )
 
@@ -96,22 +99,14 @@ class Probe:
         return self.head, self.body, self.planes, *self.units, self.level_sum
 
 
-Rows = tuple[Float[np.ndarray, "R D"], Int[np.ndarray, " V"]]  # of videos one after the other, and how many each has
-
-
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """The rows of some videos in float16, one video after the other, and their codes in blocks of 16 rows of a video.
+    """Codes of rows, in blocks of 16; the last row of all fills the last block.
 
-    A video's last row fills its last block. Within a block what all rows have stands side by side: pairs of numbers of
-    a head or body, words of a tail's signs.
+    Within a block what all rows have stands side by side: pairs of numbers of a head or body, words of a tail's signs.
     """
 
     axes: Axes
-    rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
-    longest: float  # of the rows
-    first_row: Int[np.ndarray, " _"]  # of each video, and where the last one ends
-    first: Int[np.ndarray, " _"]  # block of each video, and where the last one ends
     head: Int8[np.ndarray, " _"]
     head_scale: Float32[np.ndarray, " B"]
     body: Int8[np.ndarray, " _"]
@@ -119,138 +114,40 @@ class Codes:
     tail: UInt64[np.ndarray, "B W 16"]
     tail_scale: Float32[np.ndarray, "B 16"]  # a row's signs times this have the row's own product with itself
     tail_error: Float32[np.ndarray, " B"]  # what signs leave out of a row, in units of `tail_scale`; of none is it more
-    unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
 
     @classmethod
-    def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> Codes:
-        """Codes of videos with so many rows each, at least one."""
-        finite = np.isfinite(rows).all(axis=1)
-        rows = np.where(finite[:, None], rows, 0).astype(np.float32)
-        padded = -(-counts // LANES) * LANES
-        first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
-        place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
-        number = np.repeat(first_row[:-1], padded) + np.minimum(place, np.repeat(counts, padded) - 1)
-        parts = [
-            _coded(axes, rows[number[start : start + _ROWS_AT_A_TIME]])
-            for start in range(0, len(number), _ROWS_AT_A_TIME)
-        ]
-        halves = np.zeros((max(4, len(rows)), padded_width(rows.shape[1])), dtype=np.float16)
-        halves[: len(rows), : rows.shape[1]] = rows
-        longest = float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max()))
-        coded = dict(zip(_CODED, map(np.concatenate, zip(*parts, strict=True)), strict=True))
-        unbounded = ~np.logical_and.reduceat(finite, first_row[:-1])
-        return cls(axes, halves, longest, first_row, first, unbounded=unbounded, **coded)
+    def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], order: Int[np.ndarray, " N"] | None = None) -> Codes:
+        """Codes of rows, which are finite; or of these of them, some of them twice."""
+        number = np.arange(len(rows)) if order is None else order
+        number = np.pad(number, (0, -len(number) % LANES), mode="edge")
+        starts = range(0, len(number), _ROWS_AT_A_TIME)
+        parts = [_coded(axes, rows[number[start : start + _ROWS_AT_A_TIME]]) for start in starts]
+        return cls(axes, *map(np.concatenate, zip(*parts, strict=True)))
 
     @classmethod
     def joined(cls, parts: Sequence[Codes]) -> Codes:
-        """The codes of the videos of all parts, which have the same axes."""
-        names = (*_CODED, "unbounded")
-        rows = [part.rows[: part.first_row[-1]] for part in parts]
-        spare = np.zeros((max(0, 4 - sum(map(len, rows))), rows[0].shape[1]), dtype=np.float16)
-        return cls(
-            axes=parts[0].axes,
-            rows=np.concatenate([*rows, spare]),
-            longest=max(part.longest for part in parts),
-            first_row=_joined_ends([part.first_row for part in parts]),
-            first=_joined_ends([part.first for part in parts]),
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
-        )
+        """The blocks of all parts, which have the same axes."""
+        return cls(parts[0].axes, *map(np.concatenate, zip(*(part.arrays for part in parts), strict=True)))
 
-    def __len__(self) -> int:
-        return len(self.first) - 1
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """As kernels take them."""
+        return tuple(getattr(self, name) for name in _CODED)
 
     @property
     def nbytes(self) -> int:
-        """Of the codes alone."""
-        return sum(part.nbytes for part in self._scanned)
+        """Of all of them."""
+        return sum(array.nbytes for array in self.arrays)
 
-    @property
-    def _scanned(self) -> tuple[np.ndarray, ...]:
-        return tuple(getattr(self, name) for name in _CODED)
+    def products(self, probe: Probe) -> Float32[np.ndarray, "2 R"]:
+        """Every row times the query by its code; and what the true product is not above."""
+        from untrimmed.search.kernels import weigh_rows
 
-    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
-        """The best row of each of these videos by its code; and what no row is above."""
-        from untrimmed.search.kernels import scan_codes
-
-        both = np.empty((2, len(videos)), dtype=np.float32)
-        given = self._scanned, self.first, probe.numbers, probe.margins, videos
-        _share(len(videos), 256, lambda start, stop: scan_codes(*given, start, stop, *both))
-        both[1, self.unbounded[videos]] = np.inf
+        blocks = len(self.tail)
+        both = np.empty((2, blocks * LANES), dtype=np.float32)
+        given = self.arrays, probe.numbers, probe.margins
+        share(blocks, 512, lambda start, stop: weigh_rows(*given, start, stop, *both))
         return both
-
-    def by_rows(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
-        """The best row of each of these videos by its float16 numbers; and what no row is above."""
-        from untrimmed.search.kernels import score_rows
-
-        best = np.empty(len(videos), dtype=np.float32)
-        rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
-        given = self._scanned, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
-        _share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, best))
-        rounding = np.float32(_HALF * self.longest * probe.length + 1e-6)
-        return np.stack([best, np.where(self.unbounded[videos], np.float32(np.inf), best + rounding)])
-
-
-Level = Callable[[Codes, Probe, Int[np.ndarray, " N"]], Float32[np.ndarray, "2 N"]]
-K = TypeVar("K")
-
-
-class Coder(Generic[K]):
-    """Codes of blocks of videos, made by a thread of its own after some searches and kept as long as the block.
-
-    To code a video takes as long as to compare it with dozens of queries: whoever searches once or twice is better off
-    without, and nobody waits for them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._axes: dict[str, Axes] = {}
-        self._codes: WeakKeyDictionary[K, dict[str, Codes]] = WeakKeyDictionary()
-        self._searches = 0
-        self._maker: threading.Thread | None = None
-
-    def ready(self, blocks: Sequence[K], rows: Callable[[K], Iterable[Mapping[str, Rows]]]) -> bool:
-        """Whether all blocks have their codes; after a few searches those that lack begin to be made.
-
-        Args:
-            rows: The rows of a block by branch, some videos at a time.
-        """
-        with self._lock:
-            self._searches += 1
-            lacking = [block for block in blocks if block not in self._codes]
-            idle = self._maker is None or not self._maker.is_alive()
-            if lacking and idle and self._searches > LEAST_SEARCHES and find_spec("numba") is not None:
-                self._maker = threading.Thread(target=self._make, args=(lacking, rows), name="codes", daemon=True)
-                self._maker.start()
-            return not lacking
-
-    def of(self, block: K) -> dict[str, Codes]:
-        """The codes of a block that is ready, by branch."""
-        return self._codes[block]
-
-    def wait(self) -> None:
-        """Until what is being made is there."""
-        if self._maker is not None:
-            self._maker.join()
-
-    def _make(self, blocks: Sequence[K], rows: Callable[[K], Iterable[Mapping[str, Rows]]]) -> None:
-        for block in blocks:
-            parts: dict[str, list[Codes]] = {}
-            for piece in rows(block):
-                for branch, (vectors, counts) in piece.items():
-                    parts.setdefault(branch, []).append(Codes.of(self._axes_of(branch, vectors), vectors, counts))
-            with self._lock:
-                self._codes[block] = {branch: Codes.joined(some) for branch, some in parts.items()}
-
-    def _axes_of(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """All blocks have the axes that fit the first videos."""
-        if branch not in self._axes:
-            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:_ROWS_AT_A_TIME])
-        return self._axes[branch]
-
-
-def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
-    """Where each video begins and the last one ends, of lists that each begin at 0."""
-    return np.cumsum([0, *np.concatenate([np.diff(ends) for ends in lists])])
 
 
 def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]:
@@ -296,7 +193,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not go along
 
 
-def _share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
+def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
     """Do work on parts of a range, each by the next thread that is free."""
     starts, lock = iter(range(0, number, piece)), threading.Lock()
 

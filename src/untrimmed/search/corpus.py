@@ -59,8 +59,13 @@ class Corpus(Protocol):
 
     def __len__(self) -> int: ...
 
-    def prepare(self, query: TextFeatures) -> PreparedQuery:
-        """The query as this model reads it: once, whatever is asked afterwards."""
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> PreparedQuery:
+        """The query as this model reads it: once, whatever is asked afterwards.
+
+        Args:
+            recall: How many of the best videos have to be found, in the mean of many queries: with 1 all of them, with
+                less a search of many videos reads less. Those that are found have their exact scores.
+        """
         ...
 
 

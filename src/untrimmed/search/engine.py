@@ -113,7 +113,7 @@ class View:
         among = None if within is None else self._within(absolute(within))
         if not query.reading.is_understood:
             return Hits()
-        prepared = corpus().prepare(query)
+        prepared = corpus().prepare(query, recall=self.engine.recall)
         ranked = prepared.rank(limit=limit, among=among)
         ranked.sort(key=lambda video: (-video.score, self.records.of(video.video_id).path))
         kept = [video for video in ranked[:limit] if min_score is None or video.score >= min_score]
@@ -141,8 +141,9 @@ class Engine:
     Any number of threads may ask; while one loads, all others wait before they begin.
     """
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(self, folder: Path, recall: float = 1.0):
+        """`recall`: see `Corpus.prepare`."""
+        self.recall, self._folder = recall, folder
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
         self._loaded: dict[

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import FeatureError, UntrimmedError, shown
 from untrimmed.search.corpus import SearchModel
 from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
 from untrimmed.search.engine import model_in_use
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
 from untrimmed.search.records import Settings, joined_products
@@ -115,3 +115,14 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
     trained.check_encoder(settings.encoder_identity)
     trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
     return trained
+
+
+def encoded_by(model: SearchModel, video: StoredVideo) -> bytes:
+    """What a model makes of a stored video.
+
+    Raises: FeatureError, naming the video.
+    """
+    try:
+        return model.encode_video(video.features)
+    except FeatureError as error:
+        raise FeatureError(f"{shown(Path(video.record.path))}: {error}") from error

@@ -163,6 +163,38 @@ def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
 
 @compiled()
 @no_type_check
+def weigh_rows(codes, probe, margins, start, stop, found, reach):
+    """found[16 i + lane], reach[16 i + lane]: of the rows of each block i, see `_weigh`."""
+    in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
+    for block in range(start, stop):
+        at = block * LANES
+        _weigh(codes, block, probe, margins, in_head, in_body, levels, found[at:], reach[at:])
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+@no_type_check
+def best_windows(found, reach, bounds, weights, inside, start, stop, best, most):
+    """best[i]: the best window of rows bounds[i, 0] to bounds[i, 1] of products; most[i]: no window is above it.
+
+    Weights of a window add up to one: its mean is off by no more than the product that is off most.
+    """
+    half, end = len(weights) // 2, len(found)
+    for video in range(start, stop):
+        first, behind = bounds[video]
+        mean = np.zeros(behind - first, np.float32)
+        for place in range(len(weights)):
+            weight, shift = weights[place], place - half
+            before, after = max(first, -shift), min(behind, end - shift)
+            summed, added = mean[before - first : after - first], found[before + shift : after + shift]
+            for row in range(after - before):
+                summed[row] += weight * added[row]
+        whole, off = inside[first:behind], reach[first:behind] - found[first:behind]
+        best[video] = (mean / whole).max()
+        most[video] = best[video] + off.max()
+
+
+@compiled()
+@no_type_check
 def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound):
     """best[i]: the best row of video videos[i] by whole codes; bound[i]: no row's product is above it."""
     in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)

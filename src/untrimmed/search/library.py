@@ -23,16 +23,13 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import (
     ConfigError,
-    FeatureError,
     IndexMismatchError,
     UnknownNameError,
     UntrimmedError,
-    shown,
 )
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.corpus import SearchModel
 from untrimmed.search.engine import Engine, Hits, View
-from untrimmed.search.filling import choose_sampling, fill, named_model
+from untrimmed.search.filling import choose_sampling, encoded_by, fill, named_model
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.listing import read_records
@@ -63,6 +60,7 @@ class Library:
         ray: str | None = None,
         shards: int = 1,
         replicas: int = 1,
+        recall: float = 1.0,
     ):
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
@@ -70,11 +68,13 @@ class Library:
         self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
-        self.engine = Engine(self.folder)
+        if not 0.5 <= recall <= 1:
+            raise ConfigError(f"recall is {recall}, must be from 0.5 to 1")
+        self.engine = Engine(self.folder, recall)
         if ray is not None:
             from untrimmed.search.ray_cluster import engine_on
 
-            self.engine = engine_on(ray, self.folder, shards, replicas)
+            self.engine = engine_on(ray, self.folder, shards, replicas, recall)
 
     # -- filling
 
@@ -175,7 +175,7 @@ class Library:
             identity = chosen.identity if chosen else WindowCorpus.name
             todo = [record.video_id for record in index.scan() if record.model != identity]
             for number, video in enumerate(index.read(todo), start=1):
-                encoded = _encoded(chosen, video) if chosen else b""
+                encoded = encoded_by(chosen, video) if chosen else b""
                 index.put(StoredVideo(replace(video.record, model=identity), video.features, encoded))
                 if progress is not None:
                     progress(number, len(todo))
@@ -372,6 +372,7 @@ def open_library(
     ray: str | None = None,
     shards: int = 1,
     replicas: int = 1,
+    recall: float = 1.0,
 ) -> Library:
     """The library in a folder, by default the user's own; it is made when something is first indexed into it.
 
@@ -381,16 +382,13 @@ def open_library(
             machines must see the library at the same path. They answer as one machine would.
         shards: How many processes of the cluster share the videos.
         replicas: How many of them have the same ones, so that one may die.
+        recall: How many of the best videos a search has to find, in the mean of many, from 0.5 to 1. With less than 1
+            a process that searches thousands of hours answers sooner; what it finds has its exact scores.
 
     Raises:
         ConfigError: An option makes no sense.
         UntrimmedError: No cluster answers at `ray`.
     """
-    return Library(library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas)
-
-
-def _encoded(model: SearchModel, video: StoredVideo) -> bytes:
-    try:
-        return model.encode_video(video.features)
-    except FeatureError as error:
-        raise FeatureError(f"{shown(Path(video.record.path))}: {error}") from error
+    return Library(
+        library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas, recall=recall
+    )

@@ -273,8 +273,8 @@ class QdrantCorpus:
     def __len__(self) -> int:
         return len(self.view.records)
 
-    def prepare(self, query: TextFeatures) -> QdrantQuery:
-        """The query as the server is asked."""
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> QdrantQuery:
+        """The query as the server is asked; how many of the best are found is up to its index."""
         return QdrantQuery(self, query)
 
     def of(self, video_ids: Iterable[str], before: Shardable | None = None) -> Shardable:

@@ -78,9 +78,10 @@ class Shard:
         query: TextFeatures,
         limit: int,
         among: Collection[str] | None,
+        recall: float,
     ) -> list[RankedVideo]:
         """`PreparedQuery.rank` of this shard's videos."""
-        return self._prepare(version, others, query).rank(limit=limit, among=among)
+        return self._prepare(version, others, query, recall).rank(limit=limit, among=among)
 
     def moments(
         self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
@@ -95,8 +96,8 @@ class Shard:
         """`PreparedQuery.relevance` of one video."""
         return self._prepare(version, others, query).relevance(video_id)
 
-    def _prepare(self, version: Version, others: Extents, query: TextFeatures) -> PreparedQuery:
-        return self._load(version).beside(others).prepare(query)
+    def _prepare(self, version: Version, others: Extents, query: TextFeatures, recall: float = 1.0) -> PreparedQuery:
+        return self._load(version).beside(others).prepare(query, recall=recall)
 
     def _find(self, version: Version) -> _Held | None:
         return next((held for held in self._held if held.version == version), None)
@@ -139,8 +140,8 @@ class Shards(Protocol):
 class ShardedEngine(Engine):
     """An engine whose corpora are shards elsewhere; records are here."""
 
-    def __init__(self, folder: Path, shards: Shards):
-        super().__init__(folder)
+    def __init__(self, folder: Path, shards: Shards, recall: float = 1.0):
+        super().__init__(folder, recall)
         self._shards = shards
         self._known: dict[tuple[Version, int], Any] = {}  # extents
 
@@ -173,9 +174,9 @@ class ShardedCorpus:
     def __len__(self) -> int:
         return self.num_videos
 
-    def prepare(self, query: TextFeatures) -> ShardedQuery:
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> ShardedQuery:
         """The query as it is: shards read it by their model."""
-        return ShardedQuery(self, query)
+        return ShardedQuery(self, query, recall)
 
     def others(self, own: int) -> dict[int, Any]:
         """What a shard needs to know of all others."""
@@ -185,8 +186,8 @@ class ShardedCorpus:
 class ShardedQuery:
     """A query before all shards of one version."""
 
-    def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
-        self._corpus, self._query = corpus, query
+    def __init__(self, corpus: ShardedCorpus, query: TextFeatures, recall: float = 1.0):
+        self._corpus, self._query, self._recall = corpus, query, recall
         self._ranked: list[str] = []
         self._moments: dict[int, dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
@@ -212,7 +213,7 @@ class ShardedQuery:
                 own = asked.setdefault(shard_of(video_id, shards), [])
                 assert own is not None, "made above"
                 own.append(video_id)
-        answers = self._ask("rank", {number: (limit, some) for number, some in asked.items()})
+        answers = self._ask("rank", {number: (limit, some, self._recall) for number, some in asked.items()})
         found = sorted((video for ranked in answers.values() for video in ranked), key=lambda video: -video.score)
         kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
         self._ranked = [video.video_id for video in kept]

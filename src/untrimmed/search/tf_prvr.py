@@ -85,8 +85,8 @@ class TFPRVRCorpus(FrameCorpus["_Block", "_Video"]):
         self.model = model or TFPRVRModel()
         super().__init__(Blocks(_join, _ROWS_OF_BLOCK))
 
-    def prepare(self, query: TextFeatures) -> TFPRVRQuery:
-        """The sentence's vector at unit length, which the score is made of."""
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TFPRVRQuery:
+        """The sentence's vector at unit length, which the score is made of; all of the best are found."""
         return TFPRVRQuery(self, query.sentence)
 
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TFPRVRCorpus:

@@ -31,9 +31,9 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search import codes as codes_module
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.codes import Coder, Codes, Level, Probe, Rows
+from untrimmed.search.coded_videos import CodedVideos, Coder, Level
+from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import RankedVideo
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _VIDEOS_AT_A_TIME = 512
 _CODED_AT_A_TIME = 256
+LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
@@ -163,14 +164,14 @@ class TrainedCorpus:
     def __init__(self, model: TrainedModel):
         self.model = model
         self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_OF_BLOCK)
-        self.coder: Coder[_Block] = Coder()  # all that `update` gives share it
+        self.coder: Coder[_Block, dict[str, CodedVideos]] = Coder()  # all that `update` gives share it
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def prepare(self, query: TextFeatures) -> TrainedQuery:
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TrainedQuery:
         """The query through the model's word tower."""
-        return TrainedQuery(self, self.model.encode_query(query))
+        return TrainedQuery(self, self.model.encode_query(query), recall)
 
     @torch.inference_mode()
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TrainedCorpus:
@@ -218,9 +219,11 @@ class TrainedCorpus:
 class TrainedQuery:
     """An encoded query before the videos of a corpus."""
 
-    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries):
+    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
         self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
+        self._recall = recall
         self._probes: dict[str, list[Probe]] = {}  # what `_vectors` is to codes, by branch
+        self._looked_at = 0  # videos that the method's own score was taken of
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
@@ -229,8 +232,9 @@ class TrainedQuery:
         Where many videos have been searched some times, codes tell which can be among the best.
         """
         many = len(self._blocks) if among is None else len(among)
-        levels = (Codes.by_codes, Codes.by_rows) if self._codes_are_ready(many, limit) else ()
-        return self._blocks.rank(
+        by_codes, self._looked_at = self._codes_are_ready(many, limit), 0
+        levels = (CodedVideos.by_codes, CodedVideos.by_rows) if by_codes else ()
+        ranked = self._blocks.rank(
             self._rough,
             lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
             rounding=_ROUNDING,
@@ -238,31 +242,39 @@ class TrainedQuery:
             among=among,
             bounds=[partial(self._bound, level) for level in levels],
         )
+        if by_codes:
+            self._coder.learn(self._looked_at / many)
+        return ranked
 
     def _codes_are_ready(self, many: int, limit: int) -> bool:
-        if many < codes_module.LEAST_VIDEOS or 4 * limit > many or not self._vectors:
+        if many < LEAST_CODED or 4 * limit > many or not self._vectors:
             return False
         is_finite = all(np.isfinite(rows).all() for rows in self._vectors.values())
-        return is_finite and self._coder.ready([part.block for part in self._blocks.parts], self._pieces)
+        return is_finite and self._coder.ready([part.block for part in self._blocks.parts], self._coded)
 
-    def _pieces(self, block: _Block) -> Iterator[dict[str, Rows]]:
-        """What codes are made of, some videos at a time: a sketch may be larger than what is kept of them."""
+    def _coded(self, block: _Block) -> dict[str, CodedVideos]:
+        """Made of some videos at a time: a sketch may be larger than what is kept of it."""
+        parts: dict[str, list[CodedVideos]] = {}
         for start in range(0, len(block.ids), _CODED_AT_A_TIME):
             with torch.inference_mode():
-                yield _branches(self._model.sketch(block.videos.select(slice(start, start + _CODED_AT_A_TIME))))
+                sketch = self._model.sketch(block.videos.select(slice(start, start + _CODED_AT_A_TIME)))
+            for branch, (vectors, counts) in _branches(sketch).items():
+                axes = self._coder.axes(branch, vectors)
+                parts.setdefault(branch, []).append(CodedVideos.of(axes, vectors, counts))
+        return {branch: CodedVideos.joined(some) for branch, some in parts.items()}
 
     def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+        self._looked_at += len(rows)
         if 2 * len(rows) > len(block.ids):
             return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
         return self._model.score(self._encoded, block.videos.select(torch.from_numpy(rows))).fused[0].numpy()
 
     def _bound(self, level: Level, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
         """The candidate score by codes or by float16 rows, and what it is not above."""
-        codes = self._coder.of(block)
         both = np.zeros((2, len(rows)))
-        for branch, own in codes.items():
+        for branch, own in self._coder.of(block).items():
             if branch not in self._probes:  # all blocks have the same axes
-                self._probes[branch] = [own.axes.probe(vector) for vector in self._vectors[branch]]
+                self._probes[branch] = [own.codes.axes.probe(vector, self._recall) for vector in self._vectors[branch]]
             for probe in self._probes[branch]:
                 both += level(own, probe, rows)
         both[1] += 2 * _ROUNDING
@@ -320,7 +332,7 @@ class _Block:
         return replace(self, videos=self.videos.with_tensors(self.videos.tensors() | fitted))
 
 
-def _branches(sketch: Branches) -> dict[str, Rows]:
+def _branches(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
     """Rows of all videos one after the other, and how many each has: of those at the end that are alike one counts."""
     branches = {}
     for branch, rows in sketch.items():

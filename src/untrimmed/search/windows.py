@@ -24,6 +24,8 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.coded_videos import Coder
+from untrimmed.search.codes import Codes, Probe, share
 from untrimmed.search.corpus import RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 8  # of the block for each frame of a video
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
+LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
@@ -62,10 +65,11 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
         self.config = config or self.Config()
         super().__init__(Blocks(self._join, _ROWS_OF_BLOCK))
         self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
+        self.coder: Coder[_Block, Codes | None] = Coder()  # all that `update` gives share it
 
-    def prepare(self, query: TextFeatures) -> WindowQuery:
+    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> WindowQuery:
         """The sentence's vector as two halves of float16."""
-        return WindowQuery(self, query.sentence)
+        return WindowQuery(self, query.sentence, recall)
 
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> WindowCorpus:
         """`Corpus.update`; videos need at least one frame each."""
@@ -104,23 +108,53 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
 class WindowQuery:
     """A sentence before the videos of a corpus."""
 
-    def __init__(self, corpus: WindowCorpus, sentence: Float[np.ndarray, " D"]):
-        self._corpus, self._sentence = corpus, sentence
+    def __init__(self, corpus: WindowCorpus, sentence: Float[np.ndarray, " D"], recall: float = 1.0):
+        self._corpus, self._sentence, self._recall = corpus, sentence, recall
         self._halves = halves(sentence)
+        self._probe: Probe | None = None  # what the sentence is to codes
+        self._looked_at = 0  # videos whose frames were read
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by their best window, see `PreparedQuery.rank`.
 
         All windows are scored from float16 products, then those videos that rounding leaves in doubt in float32: the
-        result is that of float32 throughout.
+        result is that of float32 throughout. Where many frames have been searched some times, codes tell which videos
+        can be among the best.
         """
-        return self._corpus.blocks.rank(
-            lambda block, rows: block.rough_scores(self._halves[:1])[rows],
+        blocks = self._corpus.blocks
+        many = len(blocks) if among is None else len(among)
+        by_codes, self._looked_at = 4 * limit <= many and self._codes_are_ready(), 0
+        ranked = blocks.rank(
+            self._rough,
             lambda block, row: float(self._filtered(block.videos[row]).max()),
             rounding=ROUNDING,
             limit=limit,
             among=among,
+            bounds=[self._bound] if by_codes else (),
         )
+        if by_codes:
+            self._corpus.coder.learn(self._looked_at / many)
+        return ranked
+
+    def _codes_are_ready(self) -> bool:
+        blocks, coder = [part.block for part in self._corpus.blocks.parts], self._corpus.coder
+        if sum(len(block.frames) for block in blocks) < LEAST_CODED or not np.isfinite(self._sentence).all():
+            return False
+        return coder.ready(blocks, lambda block: block.coded(coder))
+
+    def _bound(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, "2 K"]:
+        codes = self._corpus.coder.of(block)
+        if codes is None:
+            return np.stack([np.zeros(len(rows), np.float32), np.full(len(rows), np.inf, np.float32)])
+        if self._probe is None:  # all blocks have the same axes
+            self._probe = codes.axes.probe(self._sentence, self._recall)
+        return block.bounds(codes.products(self._probe))[:, rows]
+
+    def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+        self._looked_at += len(rows)
+        if 4 * len(rows) > len(block.ids):
+            return block.rough_scores(self._halves[:1])[rows]
+        return np.array([self._filtered(block.videos[row]).max() for row in rows])
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
@@ -218,14 +252,25 @@ class _Block:
         relevance = products(self.frames, query)[:, 0].astype(np.float32)
         return np.concatenate([group.best(relevance) for group in self._groups])
 
+    def coded(self, coder: Coder[_Block, Codes | None]) -> Codes | None:
+        """Codes of all rows; None where one is not finite."""
+        if not np.isfinite(self.frames).all():
+            return None
+        dim = self.videos[0].total.shape[0]
+        return Codes.of(coder.axes("frames", self.frames[:, :dim]), self.frames[:, :dim])
+
+    def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
+        """Each video by its best window, from products by codes; and what no window of exact ones is above."""
+        return np.concatenate([group.bounds(products) for group in self._groups], axis=1)
+
 
 @dataclass(frozen=True)
 class _Group:
-    """The videos of one step: rows `start` to `stop` of the block; `bounds` are the videos' starts and ends in it."""
+    """The videos of one step: rows `start` to `stop` of the block; `places` are the videos' starts and ends in it."""
 
     start: int
     stop: int
-    bounds: Int[np.ndarray, " B"]
+    places: Int[np.ndarray, " B"]
     deviation: float  # of the ranking window, in steps
     inside: Float[np.ndarray, " T"]  # the weight of a window that falls inside the video
 
@@ -242,7 +287,17 @@ class _Group:
     def best(self, relevance: Float32[np.ndarray, " R"]) -> Float32[np.ndarray, " V"]:
         """The best window of each video, from the relevance of all rows of the block."""
         filtered = _filter_long(relevance[self.start : self.stop], _gaussian(self.deviation)) / self.inside
-        return np.maximum.reduceat(filtered, self.bounds)[::2]  # between two videos lies a gap
+        return np.maximum.reduceat(filtered, self.places)[::2]  # between two videos lies a gap
+
+    def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
+        """The best window of each video by codes, and what none is above."""
+        from untrimmed.search.kernels import best_windows
+
+        places, (found, reach) = self.places.reshape(-1, 2), products[:, self.start : self.stop]
+        both = np.empty((2, len(places)), dtype=np.float32)
+        given = found, reach, places, _gaussian(self.deviation).astype(np.float32), self.inside
+        share(len(places), 16, lambda start, stop: best_windows(*given, start, stop, *both))
+        return both
 
 
 def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:

@@ -1,0 +1,154 @@
+"""Videos whose best rows are found by codes of all rows, and what makes the codes while searches go on without."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from jaxtyping import Bool, Float, Float16, Float32, Int
+
+from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, share
+from untrimmed.search.products import LANES, padded_width
+
+LEAST_SEARCHES = 2
+_MOST_LEFT = 0.5  # of all videos
+_TRIED_EACH = 32  # searches
+_HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
+
+
+@dataclass(frozen=True, eq=False)
+class CodedVideos:
+    """The rows of some videos in float16, one video after the other, and their codes, in blocks of one video each."""
+
+    codes: Codes
+    rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
+    longest: float  # of the rows
+    first_row: Int[np.ndarray, " _"]  # of each video, and where the last one ends
+    first: Int[np.ndarray, " _"]  # block of each video, and where the last one ends
+    unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
+
+    @classmethod
+    def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
+        """Codes of videos with so many rows each, at least one."""
+        finite = np.isfinite(rows).all(axis=1)
+        rows = np.where(finite[:, None], rows, 0).astype(np.float32)
+        padded = -(-counts // LANES) * LANES
+        first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
+        place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
+        order = np.repeat(first_row[:-1], padded) + np.minimum(place, np.repeat(counts, padded) - 1)
+        halves = np.zeros((max(4, len(rows)), padded_width(rows.shape[1])), dtype=np.float16)
+        halves[: len(rows), : rows.shape[1]] = rows
+        longest = float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max()))
+        unbounded = ~np.logical_and.reduceat(finite, first_row[:-1])
+        return cls(Codes.of(axes, rows, order), halves, longest, first_row, first, unbounded)
+
+    @classmethod
+    def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
+        """The videos of all parts, which have the same axes."""
+        rows = [part.rows[: part.first_row[-1]] for part in parts]
+        spare = np.zeros((max(0, 4 - sum(map(len, rows))), rows[0].shape[1]), dtype=np.float16)
+        return cls(
+            codes=Codes.joined([part.codes for part in parts]),
+            rows=np.concatenate([*rows, spare]),
+            longest=max(part.longest for part in parts),
+            first_row=_joined_ends([part.first_row for part in parts]),
+            first=_joined_ends([part.first for part in parts]),
+            unbounded=np.concatenate([part.unbounded for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
+        """The best row of each of these videos by its code; and what no row is above."""
+        from untrimmed.search.kernels import scan_codes
+
+        both = np.empty((2, len(videos)), dtype=np.float32)
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
+        share(len(videos), 256, lambda start, stop: scan_codes(*given, start, stop, *both))
+        both[1, self.unbounded[videos]] = np.inf
+        return both
+
+    def by_rows(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
+        """The best row of each of these videos by its float16 numbers; and what no row is above."""
+        from untrimmed.search.kernels import score_rows
+
+        best = np.empty(len(videos), dtype=np.float32)
+        rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
+        share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, best))
+        rounding = np.float32(_HALF * self.longest * probe.length + 1e-6)
+        return np.stack([best, np.where(self.unbounded[videos], np.float32(np.inf), best + rounding)])
+
+
+Level = Callable[[CodedVideos, Probe, Int[np.ndarray, " N"]], Float32[np.ndarray, "2 N"]]
+K = TypeVar("K")
+C = TypeVar("C")
+
+
+class Coder(Generic[K, C]):
+    """Codes of blocks of videos, made by a thread of its own after some searches and kept as long as the block.
+
+    To code a video takes as long as to compare it with dozens of queries: whoever searches once or twice is better off
+    without, and nobody waits for them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._axes: dict[str, Axes] = {}
+        self._codes: WeakKeyDictionary[K, C] = WeakKeyDictionary()
+        self._searches = 0
+        self._left = (
+            0.0  # of all videos, the share that codes left in doubt: the mean of searches, the last counts most
+        )
+        self._maker: threading.Thread | None = None
+
+    def ready(self, blocks: Sequence[K], make: Callable[[K], C]) -> bool:
+        """Whether all blocks have their codes, and these help; after a few searches those that lack begin to be made.
+
+        Where codes leave most videos in doubt they are of no use: they are tried now and then only.
+        """
+        with self._lock:
+            self._searches += 1
+            lacking = [block for block in blocks if block not in self._codes]
+            idle = self._maker is None or not self._maker.is_alive()
+            if lacking and idle and self._searches > LEAST_SEARCHES and find_spec("numba") is not None:
+                self._maker = threading.Thread(target=self._make, args=(lacking, make), name="codes", daemon=True)
+                self._maker.start()
+            return not lacking and (self._left < _MOST_LEFT or self._searches % _TRIED_EACH == 0)
+
+    def learn(self, share: float) -> None:
+        """Remember how many of all videos the last search by codes had to look at besides."""
+        with self._lock:
+            self._left += (share - self._left) / 4
+
+    def of(self, block: K) -> C:
+        """The codes of a block that is ready."""
+        return self._codes[block]
+
+    def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
+        """For all blocks the axes that fit the first of them; only `make` may ask."""
+        if branch not in self._axes:
+            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO])
+        return self._axes[branch]
+
+    def wait(self) -> None:
+        """Until what is being made is there."""
+        if self._maker is not None:
+            self._maker.join()
+
+    def _make(self, blocks: Sequence[K], make: Callable[[K], C]) -> None:
+        for block in blocks:
+            made = make(block)
+            with self._lock:
+                self._codes[block] = made
+
+
+def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
+    """Where each video begins and the last one ends, of lists that each begin at 0."""
+    return np.cumsum([0, *np.concatenate([np.diff(ends) for ends in lists])])
