@@ -19,44 +19,20 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.training_step import make_batch
 
-from untrimmed.batches import TrainingBatch
-from untrimmed.losses.draws import Draws
-from untrimmed.losses.total import total_loss
-from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.efficiency import flops, megabytes_per_video, parameters, published_model, query_ms
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.training.optim import BertAdam, parameter_groups
+from untrimmed.study.costs import Stepper
 
 METHODS = ["ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "hlformer", "dreamprvr", "holmes", "holmes+ral"]
 MEASURE = "gmmformer_v2"  # of a training step
-EPOCH = 20  # when every loss has begun
-
-
-class Trained:
-    """A method with its optimiser."""
-
-    def __init__(self, method: str):
-        torch.manual_seed(0)
-        self.preset = load_preset(method, "tvr")
-        self.model = create_model(method, **self.preset.settings).train()
-        self.optimizer = BertAdam(parameter_groups(self.model), lr=self.preset.train.learning_rate)
-
-    def step(self, batch: TrainingBatch) -> float:
-        """Seconds of the processor that a step took."""
-        started = time.process_time()
-        loss = total_loss(self.model(batch, draws=Draws(hard_pool=1), epoch=EPOCH), self.preset.weights)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        return time.process_time() - started
 
 
 def steps(methods: list[str], num_videos: int, rounds: int) -> dict[str, float]:
     """Each method's training step by that of `MEASURE` in the same round: the median."""
     keep_freed_memory()
     batch, ratios = make_batch(num_videos, "tvr", seed=0), dict[str, list[float]]()
-    trained = {method: Trained(method) for method in dict.fromkeys([MEASURE, *methods])}
+    trained = {method: Stepper(load_preset(method, "tvr")) for method in dict.fromkeys([MEASURE, *methods])}
     for each in trained.values():
         each.step(batch)  # warms up
     for _ in range(rounds):

@@ -4,7 +4,7 @@
     python benchmarks/prototype_readings.py --runs FOLDER...
 
 Without `--runs` models with the preset of TVR as they start, `--seeds` of each form; without `--root` 100 videos are
-simulated. With it runs, or folders of runs named NAME-SEED as `benchmarks/learning.py` leaves them in OUT/runs: each as
+simulated. With it runs, or folders of runs named NAME-SEED as `untrimmed study` leaves them in OUT/DATA: each as
 it started and as it ended, with SumR on the test split; those of other methods are left out. Mean and standard
 deviation over seeds, of 24 videos of the validation split, for each branch: the cosine of what a prototype is after the
 first reading and after the last of the same video; the mean cosine of two prototypes of a video, and of one prototype

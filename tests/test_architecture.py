@@ -38,6 +38,7 @@ ALLOWED = {
     "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},
+    "study": TRAINING | {"training", "reproduction"},
     "demo": {"types", "errors", "files", "moments", "search", "video", "encoders", "evaluation"},
 }
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400

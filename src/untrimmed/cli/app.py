@@ -34,6 +34,7 @@ _COMMANDS = {  # name -> panel of the help, module
     "evaluate": (RESEARCH, "evaluate"),
     "plot": (RESEARCH, "plot"),
     "reproduce": (RESEARCH, "reproduce"),
+    "study": (RESEARCH, "study"),
     "import-checkpoint": (RESEARCH, "models"),
     "data": (RESEARCH, "data"),
     "demo": (MORE, "demo"),

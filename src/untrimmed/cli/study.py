@@ -1,0 +1,186 @@
+"""`untrimmed study`: which methods and attachments add up."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.options import DeviceOption, ImportOption, PrecisionOption, RootOption
+from untrimmed.errors import ConfigError
+from untrimmed.precision import read_precision
+
+if TYPE_CHECKING:
+    from untrimmed.study.study import Found, Plan
+    from untrimmed.study.trials import World
+
+
+MethodsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="What to begin with; forms of one method too."
+    ),
+]
+DataOption = Annotated[
+    list[str], typer.Option("--data", metavar="NAME", help="The data set at DIR/NAME; several are allowed.")
+]
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept, so that it goes on.")]
+AttachOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...",
+        help="What to attach, one after the other while it gains.  \\[default: nothing, methods are compared]",
+        show_default=False,
+    ),
+]
+GrowOption = Annotated[int, typer.Option(metavar="N", help="How many of the best methods grow by attachments.")]
+FinalistsOption = Annotated[int, typer.Option(metavar="N", help="How many combinations meet the test videos.")]
+RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates; of one there is no search.")]
+SearchStepsOption = Annotated[int, typer.Option(metavar="N", help="Steps of a training by which is chosen.")]
+StepsOption = Annotated[int, typer.Option(metavar="N", help="Steps of the finalists' trainings.")]
+SeedsOption = Annotated[int, typer.Option(metavar="N", help="Of the finalists; more later cost only themselves.")]
+DimOption = Annotated[int, typer.Option(metavar="N", help="Width of all models.")]
+FramesOption = Annotated[int, typer.Option(metavar="N", help="Frames of a video, at most.")]
+BatchOption = Annotated[int, typer.Option(metavar="N", help="Videos in a step, each with all its captions.")]
+JobsOption = Annotated[int, typer.Option(metavar="N", min=1, help="Trainings at a time, which share the cores.")]
+PageOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.md",
+        help="Write table and picture (to figures/ beside it) after the search and each seed.",
+        show_default=False,
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, and train nothing.")]
+
+
+def study(
+    methods: MethodsArgument,
+    data: DataOption,
+    root: RootOption,
+    out: OutOption,
+    attach: AttachOption = "",
+    grow: GrowOption = 1,
+    finalists: FinalistsOption = 5,
+    rates: RatesOption = "1e-3,3e-4,1e-4",
+    search_steps: SearchStepsOption = 750,
+    steps: StepsOption = 3000,
+    seeds: SeedsOption = 5,
+    dim: DimOption = 128,
+    frames: FramesOption = 32,
+    batch: BatchOption = 16,
+    jobs: JobsOption = 1,
+    page: PageOption = None,
+    dry_run: DryRunOption = False,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
+    imports: ImportOption = None,
+) -> None:
+    """Compare methods, or find out which attachments add up, on the same data, sizes and steps, with paired tests.
+
+    The same command goes on after an interruption; more seeds or methods cost only themselves.
+    """
+    from untrimmed.study.study import Plan, outlook
+    from untrimmed.study.trials import Candidate, World
+
+    if page is not None and page.suffix.lower() != ".md":
+        raise ConfigError(f"--page {page}: the page is Markdown; name a file that ends in .md")
+    plan = Plan(
+        methods=tuple(dict.fromkeys(Candidate.of(text) for text in methods)),
+        attachments=tuple(filter(None, attach.split(","))),
+        rates=_rates(rates),
+        search_steps=search_steps,
+        steps=steps,
+        seeds=seeds,
+        grown=grow,
+        finalists=finalists,
+    )
+    number_format = read_precision(precision)
+    worlds = [
+        World(
+            data=name, root=root, out=out, dim=dim, frames=frames, batch=batch, precision=number_format, device=device
+        )
+        for name in dict.fromkeys(data)
+    ]
+    for world in worlds:
+        lines = outlook(world, plan)
+        (result_console if dry_run else progress_console).print("\n".join(lines))
+    if not dry_run:
+        _run(plan, worlds, jobs, page)
+
+
+def _run(plan: Plan, worlds: list[World], jobs: int, page: Path | None) -> None:
+    from untrimmed.study.study import Trainer
+    from untrimmed.study.study import study as run_study
+
+    trainer = Trainer(progress_console.print, jobs)
+    finished: list[Found] = []
+    for world in worlds:
+        for found in run_study(world, plan, trainer):
+            if page is not None:
+                _write(page, [*finished, found], _command(plan, worlds, page))
+        finished.append(found)
+        _print(found)
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(dict.fromkeys(float(rate) for rate in text.split(",")))
+    except ValueError:
+        raise ConfigError(f"--rates {text}: wanted numbers with commas between, as in 1e-3,3e-4") from None
+
+
+def _command(plan: Plan, worlds: list[World], page: Path) -> str:
+    """What makes the page again, with what is not as by default."""
+    from untrimmed.study.study import Plan
+
+    one, usual = worlds[0], Plan(methods=plan.methods)
+    words = ["untrimmed study", *map(str, plan.methods)]
+    words += [f"--data {world.data}" for world in worlds] + ["--root DIR --out DIR"]
+    words += [f"--attach {','.join(plan.attachments)}"] if plan.attachments else []
+    given = {"--grow": "grown", "--finalists": "finalists", "--search-steps": "search_steps"}
+    given |= {"--steps": "steps", "--seeds": "seeds"}
+    words += [
+        f"{name} {getattr(plan, key)}" for name, key in given.items() if getattr(plan, key) != getattr(usual, key)
+    ]
+    words += [] if plan.rates == usual.rates else [f"--rates {','.join(f'{rate:g}' for rate in plan.rates)}"]
+    sizes = {"dim": 128, "frames": 32, "batch": 16, "precision": "float32"}
+    words += [f"--{name} {getattr(one, name)}" for name, value in sizes.items() if getattr(one, name) != value]
+    return " ".join([*words, f"--page {shlex.quote(page.name)}"])
+
+
+def _write(page: Path, found: list[Found], command: str) -> None:
+    """The page, and the picture in `figures` beside it."""
+    from untrimmed.files import write_whole
+    from untrimmed.plots.combinations import Bar, Combinations, draw_combinations
+    from untrimmed.plots.style import save
+    from untrimmed.study.page import page as text_of
+
+    picture = page.parent / "figures" / f"{page.stem}.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    worlds = []
+    for each in found:
+        kept = {candidate for growth in each.growths for candidate in growth.kept}
+        tried = [one for growth in each.growths for one in growth.tried]
+        bars = tuple(Bar(str(one.candidate), one.sum_r, one.candidate in kept) for one in tried)
+        worlds.append(Combinations(each.world.data, bars))
+    save(draw_combinations(worlds), picture)
+    write_whole(page, text_of(found, command, f"figures/{picture.name}"))
+
+
+def _print(found: Found) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from untrimmed.study.page import table as grid_of
+
+    grid = grid_of(found)
+    table = Table(title=found.world.data, title_justify="left", box=box.SIMPLE)
+    for name, figures in zip(grid.header, grid.are_figures, strict=True):
+        table.add_column(name, justify="right" if figures else "left", overflow="fold")
+    for line in grid.lines:
+        table.add_row(*line)
+    result_console.print(table)

@@ -1,0 +1,76 @@
+"""What a candidate costs at the study's sizes: parameters, time of a training step, numbers that a video keeps."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from untrimmed.batches import Encode, TrainingBatch, encode_here
+from untrimmed.losses.draws import Draws
+from untrimmed.losses.total import total_loss
+from untrimmed.models.registry import create_model
+from untrimmed.precision import choose_format
+from untrimmed.presets import Preset
+from untrimmed.reproduction.efficiency import megabytes_per_video, parameters
+from untrimmed.running.batches import epoch_batches, training_batch
+from untrimmed.running.encoding import Encoding
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.running.run import DataSettings
+from untrimmed.running.split import load_split
+from untrimmed.study.trials import Trial
+from untrimmed.training.optim import BertAdam, parameter_groups
+
+ROUNDS = 7
+
+
+class Stepper:
+    """A model at the settings of a preset with its optimiser, which makes single steps to be timed."""
+
+    def __init__(self, preset: Preset, encode: Encode = encode_here):
+        torch.manual_seed(0)
+        self.preset, self.encode = preset, encode
+        self.model = create_model(preset.name, **preset.settings).train()
+        self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
+
+    def step(self, batch: TrainingBatch) -> float:
+        """Seconds of the processor that a step took, every loss having begun."""
+        started = time.process_time()
+        terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
+        loss = total_loss(terms, self.preset.weights)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return time.process_time() - started
+
+
+@dataclass(frozen=True)
+class Costs:
+    """`step_s` are seconds of the processor, on the CPU."""
+
+    parameters: int
+    step_s: float
+    bytes_per_video: int
+
+
+def costs_of(trials: Sequence[Trial]) -> list[Costs]:
+    """The costs of each; all make a step in the same round, so that other programs disturb all alike."""
+    keep_freed_memory()
+    cpu = torch.device("cpu")
+    steppers, batches = [], []
+    for trial in trials:
+        preset, world = trial.settled(), trial.world
+        steppers.append(Stepper(preset, Encoding(cpu, choose_format(world.precision, "cpu").name)))
+        data = DataSettings(name=world.data, root=str(world.root.resolve()))
+        split = load_split(data, preset.sizes(), preset.features, "train")
+        rows = epoch_batches(len(split.video_ids), world.batch, seed=0, epoch=0)[0]
+        batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
+    times = [[each.step(batch) for each, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
+    step_s = [statistics.median(own[1:]) for own in zip(*times, strict=True)]  # the first warms up
+    return [
+        Costs(parameters(each.model), own, round(1e6 * megabytes_per_video(each.model.eval())))
+        for each, own in zip(steppers, step_s, strict=True)
+    ]

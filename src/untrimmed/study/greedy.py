@@ -1,0 +1,55 @@
+"""Grow a method by one attachment at a time, as long as that gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from untrimmed.study.trials import Candidate
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A combination and the SumR that it reached on validation videos; `over` is what it adds one attachment to."""
+
+    candidate: Candidate
+    sum_r: float
+    over: Candidate | None = None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What was tried from one method on, in order; `kept` begins with the method, each adds one to the one before."""
+
+    tried: tuple[Tried, ...]
+    kept: tuple[Candidate, ...]
+    refused: Mapping[Candidate, str]  # and why
+
+
+def grow(
+    base: Candidate,
+    attachments: Sequence[str],
+    refusal: Callable[[Candidate], str],
+    reach: Callable[[Sequence[Candidate]], Sequence[float]],
+) -> Growth:
+    """Add the attachment that gains most, then the next, until none gains.
+
+    `reach` gives the SumR of each of some candidates, `refusal` why one cannot be (empty: it can). An attachment that
+    does not fit what has grown fits nothing that grows from it, so it is not asked for again.
+    """
+    (alone,) = reach([base])
+    best = Tried(base, alone)
+    tried, kept, refused, left = [best], [base], dict[Candidate, str](), list(attachments)
+    while True:
+        reasons = {name: refusal(best.candidate.carrying(name)) for name in left}
+        refused |= {best.candidate.carrying(name): reason for name, reason in reasons.items() if reason}
+        left = [name for name in left if not reasons[name]]
+        added = [best.candidate.carrying(name) for name in left]
+        found = [Tried(*pair, best.candidate) for pair in zip(added, reach(added), strict=True)]
+        tried += found
+        top = max(found, key=lambda each: each.sum_r, default=best)
+        if top.sum_r <= best.sum_r:
+            return Growth(tuple(tried), tuple(kept), refused)
+        best = top
+        kept.append(best.candidate)
+        left.remove(best.candidate.name.attachments[-1])

@@ -1,0 +1,97 @@
+"""A study as a page: per world one table, what was tried on the way in a picture, and what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from untrimmed.evaluation.report import Report
+from untrimmed.evaluation.significance import compare
+from untrimmed.reproduction.render import Grid, markdown
+from untrimmed.study.study import Found
+from untrimmed.study.trials import Candidate
+
+COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
+HEADER = ("", *COLUMNS, "p, row above", "p, its method", "weights (M)", "step (ms)", "kB a video")
+
+
+def page(found: Sequence[Found], command: str, picture: str) -> str:
+    """The whole page in Markdown; `picture` is the address of `plots.combinations`' picture."""
+    text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
+    return text + "\n".join("\n".join(section(each)) for each in found) + f"\n![What was tried]({picture})\n"
+
+
+def section(found: Found) -> Iterator[str]:
+    """One world."""
+    world, plan = found.world, found.plan
+    train_set, val_set, test_set = world.sets
+    seeds = min((len(own) for own in found.reports.values()), default=0)
+    kind = "simulated features" if world.simulated else "features as stored"
+    yield f"## {world.data}, {kind}\n"
+    yield (
+        f"{len(train_set.video_ids):,} videos to learn from, {len(val_set.video_ids):,} to choose by, "
+        f"{len(test_set.video_ids):,} with {len(test_set.caption_ids):,} captions to be found. "
+        f"All are {world.dim} wide, see {world.frames} frames, train on {world.batch} videos a step. "
+        f"Search: {plan.search_steps:,} steps, one seed, the rate of each method among "
+        f"{', '.join(f'{rate:g}' for rate in plan.rates)}. "
+        f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
+        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR.\n"
+    )
+    yield markdown(table(found))
+    yield from _findings(found)
+    yield from _refusals(found)
+
+
+def table(found: Found) -> Grid:
+    """The untrained rows, then the finalists from the worst to the best."""
+    empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
+    lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in found.untrained.items()]
+    above: tuple[Report, ...] = ()
+    for candidate in ordered(found):
+        own, base, costs = found.reports[candidate], found.base_of(candidate), found.costs[candidate]
+        against = "" if candidate == base else _p(own, found.reports[base])
+        cells = (f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}")
+        figures = (_figure([report.figures[column] for report in own]) for column in COLUMNS)
+        lines.append((f"`{candidate}`", *figures, _p(own, above) if above else "", against, *cells))
+        above = own
+    return Grid("", HEADER, tuple(lines), num_labels=1)
+
+
+def ordered(found: Found) -> list[Candidate]:
+    """The finalists with results, from the worst mean SumR to the best."""
+    return sorted(found.reports, key=lambda each: mean_sum_r(found, each))
+
+
+def mean_sum_r(found: Found, candidate: Candidate) -> float:
+    """Over seeds, on test videos."""
+    return float(np.mean([report.figures["SumR"] for report in found.reports[candidate]]))
+
+
+def _figure(values: list[float]) -> str:
+    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.1f}{deviation}"
+
+
+def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
+    p = compare(first, second, ("SumR",))[0].fisher_p
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def _findings(found: Found) -> Iterator[str]:
+    """What grew out of each method, by the SumR of the search."""
+    sum_r = {each.candidate: each.sum_r for each in found.tried}
+    for growth in found.growths:
+        base, *steps = growth.kept
+        if len(growth.tried) > 1:
+            gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
+            end = "no further attachment gained" if steps else "no attachment gained"
+            rate = f"rate {found.rates[base]:g}"
+            yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
+
+
+def _refusals(found: Found) -> Iterator[str]:
+    reasons = dict.fromkeys(reason for growth in found.growths for reason in growth.refused.values())
+    if reasons:
+        yield "\nNot tried, because they do not fit:\n"
+        yield from (f"- {reason}" for reason in reasons)

@@ -1,0 +1,219 @@
+"""Which combinations learn best: rates by a search, attachments by greed, then the best with several seeds on test."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+
+from untrimmed.data.simulation.simulate import open_world
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.report import Report
+from untrimmed.files import write_whole
+from untrimmed.models.registry import attachment_class
+from untrimmed.running.opened import evaluate
+from untrimmed.running.run import Run, open_run
+from untrimmed.running.untrained import untrained_rows
+from untrimmed.study.costs import Costs, costs_of
+from untrimmed.study.greedy import Growth, Tried, grow
+from untrimmed.study.trials import Candidate, Trial, World, reached
+
+Tell = Callable[[str], None]
+SEARCH_SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is trained on each world.
+
+    Each method gets the rate of `rates` that reaches most in `search_steps`, and all that it carries later shares it.
+    The best `grown` methods grow by `attachments`; the best `finalists` of all that was tried, and the methods that
+    they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
+    """
+
+    methods: tuple[Candidate, ...]
+    attachments: tuple[str, ...] = ()
+    rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4)
+    search_steps: int = 750
+    steps: int = 3000
+    seeds: int = 5
+    grown: int = 1
+    finalists: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("search_steps", "steps", "seeds", "grown", "finalists"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+        if not self.methods or not self.rates:
+            raise ConfigError("a study wants at least one method and one learning rate; name them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a study has found on a world so far; `reports` are on test videos, one for each seed that is complete."""
+
+    world: World
+    plan: Plan
+    rates: Mapping[Candidate, float]  # by method
+    growths: tuple[Growth, ...]
+    finalists: tuple[Candidate, ...]
+    untrained: Mapping[str, Mapping[str, float]]
+    costs: Mapping[Candidate, Costs] = field(default_factory=dict)
+    reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
+
+    def base_of(self, candidate: Candidate) -> Candidate:
+        """The method that a candidate grew from."""
+        return next(base for base in self.rates if candidate in _grown_from(base, self.growths))
+
+    @property
+    def tried(self) -> list[Tried]:
+        """All that was tried, each once, from the best on."""
+        every = {each.candidate: each for growth in self.growths for each in growth.tried}
+        return sorted(every.values(), key=lambda each: -each.sum_r)
+
+
+def _grown_from(base: Candidate, growths: Sequence[Growth]) -> set[Candidate]:
+    return {base} | {each.candidate for growth in growths if growth.kept[0] == base for each in growth.tried}
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains some trials, `jobs` at a time, and tells of each that is done."""
+
+    tell: Tell = lambda line: None
+    jobs: int = 1
+
+    def runs(self, trials: Sequence[Trial]) -> list[Run]:
+        """The runs of the trials in their order; those that are there already are only read."""
+        left = [trial for trial in trials if not trial.finished]
+        if self.jobs == 1 or len(left) < 2:
+            for trial in left:
+                self._told(trial, *_timed(trial))
+        else:
+            each = max(1, (os.cpu_count() or 1) // self.jobs)
+            threads = partial(torch.set_num_threads, each)
+            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
+            with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=threads) as pool:
+                for trial, done in zip(left, pool.map(_timed, left), strict=True):
+                    self._told(trial, *done)
+        return [open_run(trial.folder) for trial in trials]
+
+    def _told(self, trial: Trial, sum_r: float, seconds: float) -> None:
+        self.tell(f"{trial.world.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
+
+
+def _timed(trial: Trial) -> tuple[float, float]:
+    """What a trial reached, and how long it took."""
+    began = time.perf_counter()
+    return reached(trial.train()), time.perf_counter() - began
+
+
+def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
+    """What is found on one world: after the search, and again after every seed of the finalists.
+
+    Raises: as `outlook`; whatever training raises.
+    """
+    outlook(world, plan)
+    world.require_own()
+    rates = dict(zip(plan.methods, (_best_rate(world, plan, method, trainer) for method in plan.methods), strict=True))
+
+    alone = {method: _reach(world, plan, trainer, rates[method], [method])[0] for method in plan.methods}
+    growths = []
+    for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
+        attachments = plan.attachments if place < plan.grown else ()
+        refusal = partial(_refusal, world, plan, rates[method])
+        growths.append(grow(method, attachments, refusal, partial(_reach, world, plan, trainer, rates[method])))
+    found = Found(
+        world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=_untrained(world)
+    )
+    found = replace(found, finalists=_finalists(found))
+    yield found
+    yield from _finals(found, trainer)
+
+
+def outlook(world: World, plan: Plan) -> list[str]:
+    """What the study will train, in lines for people; nothing is trained and no features are read.
+
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be.
+    """
+    for attachment in plan.attachments:
+        attachment_class(attachment)
+    for method in plan.methods:
+        if reason := trial_of(world, plan, method, plan.rates[0]).refusal():
+            raise ConfigError(reason)
+    searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
+    finished = sum(trial.finished for trial in searched)
+    lines = [f"{world.data}: {len(searched)} trainings of {plan.search_steps} steps for the rates, {finished} finished"]
+    for method in plan.methods if plan.attachments else ():
+        added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
+        reasons = {each: trial.refusal() for each, trial in added.items()}
+        fitting = [each for each, reason in reasons.items() if not reason]
+        lines.append(f"{method}, if it is among the best {plan.grown}: + {', + '.join(fitting) or 'nothing'}; again")
+        lines += [f"  refused: {reason}" for reason in reasons.values() if reason]
+    count = f"{plan.finalists} and their methods" if plan.attachments else f"{len(plan.methods)}"
+    return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
+
+
+def trial_of(world: World, plan: Plan, candidate: Candidate, rate: float) -> Trial:
+    """A training of the search."""
+    return Trial(world=world, candidate=candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
+
+
+def _refusal(world: World, plan: Plan, rate: float, candidate: Candidate) -> str:
+    return trial_of(world, plan, candidate, rate).refusal()
+
+
+def _reach(world: World, plan: Plan, trainer: Trainer, rate: float, candidates: Sequence[Candidate]) -> list[float]:
+    """The SumR of each on validation videos, after the steps of the search."""
+    return [reached(run) for run in trainer.runs([trial_of(world, plan, each, rate) for each in candidates])]
+
+
+def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) -> float:
+    """The rate that reaches most in the steps of the search, or the only one."""
+    if len(plan.rates) == 1:
+        return plan.rates[0]
+    runs = trainer.runs([trial_of(world, plan, method, rate) for rate in plan.rates])
+    return max(zip(plan.rates, runs, strict=True), key=lambda pair: reached(pair[1]))[0]
+
+
+def _finalists(found: Found) -> tuple[Candidate, ...]:
+    if not found.plan.attachments:
+        return found.plan.methods
+    best = [each.candidate for each in found.tried[: found.plan.finalists]]
+    return tuple(dict.fromkeys([*best, *(found.base_of(each) for each in best)]))
+
+
+def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
+    """The finalists on test videos, a seed after the other."""
+    world, plan = found.world, found.plan
+
+    def trial(candidate: Candidate, seed: int) -> Trial:
+        rate = found.rates[found.base_of(candidate)]
+        return Trial(world=world, candidate=candidate, rate=rate, steps=plan.steps, seed=seed)
+
+    costs = costs_of([trial(each, 0) for each in found.finalists])
+    found = replace(found, costs=dict(zip(found.finalists, costs, strict=True)))
+    for seed in range(plan.seeds):
+        runs = trainer.runs([trial(each, seed) for each in found.finalists])
+        new = {each: evaluate(run, moments=False) for each, run in zip(found.finalists, runs, strict=True)}
+        found = replace(found, reports={each: (*found.reports.get(each, ()), new[each]) for each in found.finalists})
+        yield found
+
+
+def _untrained(world: World) -> dict[str, dict[str, float]]:
+    """The rows that need no training, kept beside the runs."""
+    kept = world.out / world.data / "untrained.json"
+    if not kept.is_file():
+        hidden = open_world(world.data, world.root) if world.simulated else None
+        rows = untrained_rows(*world.sets, hidden)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, json.dumps(rows, indent=1))
+    rows = json.loads(kept.read_text(encoding="utf-8"))
+    return dict(rows)

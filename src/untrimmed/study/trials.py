@@ -1,0 +1,206 @@
+"""One training of a study: a method, what it carries and its own settings, at sizes that all of the study share."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from untrimmed.config import parse_overrides
+from untrimmed.data.annotations import videos_of
+from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.data.layout import Layout, read_split
+from untrimmed.errors import ConfigError
+from untrimmed.files import write_whole
+from untrimmed.models.naming import ModelName
+from untrimmed.precision import Precision
+from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
+from untrimmed.running.run import Run, is_run, open_run
+from untrimmed.training.loop import Callback
+from untrimmed.training.train import train
+
+WARMUP_SHARE = 0.1  # the published hundredth would be few steps of a short training, too few for the larger rates
+WARMUP_EPOCH = "warmup_epoch"  # from which some losses act; it moves with the length of the training
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with what is attached to it, and settings of its own: METHOD[+ATTACHMENT...][,KEY=VALUE,...]."""
+
+    name: ModelName
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Candidate:
+        """The candidate in a text.
+
+        >>> str(Candidate.of("proto,model.iterations=1").carrying("evidence"))
+        'proto+evidence,model.iterations=1'
+
+        Raises: ConfigError unless it can be part of a folder's name.
+        """
+        if not re.fullmatch(r"[\w.+-]+(,[\w.]+=[\w.+-]+)*", text):
+            raise ConfigError(
+                f"{text!r}: wanted METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + -; rewrite it"
+            )
+        name, *settings = text.split(",")
+        return cls(ModelName.of(name), tuple(settings))
+
+    def __str__(self) -> str:
+        return ",".join((str(self.name), *self.settings))
+
+    def carrying(self, attachment: str) -> Candidate:
+        """The same with one attachment more."""
+        return Candidate(ModelName(self.name.method, (*self.name.attachments, attachment)), self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A data set and the sizes at which everything learns on it; runs are kept at `out`/`data`."""
+
+    data: str
+    root: Path
+    out: Path
+    dim: int = 128
+    frames: int = 32
+    batch: int = 16
+    precision: Precision = "float32"
+    device: str = "auto"
+
+    @cached_property
+    def sets(self) -> tuple[RetrievalDataset, RetrievalDataset, RetrievalDataset]:
+        """The splits train, val and test with features as stored."""
+        train_set, val_set, test_set = (load_dataset(self.data, self.root, split) for split in ("train", "val", "test"))
+        return train_set, val_set, test_set
+
+    @cached_property
+    def num_train(self) -> int:
+        """How many videos there are to learn from."""
+        return len(videos_of(read_split(self.data, self.root, "train")))
+
+    def require_own(self) -> None:
+        """Note the sizes beside the runs, or refuse a folder with runs of others.
+
+        Raises: ConfigError naming the first difference.
+        """
+        sizes = {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
+        noted = self.out / self.data / "sizes.json"
+        if not noted.is_file():
+            noted.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(noted, json.dumps(sizes))
+        for name, there in json.loads(noted.read_text(encoding="utf-8")).items():
+            if there != sizes[name]:
+                raise ConfigError(
+                    f"{noted.parent}: its runs have {name} {there}, this study has {sizes[name]}; choose another --out"
+                )
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the features are simulated, so that a hidden side says what could be found at most."""
+        return (Layout.at(self.root, self.data).folder / "simulation.json").is_file()
+
+    @property
+    def preset(self) -> str | None:
+        """Whose published settings everything on this world begins with."""
+        return None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One training of a candidate."""
+
+    world: World
+    candidate: Candidate
+    rate: float
+    steps: int
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is kept."""
+        return self.world.out / self.world.data / f"{self.candidate}-{self.rate:g}-{self.steps}-{self.seed}"
+
+    @property
+    def epochs(self) -> int:
+        """The fewest that hold the steps."""
+        return math.ceil(self.steps / math.ceil(self.world.num_train / self.world.batch))
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return is_run(self.folder) and len(open_run(self.folder).history) >= self.epochs
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What differs from the published settings; what begins in some epoch does so after the same share of all."""
+        method = self.candidate.name
+        published = load_preset(method, self.world.preset or self.world.data)
+        share = self.epochs / published.train.epochs
+        late = {
+            f"losses.{name}.{WARMUP_EPOCH}": round(settings[WARMUP_EPOCH] * share)
+            for name, settings in published.losses.items()
+            if settings is not None and WARMUP_EPOCH in settings
+        }
+        return {
+            "model.dim": self.world.dim,
+            "model.max_frames": self.world.frames,
+            "train.batch_size": self.world.batch,
+            "train.learning_rate": self.rate,
+            "train.epochs": self.epochs,
+            "train.patience": self.epochs,
+            "train.warmup_share": WARMUP_SHARE,
+            "train.hard_negatives_from_epoch": round(published.train.hard_negatives_from_epoch * share),
+            **late,
+            **parse_overrides(self.candidate.settings),
+        }
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """All that differs, with the widths of the world's features."""
+        train_set = self.world.sets[0]
+        widths = {"model.query_dim": train_set.query_dim, "model.video_dim": train_set.video_dim}
+        return widths | self.shared
+
+    def settled(self) -> Preset:
+        """All settings.
+
+        Raises: ConfigError, or UnknownNameError, for a candidate that does not exist.
+        """
+        preset = load_preset(self.candidate.name, self.world.preset or self.world.data, self.overrides)
+        preset.sizes()
+        return preset
+
+    def refusal(self) -> str:
+        """Why this candidate cannot be, in one line; empty where it can. No features are read."""
+        try:
+            load_preset(self.candidate.name, self.world.preset or self.world.data, self.shared).sizes()
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def train(self, callback: Callback = lambda progress: None) -> Run:
+        """The run, which is made, taken up, or already there."""
+        if self.finished:
+            return open_run(self.folder)
+        world = self.world
+        return train(
+            str(self.candidate.name),
+            data=world.data,
+            root=world.root,
+            out=self.folder,
+            seed=self.seed,
+            preset=world.preset,
+            precision=world.precision,
+            device=world.device,
+            callback=callback,
+            **self.overrides,
+        )
+
+
+def reached(run: Run) -> float:
+    """The best SumR on validation videos."""
+    return max(entry["val"]["SumR"] for entry in run.history)

@@ -1,0 +1,55 @@
+"""`untrimmed study` as it is typed, on a world of 24 videos."""
+
+import pytest
+
+SIZES = ["--dim", 8, "--frames", 20, "--batch", 4, "--rates", "3e-4", "--search-steps", 4, "--steps", 8]
+
+
+@pytest.fixture
+def words(data_root, tmp_path):
+    return ["study", "ms_sl", "--data", "tvr", "--root", data_root, "--out", tmp_path / "runs", *SIZES]
+
+
+def test_a_study_trains_writes_its_page_and_goes_on_with_more_seeds(typed, words, tmp_path):
+    page = tmp_path / "docs" / "combinations.md"
+    page.parent.mkdir()
+    words += ["--attach", "evidence,registers", "--page", page]
+    code, printed, told = typed(*words, "--seeds", 1)
+    assert code == 0
+    assert "ms_sl+evidence-0.0003-4-0" in told
+    rows = [line.split("|")[1].strip() for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert rows[:1] + rows[2:7] == ["", "chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle"]
+    assert sorted(rows[7:]) == ["`ms_sl+evidence`", "`ms_sl`"]
+    assert "- registers does not fit ms_sl" in page.read_text()
+    assert (page.parent / "figures" / "combinations.png").is_file()
+    assert "1 of 1 seeds" in page.read_text()
+    assert "ms_sl+evidence" in printed
+
+    code, _, told = typed(*words, "--seeds", 2)
+    assert code == 0
+    trained = {line.split()[1] for line in told.splitlines() if "on validation videos" in line}
+    assert trained == {"ms_sl-0.0003-8-1:", "ms_sl+evidence-0.0003-8-1:"}
+    assert "2 of 2 seeds" in page.read_text()
+    assert "±" in page.read_text()
+
+
+def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):
+    code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
+    assert code == 0
+    assert "1 trainings of 4 steps for the rates, 0 finished" in printed
+    assert "ms_sl, if it is among the best 1: + evidence; again" in printed
+    assert "refused: registers does not fit ms_sl" in printed
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--attach", "evidenc"], "Did you mean 'evidence'"),
+        (["--page", "page.html"], "name a file that ends in .md"),
+        (["--rates", "fast"], "wanted numbers with commas between"),
+        (["--seeds", 0], "seeds is 0, wanted at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(refusal, words, wrong, said):
+    assert said in refusal(*words, *wrong)

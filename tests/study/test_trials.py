@@ -1,0 +1,57 @@
+"""What one training of a study is: its settings, and where its run lies."""
+
+from dataclasses import replace
+
+import pytest
+
+from untrimmed.errors import ConfigError
+from untrimmed.study.trials import Candidate, Trial, World
+
+FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
+
+
+@pytest.fixture
+def trial(data_root, tmp_path):
+    world = World(data="tvr", root=data_root, out=tmp_path, dim=8, frames=20, batch=4)
+    return Trial(world=world, candidate=Candidate.of(FORM), rate=3e-4, steps=40, seed=2)
+
+
+def of(trial, text):
+    return replace(trial, candidate=Candidate.of(text))
+
+
+def test_settings_of_a_candidate_reach_its_run_and_no_other(trial):
+    plain, changed = of(trial, "proto"), {"model.iterations": 1, "model.prototype_residual": "all"}
+    assert trial.overrides == plain.overrides | changed | {"train.weight_decay": 1e-5}
+    assert trial.settled().model["iterations"] == 1
+    assert trial.settled().model["query_dim"] == 12
+
+
+def test_what_begins_late_does_so_after_the_same_share_of_the_epochs(trial):
+    settled = of(trial, "ms_sl+transport").settled()  # published: 100 epochs, transport from 20, hard negatives from 20
+    assert trial.epochs == 10  # 16 videos to learn from, 4 a step
+    assert settled.losses["transport"]["warmup_epoch"] == settled.train.hard_negatives_from_epoch == 2
+
+
+def test_runs_of_each_form_lie_apart(trial, tmp_path):
+    assert trial.folder == tmp_path / "tvr" / f"{FORM}-0.0003-40-2"
+    assert of(trial, "gmmformer_v2+ral").folder == tmp_path / "tvr" / "gmmformer_v2+ral-0.0003-40-2"
+
+
+@pytest.mark.parametrize("text", ["proto,", "proto,iterations", "proto,model.x=../y", "proto,model.x=[1", "a/b"])
+def test_settings_that_cannot_be_part_of_a_name_are_refused(text):
+    with pytest.raises(ConfigError, match="wanted METHOD or METHOD,KEY=VALUE"):
+        Candidate.of(text)
+
+
+def test_why_a_combination_cannot_be_is_known_without_training(trial):
+    assert of(trial, "ms_sl+evidence").refusal() == ""
+    assert "has no layers that can" in of(trial, "ms_sl+registers").refusal()
+    assert of(trial, "gmmformer_v2+registers+ral").refusal() == ""
+
+
+def test_runs_of_other_sizes_are_refused(trial):
+    trial.world.require_own()
+    trial.world.require_own()
+    with pytest.raises(ConfigError, match="its runs have dim 8, this study has 16; choose another --out"):
+        replace(trial.world, dim=16).require_own()
