@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
-from untrimmed.errors import ConfigError
-from untrimmed.video.reader import Sampling, VideoReader, frame_at
+from untrimmed.errors import ConfigError, VideoError
+from untrimmed.video.reader import FrameReader, Sampling, VideoReader, frame_at
 
 B_FRAMES = {"bf": "3", "g": "24"}
 REALTIME = {"deadline": "realtime", "cpu-used": "8"}
@@ -109,6 +109,17 @@ def test_frame_at_gives_the_frame_on_screen(clips, name):
     stamps = CLIPS[name][0]
     time_s = 0.7 * (stamps[-1] - stamps[0])
     assert read_clock(frame_at(clips[name], time_s)) in on_screen(stamps, time_s)
+
+
+def test_one_reader_gives_frames_of_many_files_small_and_goes_on_after_a_bad_one(clips, tmp_path):
+    (tmp_path / "bad.mp4").write_text("no video")
+    with FrameReader() as reader:
+        for name, (stamps, *_) in CLIPS.items():
+            frame = reader.frame_at(clips[name], 0.0, short_side=48)
+            assert read_clock(frame) in on_screen(stamps, 0.0)
+            assert min(frame.shape[:2]) == 48
+            with pytest.raises(VideoError, match="bad.mp4"):
+                reader.frame_at(tmp_path / "bad.mp4", 0.0)
 
 
 def test_frame_at_behind_the_end_is_the_last_frame(clips):

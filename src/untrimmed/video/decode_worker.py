@@ -136,18 +136,18 @@ class Worker:
         self._batch = []
 
     def frame_at(self, request: dict[str, Any]) -> None:
-        """One frame in full size: a `frames` message of a single frame, then `end`."""
-        time_s = request["time_s"]
+        """One frame, in full size or smaller: a `frames` message of a single frame, then `end`."""
+        time_s, short_side = request["time_s"], request["short_side"]
         with self._open(request["path"]) as video:
             frame = self._seek_frame(video, request) if video.container.format.name in SEEKABLE else None
             if frame is not None:
-                self._send_frame(frame, video, time_s)
+                self._send_frame(frame, video, time_s, short_side)
                 return
         with self._open(request["path"]) as video:
             frame = self._find_frame(FrameSampler(video, self._on_progress), time_s, request["last_for_s"])
             if frame is None:
                 raise MediaProblemError(f"has no frame that can be decoded{in_brackets([], read_log())}", ADVICE_COPY)
-            self._send_frame(frame, video, time_s)
+            self._send_frame(frame, video, time_s, short_side)
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
         """The frame at a time by way of the container's index; none where the index misses it."""
@@ -178,8 +178,8 @@ class Worker:
             )
         return sampler.last_frame  # the time lies behind the end
 
-    def _send_frame(self, frame: VideoFrame, video: OpenVideo, time_s: float) -> None:
-        pixels, form = to_rgb(VideoReformatter(), frame, video, None)
+    def _send_frame(self, frame: VideoFrame, video: OpenVideo, time_s: float, short_side: int | None = None) -> None:
+        pixels, form = to_rgb(VideoReformatter(), frame, video, short_side)
         self._send({"kind": "frames", "times_s": [time_s], "form": form}, [pixels])
         self._send({"kind": "end"})
 

@@ -30,6 +30,7 @@ from untrimmed.video.process import DecodeProcess, Limits, require_decoder
 __all__ = [
     "VIDEO_SUFFIXES",
     "FrameBatch",
+    "FrameReader",
     "Limits",
     "Sampling",
     "VideoInfo",
@@ -195,6 +196,61 @@ class VideoStream:
                 yield FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
 
+class FrameReader:
+    """Single frames at any times of any files, from one long-lived child. A context manager; for one thread at a time.
+
+    The child starts with the first frame and is replaced after a failure.
+    """
+
+    def __init__(self, *, limits: Limits = Limits()) -> None:
+        require_decoder()
+        self.limits = limits
+        self._process: DecodeProcess | None = None
+
+    def __enter__(self) -> FrameReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def frame_at(
+        self, path: Path, time_s: float, *, last_for_s: float = math.inf, short_side: int | None = None
+    ) -> UInt8[np.ndarray, "Y X 3"]:
+        """The frame on screen at a time, as `frame_at` gives it; with its shorter side at most `short_side` pixels.
+
+        Raises:
+            VideoError: the file cannot be used, or the time lies further behind its end.
+            ConfigError: the time is negative or no number.
+        """
+        if not (math.isfinite(time_s) and time_s >= 0):
+            raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
+        times = {"time_s": time_s, "last_for_s": last_for_s}
+        return self._ask(path, {"task": "frame_at", **times, "short_side": short_side})
+
+    def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
+        """A still picture, as `read_image` gives it.
+
+        Raises:
+            VideoError: the file is no such picture, or is damaged.
+        """
+        return self._ask(path, {"task": "picture"})
+
+    def _ask(self, path: Path, request: dict[str, Any]) -> UInt8[np.ndarray, "Y X 3"]:
+        if self._process is None or not self._process.is_alive:
+            self.close()
+            self._process = DecodeProcess(self.limits)
+        self._process.ask({**request, "path": os.path.abspath(path)})
+        frames = upright(*self._process.next_message(path))
+        self._process.next_message(path)  # the end
+        return frames[0]
+
+    def close(self) -> None:
+        """End the child. The reader can be used again: it starts another."""
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+
+
 def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T Y X 3"]:
     """The frames of a `frames` message as an array, turned the way they are shown."""
     height, width, is_transposed, is_flipped_x, is_flipped_y = message["form"]
@@ -217,11 +273,8 @@ def frame_at(
         VideoError: the file cannot be used, or the time lies further behind its end.
         ConfigError: the time is negative or no number.
     """
-    if not (math.isfinite(time_s) and time_s >= 0):
-        raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
-    with _one_shot(limits) as process:
-        process.ask({"task": "frame_at", "path": os.path.abspath(path), "time_s": time_s, "last_for_s": last_for_s})
-        return upright(*process.next_message(path))[0]
+    with FrameReader(limits=limits) as reader:
+        return reader.frame_at(path, time_s, last_for_s=last_for_s)
 
 
 def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y X 3"]:
@@ -230,9 +283,8 @@ def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y
     Raises:
         VideoError: the file is no such picture, or is damaged.
     """
-    with _one_shot(limits) as process:
-        process.ask({"task": "picture", "path": os.path.abspath(path)})
-        return upright(*process.next_message(path))[0]
+    with FrameReader(limits=limits) as reader:
+        return reader.read_image(path)
 
 
 def cut(
