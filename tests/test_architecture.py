@@ -36,6 +36,7 @@ ALLOWED = {
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores", "video"},
     "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},
+    "server": {"errors", "files", "types", "search", "video", "version"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},
     "study": TRAINING | {"training", "reproduction"},

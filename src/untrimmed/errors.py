@@ -11,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 EXTRAS = {  # package that only some installations have -> what to install
+    "anyio": "untrimmed[server]",
     "av": "untrimmed[video]",
+    "fastapi": "untrimmed[server]",
     "lance": "untrimmed[video]",
     "lightning": "untrimmed[train]",
     "matplotlib": "untrimmed[plot]",
     "numkong": "untrimmed[video]",
     "onnxruntime": "untrimmed[offline]",
+    "opentimelineio": "untrimmed[server]",
     "PIL": "untrimmed[video]",
+    "prometheus_client": "untrimmed[server]",
     "pyarrow": "untrimmed[video]",
+    "pydantic": "untrimmed[server]",
     "pywt": "untrimmed[video]",
     "qdrant_client": "untrimmed[qdrant]",
     "ranx": "untrimmed[train]",
@@ -28,9 +33,11 @@ EXTRAS = {  # package that only some installations have -> what to install
     "skimage": "untrimmed[demo]",
     "sklearn": "untrimmed[plot]",
     "skvideo": "untrimmed[demo]",
+    "starlette": "untrimmed[server]",
     "tokenizers": "untrimmed[offline]",
     "torch": "untrimmed[torch]",
     "transformers": "untrimmed[hub]",
+    "uvicorn": "untrimmed[server]",
 }
 
 

@@ -24,6 +24,7 @@ _COMMANDS = {  # name -> panel of the help, module
     "search": (VIDEOS, "search"),
     "similar": (VIDEOS, "search"),
     "cut": (VIDEOS, "cut"),
+    "serve": (VIDEOS, "serve"),
     "ls": (VIDEOS, "inspect"),
     "status": (VIDEOS, "inspect"),
     "rm": (VIDEOS, "inspect"),

@@ -1,0 +1,66 @@
+"""`untrimmed serve`: the page and the service of a library."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.options import LibraryOption, PrecisionOption, parse_path
+from untrimmed.precision import read_precision
+
+
+def serve(
+    library: LibraryOption = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine's own need --token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT|auto",
+            envvar="UNTRIMMED_TOKEN",
+            help="Answer only who names it: at least 16 characters; auto makes one and prints it.",
+            show_default=False,
+        ),
+    ] = None,
+    videos: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--videos",
+            parser=parse_path,
+            metavar="DIR",
+            help="May be indexed from the page; folders that hold indexed videos may already.",
+            show_default=False,
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Another name under which it may be asked, as behind a proxy.", show_default=False
+        ),
+    ] = None,
+    precision: PrecisionOption = "auto",
+) -> None:
+    """Serve a library on this machine: a page to search, watch and collect moments, and a service for programs.
+
+    Open the address that it prints. Ctrl-C ends it. The service is described at /api/openapi.json.
+    """
+    import untrimmed
+    from untrimmed.server.access import Access
+    from untrimmed.server.run import serve as serve_library
+    from untrimmed.server.service import real_folders
+
+    token = secrets.token_urlsafe(24) if token == "auto" else token
+    access = Access.to(host, token, allow_host or ())
+    opened = untrimmed.open(library, precision=read_precision(precision))
+
+    def tell(address: str) -> None:
+        result_console.print(address)
+        progress_console.print(f"serving {opened.folder}; end with Ctrl-C")
+
+    serve_library(opened, host=host, port=port, access=access, folders=real_folders(videos or ()), tell=tell)

@@ -1,0 +1,183 @@
+"""Who may ask: this service's own page and programs that mean it, by Host, Origin and token, on every route.
+
+A browser lets any page that is open in it send requests to programs of the same machine. Three things keep those out:
+the Host header must name this machine (a foreign name that resolves to it does not), a request that a page makes must
+come from this service's own page, and beyond this machine's own addresses a token is asked for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from untrimmed.errors import ConfigError
+from untrimmed.server.problems import problem
+
+COOKIE = "untrimmed_token"
+SHORTEST_TOKEN = 16
+# Scripts, styles, pictures and films of this service alone; nothing may put the page into a frame.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """The names under which the service may be asked, and the token that it wants.
+
+    `own_token` is known to programs of this user alone (the file beside the library); it is accepted as well.
+    """
+
+    names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
+    any_address: bool = False  # numbers, of which no foreign name can be made
+    token: str | None = None
+    own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @classmethod
+    def to(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
+        """Of a service that listens at an address.
+
+        Raises:
+            ConfigError: It is not one of this machine alone and there is no token, or the token is too short.
+        """
+        if token is not None and (len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
+            raise ConfigError(
+                f"the token has {len(token)} characters, wanted {SHORTEST_TOKEN} or more, printable and of ASCII; "
+                "`--token auto` makes one"
+            )
+        known = {"localhost", "127.0.0.1", "::1", host.lower(), *(name.lower() for name in names)}
+        if is_loopback(host):
+            return cls(frozenset(known), token=token)
+        if token is None:
+            raise ConfigError(f"{host} is not this machine alone: whoever reaches it could search; add --token auto")
+        known |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return cls(frozenset(known), any_address=True, token=token)
+
+    def allows_host(self, header: str) -> bool:
+        """Whether a Host header names this service, at whichever port (another one may be forwarded to it)."""
+        match = _HOST.fullmatch(header)
+        if match is None:
+            return False
+        name = (match["address"] or match["name"]).lower()
+        return name in self.names or (self.any_address and _is_address(name))
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is one of those that are accepted."""
+        accepted = [self.own_token, *([self.token] if self.token is not None else [])]
+        return sum(secrets.compare_digest(token.encode(), known.encode()) for known in accepted) > 0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only this machine reaches."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Guard:
+    """Stands before all routes: refuses who may not ask; gives every answer the headers that keep browsers strict."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # web sockets: there are none
+
+        async def strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        headers = Headers(scope=scope)
+        status, reason = self._refusal(scope, headers)
+        if status:
+            await problem(status, reason)(scope, receive, strict)
+        elif (token := _token_in_address(scope)) is not None and self.access.knows(token):
+            answer = RedirectResponse(scope["path"], 303)
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+            await answer(scope, receive, strict)
+        else:
+            await self.app(scope, receive, strict)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
+        """Status and reason; status 0 where the request may be served."""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not self.access.allows_host(hosts[0]):
+            return 403, (
+                f"Host {', '.join(hosts)[:200]!r} is none of this service; ask it by its address, or start it with "
+                "--allow-host NAME"
+            )
+        own = {f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower()}
+        if origins and (len(origins) != 1 or origins[0].lower() not in own):
+            return 403, "the request comes from a page of another origin; use this service's own page"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_visit(scope, headers):
+            return 403, "the request comes from a page of another site; use this service's own page"
+        return self._token_refusal(scope, headers)
+
+    def _token_refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if self.access.knows(given.strip()):
+                return 0, ""
+        else:
+            is_open = self.access.token is None or scope["path"] == "/healthz"
+            if is_open or self.access.knows(_token_in_address(scope) or _cookie(headers)):
+                return 0, ""
+        return 401, "the token is missing or wrong; open the address that `untrimmed serve` printed, with its ?token="
+
+
+def _is_visit(scope: Scope, headers: Headers) -> bool:
+    """A link or a typed address that opens the page itself, from wherever; it says nothing to who led here."""
+    return scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+
+
+def _token_in_address(scope: Scope) -> str | None:
+    if scope["method"] != "GET" or scope["path"] != "/":
+        return None
+    return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("token", [])), None)
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

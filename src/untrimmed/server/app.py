@@ -1,0 +1,118 @@
+"""Builds the service of a library: its routes behind the guard, and the page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from untrimmed.search.library import Library
+from untrimmed.search.records import read_settings
+from untrimmed.server import job_routes, search_routes, video_routes
+from untrimmed.server.access import Access, Guard
+from untrimmed.server.depends import AService
+from untrimmed.server.metrics import KIND, Meter, Metrics
+from untrimmed.server.problems import RESPONSES, Problem, add_problems
+from untrimmed.server.schemas import Facts, Health
+from untrimmed.server.service import Service
+from untrimmed.version import __version__
+
+PAGE = Path(__file__).with_name("page")
+
+router = APIRouter(tags=["service"])
+
+
+def create_app(
+    library: Library, *, access: Access | None = None, folders: tuple[Path, ...] = (), warm: bool = False
+) -> FastAPI:
+    """The service as an ASGI application; it opens no socket and, until it is started with `warm`, loads no model.
+
+    Args:
+        access: Who may ask; by default this machine alone, by its own names.
+        folders: May be indexed from the page, beside those that hold indexed videos.
+        warm: Load encoder and vectors when the application starts, beside the first requests.
+    """
+    service, metrics = Service(library, folders), Metrics()
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        if warm:
+            threading.Thread(target=service.warm_up, daemon=True, name="warm up").start()
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="untrimmed",
+        version=__version__,
+        description="Find, by a sentence, the moment inside long untrimmed videos.",
+        lifespan=life,
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # they would fetch scripts from elsewhere
+        redoc_url=None,
+        responses=RESPONSES,
+    )
+    app.state.service, app.state.metrics = service, metrics
+    metrics.gauge("videos", "Indexed videos.", lambda: len(service.records()))
+    metrics.gauge("open_jobs", "Indexing runs that have not ended.", lambda: _num_open(service))
+    metrics.gauge("cached_picture_bytes", "Of frames kept in memory.", lambda: service.pictures.num_bytes)
+    for routes in (search_routes.router, video_routes.router, job_routes.router, router):
+        app.include_router(routes)
+    _add_schema_of_problems(app)
+    add_problems(app)
+    if (PAGE / "index.html").exists():
+        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.add_middleware(Meter, metrics=metrics)
+    app.add_middleware(Guard, access=access or Access())
+    return app
+
+
+@router.get("/api/facts")
+async def facts(service: AService) -> Facts:
+    """What is served."""
+    records = await service.read(service.records)
+    settings = await service.read(read_settings, service.library.folder)
+    return Facts(
+        library=str(service.library.folder),
+        version=__version__,
+        num_videos=len(records),
+        duration_s=sum(record.duration_s for record in records),
+        encoder=settings.encoder_identity if settings else None,
+        model=settings.model if settings else None,
+        sampling=settings.sampling if settings else None,
+    )
+
+
+@router.get("/healthz")
+async def health(service: AService) -> Health:
+    """Whether searches can be answered; asks for no token."""
+    count = len(await service.read(service.records))
+    return Health(status="ok" if count else "empty", num_videos=count)
+
+
+@router.get(
+    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def figures(service: AService, request: Request) -> Response:
+    """Figures for Prometheus."""
+    return Response(await service.read(request.app.state.metrics.text), media_type=KIND)
+
+
+def _num_open(service: Service) -> int:
+    return sum(job.is_open for job in service.jobs.all())
+
+
+def _add_schema_of_problems(app: FastAPI) -> None:
+    """Name the form of problems once in the schema; answers refer to it."""
+    made = app.openapi
+
+    def described() -> dict[str, object]:
+        schema = made()
+        schema["components"].setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+        return schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,35 @@
+"""What routes are given: the service, and the video, run or folder that an id of the request names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from untrimmed.search.records import VideoRecord
+from untrimmed.server.jobs import IndexJob
+from untrimmed.server.schemas import VIDEO_ID
+from untrimmed.server.service import Service
+
+
+def _service(request: Request) -> Service:
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+AService = Annotated[Service, Depends(_service)]
+
+
+async def _record(
+    service: AService, video_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
+) -> VideoRecord:
+    return await service.read(service.record, video_id)
+
+
+def _job(service: AService, job_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["9a1be2d344775f0c"])]) -> IndexJob:
+    return service.jobs.get(job_id)
+
+
+ARecord = Annotated[VideoRecord, Depends(_record)]
+AJob = Annotated[IndexJob, Depends(_job)]

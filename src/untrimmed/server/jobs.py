@@ -1,0 +1,204 @@
+"""Indexing runs that the page starts, one at a time in a thread of their own; they pause, stop, try failures again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+from untrimmed.errors import UntrimmedError
+from untrimmed.search.index_report import Progress
+from untrimmed.search.library import Library
+from untrimmed.server import schemas
+from untrimmed.server.problems import PublicError
+
+log = logging.getLogger(__name__)
+
+_MOST_KEPT = 20  # runs that have ended
+_MOST_NAMED = 100  # files of one that could not be indexed
+_OPEN = ("waiting", "running", "paused", "stopping")
+
+
+class _StoppedError(Exception):
+    """Ends a run between two steps; what was reported done is kept."""
+
+
+class IndexJob:
+    """One run. Its thread calls `step`; requests read `shown` and set what it is to do."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.job_id = secrets.token_hex(8)
+        self.paths = tuple(paths)
+        self._failed: list[Path] = []
+        self._goes_on = threading.Event()
+        self._goes_on.set()
+        self._stops = False
+        self.changed_at = 0  # grows with every change, so that a reader sees that there was one
+        self.shown = schemas.Job(
+            job_id=self.job_id,
+            state="waiting",
+            position=0,
+            total=0,
+            num_done=0,
+            num_skipped=0,
+            path=None,
+            done_s=0.0,
+            duration_s=0.0,
+            failed=[],
+            num_failed=0,
+            problem=None,
+            notice=None,
+            started_at=None,
+            ended_at=None,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.shown.state in _OPEN
+
+    def failed_files(self) -> tuple[Path, ...]:
+        """Those that could not be indexed."""
+        return tuple(self._failed)
+
+    def run(self, library: Library) -> None:
+        """Index; from the thread of jobs."""
+        self._show(state="running" if self._goes_on.is_set() else "paused", started_at=time.time())
+        try:
+            self._wait()
+            report = library.index(list(self.paths), progress=self.step)
+            self._show(state="done", notice=report.notice, position=self.shown.total)
+        except _StoppedError:
+            self._show(state="stopped")
+        except (UntrimmedError, OSError, ModuleNotFoundError) as error:
+            self._show(state="failed", problem=str(error))
+        except Exception:
+            log.exception("an indexing run failed")
+            self._show(state="failed", problem="a bug of the service; its log has the traceback")
+        finally:
+            self._show(ended_at=time.time(), path=None)
+
+    def step(self, step: Progress) -> None:
+        """Note one step, and wait while the run is paused."""
+        job, failed = self.shown, self.shown.failed
+        if step.state == "failed":
+            self._failed.append(step.path)
+            if len(failed) < _MOST_NAMED:
+                failed = [*failed, schemas.FailedFile(path=str(step.path), reason=step.reason)]
+        self._show(
+            position=step.position,
+            total=step.total,
+            num_done=job.num_done + (step.state == "done"),
+            num_skipped=job.num_skipped + (step.state in ("skipped", "moved")),
+            path=str(step.path),
+            done_s=step.done_s,
+            duration_s=step.duration_s,
+            failed=failed,
+            num_failed=len(self._failed),
+        )
+        self._wait()
+
+    def pause(self) -> None:
+        """Wait at the next step until it is to go on."""
+        self._goes_on.clear()
+        if self.shown.state == "running":
+            self._show(state="paused")
+
+    def resume(self) -> None:
+        """Go on."""
+        if self.shown.state == "paused":
+            self._show(state="running" if self.shown.started_at else "waiting")
+        self._goes_on.set()
+
+    def stop(self) -> None:
+        """End at the next step; the video at work is not kept."""
+        self._stops = True
+        if self.is_open:
+            self._show(state="stopping")
+        self._goes_on.set()
+
+    def _wait(self) -> None:
+        self._goes_on.wait()
+        if self._stops:
+            raise _StoppedError
+
+    def _show(self, **changes: object) -> None:
+        self.shown = self.shown.model_copy(update=changes)
+        self.changed_at += 1
+
+
+class Jobs:
+    """The runs of one service; a thread works on them one after another."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._jobs: OrderedDict[str, IndexJob] = OrderedDict()
+        self._lock = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def start(self, paths: Iterable[Path]) -> IndexJob:
+        """Index files and folders, after the runs that are open.
+
+        Raises:
+            PublicError: Too many are open.
+        """
+        job = IndexJob(paths)
+        with self._lock:
+            if sum(other.is_open for other in self._jobs.values()) >= _MOST_KEPT:
+                raise PublicError(409, f"{_MOST_KEPT} indexing runs are open; wait until one ends, or stop one")
+            self._jobs[job.job_id] = job
+            ended = [other for other in self._jobs.values() if not other.is_open]
+            for old in ended[: max(0, len(self._jobs) - _MOST_KEPT)]:
+                del self._jobs[old.job_id]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True, name="index jobs")
+                self._thread.start()
+            self._lock.notify()
+        return job
+
+    def all(self) -> list[IndexJob]:
+        """The runs, the newest first."""
+        with self._lock:
+            return list(reversed(self._jobs.values()))
+
+    def get(self, job_id: str) -> IndexJob:
+        """The run of that id.
+
+        Raises:
+            PublicError: There is none.
+        """
+        with self._lock:
+            if job_id not in self._jobs:
+                raise PublicError(404, "no indexing run has this id; list them anew: /api/jobs")
+            return self._jobs[job_id]
+
+    def retry(self, job: IndexJob) -> IndexJob:
+        """A new run of the files that could not be indexed.
+
+        Raises:
+            PublicError: There are none.
+        """
+        if not job.failed_files():
+            raise PublicError(409, "every file of this run was indexed; there is nothing to try again")
+        return self.start(job.failed_files())
+
+    def close(self, patience_s: float = 10.0) -> None:
+        """Stop all runs, and wait for the one at work to end."""
+        for job in self.all():
+            job.stop()
+        deadline = time.monotonic() + patience_s
+        while any(job.shown.started_at and job.is_open for job in self.all()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while (job := next((job for job in self._jobs.values() if job.shown.started_at is None), None)) is None:
+                    self._lock.wait()
+            with contextlib.suppress(Exception):
+                job.run(self._library)

@@ -1,0 +1,53 @@
+"""Opens the socket and serves until it is told to end."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from untrimmed.errors import ConfigError
+from untrimmed.search.library import Library
+from untrimmed.server.access import Access
+from untrimmed.server.app import create_app
+
+
+def serve(
+    library: Library,
+    *,
+    host: str,
+    port: int,
+    access: Access,
+    folders: tuple[Path, ...] = (),
+    tell: Callable[[str], None],
+) -> None:
+    """Serve a library until Ctrl-C; `tell` is given the address once it answers.
+
+    Raises:
+        ConfigError: The address cannot be had.
+    """
+    listening = _socket(host, port)
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        app = create_app(library, access=access, folders=folders, warm=True)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5, workers=1
+        )
+        tell(address + (f"?token={access.token}" if access.token else ""))
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        listening.close()
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"port {port} of {host} is taken; choose another --port, or 0 for any") from None
+        raise ConfigError(f"cannot listen at {host}:{port} ({error.strerror}); check --host and --port") from None

@@ -1,0 +1,248 @@
+"""What is asked and answered, with units in the names of fields; the same names as `--json` prints (docs/json.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from untrimmed.search.engine import Hit, Hits
+from untrimmed.search.records import VideoRecord
+
+VIDEO_ID = r"^[0-9a-f]{16}$"
+LONGEST_TEXT = 4000
+MOST_HITS, MOST_MOMENTS = 500, 50
+
+VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
+Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+
+
+class Asked(BaseModel):
+    """What a client sends: only fields that are known, of the types named."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Wanted(Asked):
+    """How much of the answer is wanted, and among which videos."""
+
+    limit: int = Field(10, ge=1, le=MOST_HITS, description="How many videos at most.")
+    moments: int = Field(3, ge=1, le=MOST_MOMENTS, description="How many moments of each video at most.")
+    min_score: float | None = Field(None, description="Leave out videos that score less.")
+    within: str | None = Field(
+        None, min_length=1, max_length=4096, description="Only videos below this folder, or this one file."
+    )
+
+
+class SearchRequest(Wanted):
+    """A sentence to search for."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "a dog jumps into a lake", "limit": 10, "moments": 3}]}
+    )
+    text: str = Field(min_length=1, max_length=LONGEST_TEXT, description="What is to be seen, in plain words.")
+
+
+class SimilarRequest(Wanted):
+    """A frame of an indexed video, to find moments that look like it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"video_id": "5f0c9a1be2d34477", "time_s": 12.5}]})
+    video_id: VideoId
+    time_s: Seconds
+
+
+class FoundMoment(BaseModel):
+    """A span of a video, in seconds from its first frame."""
+
+    start_s: float
+    end_s: float
+    score: float = Field(description="The mean relevance inside.")
+
+
+class FoundVideo(BaseModel):
+    """A video that fits, and where in it."""
+
+    rank: int
+    video: str = Field(description="The file's path on the machine of the service.")
+    video_id: str
+    score: float = Field(description="Relevance of the video's best window; comparable within one library.")
+    duration_s: float
+    start_s: float = Field(description="Of the first of `moments`.")
+    end_s: float
+    moments: list[FoundMoment] = Field(description="The clearest first.")
+
+    @classmethod
+    def of(cls, rank: int, hit: Hit) -> FoundVideo:
+        """A hit as it is answered."""
+        return cls(
+            rank=rank,
+            video=str(hit.video),
+            video_id=hit.video_id,
+            score=round(hit.score, 6),
+            duration_s=round(hit.duration_s, 3),
+            start_s=round(hit.start_s, 3),
+            end_s=round(hit.end_s, 3),
+            moments=[
+                FoundMoment(start_s=round(m.start_s, 3), end_s=round(m.end_s, 3), score=round(m.score, 6))
+                for m in hit.moments
+            ],
+        )
+
+
+class SearchAnswer(BaseModel):
+    """Videos, best first, each with its moments."""
+
+    warnings: list[str] = Field(description="One line each: words that the encoder does not know, or does not read.")
+    partial: bool = Field(description="Whether a shard of the library did not answer.")
+    hits: list[FoundVideo]
+    took_s: float = Field(description="How long the search took.")
+
+    @classmethod
+    def of(cls, hits: Hits, took_s: float) -> SearchAnswer:
+        """Hits as they are answered."""
+        found = [FoundVideo.of(rank, hit) for rank, hit in enumerate(hits, start=1)]
+        return cls(warnings=list(hits.warnings), partial=hits.partial, hits=found, took_s=round(took_s, 4))
+
+
+class Video(BaseModel):
+    """An indexed video."""
+
+    video_id: str = Field(description="Opaque; it stays when the file is renamed, moved or changed.")
+    video: str = Field(description="The file's path on the machine of the service.")
+    duration_s: float
+    width: int
+    height: int
+    size: int = Field(description="Of the file, in bytes.")
+    num_frames: int = Field(description="How many frames were looked at.")
+    sampling: str
+    indexed_at: float = Field(description="Seconds since 1970, UTC.")
+    warnings: str
+
+    @classmethod
+    def of(cls, record: VideoRecord) -> Video:
+        """A record as it is answered."""
+        return cls(
+            video_id=record.video_id,
+            video=record.path,
+            duration_s=record.duration_s,
+            width=record.width,
+            height=record.height,
+            size=record.size,
+            num_frames=record.num_frames,
+            sampling=record.sampling,
+            indexed_at=record.indexed_at,
+            warnings=record.warnings,
+        )
+
+
+class VideoList(BaseModel):
+    """Some of the videos, by path."""
+
+    total: int = Field(description="How many there are; the answer holds those from `offset` on.")
+    videos: list[Video]
+
+
+class VideoDetail(Video):
+    """An indexed video, and its file as it is now."""
+
+    can_be_read: bool = Field(description="Whether the file is there, as it was indexed.")
+    problem: str | None = Field(description="Why not.")
+    kind: str | None = Field(description="The media type by which it is served.")
+
+
+class Curve(BaseModel):
+    """How well each time of a video fits a sentence."""
+
+    times_s: list[float]
+    relevance: list[float]
+
+
+class Folder(BaseModel):
+    """A folder that may be indexed from here: one that holds indexed videos, or was named at the start."""
+
+    folder_id: str
+    path: str
+    num_videos: int = Field(description="How many indexed videos lie below it.")
+
+
+class JobRequest(Asked):
+    """Folders to bring the library up to date with."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"folder_ids": ["8f14e45fceea167a"]}]})
+    folder_ids: list[VideoId] = Field(min_length=1, max_length=100, description="See /api/folders.")
+
+
+class FailedFile(BaseModel):
+    """A file that could not be indexed, and why."""
+
+    path: str
+    reason: str
+
+
+class Job(BaseModel):
+    """An indexing run."""
+
+    job_id: str
+    state: Literal["waiting", "running", "paused", "stopping", "done", "stopped", "failed"]
+    position: int = Field(description="Files dealt with so far.")
+    total: int
+    num_done: int = Field(description="Files that were encoded.")
+    num_skipped: int = Field(description="Files already known.")
+    path: str | None = Field(description="The file at work.")
+    done_s: float = Field(description="Seconds of it encoded so far.")
+    duration_s: float = Field(description="Its length.")
+    failed: list[FailedFile] = Field(description="The first of those that could not be indexed.")
+    num_failed: int
+    problem: str | None = Field(description="What ended the whole run.")
+    notice: str | None
+    started_at: float | None = Field(description="Seconds since 1970, UTC.")
+    ended_at: float | None
+
+
+class Mark(Asked):
+    """A moment in the basket."""
+
+    video_id: VideoId
+    start_s: Seconds
+    end_s: Seconds
+    note: str = Field("", max_length=500)
+
+
+class ExportRequest(Asked):
+    """Moments to be written as a file of some format."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"format": "csv", "moments": [{"video_id": "5f0c9a1be2d34477", "start_s": 12.5, "end_s": 16.0}]}
+            ]
+        }
+    )
+    format: Literal["clips", "csv", "json", "srt", "chapters", "edl", "otio"]
+    moments: list[Mark] = Field(min_length=1, max_length=500)
+
+
+class Facts(BaseModel):
+    """What is served."""
+
+    library: str = Field(description="Its folder.")
+    version: str = Field(description="Of untrimmed.")
+    num_videos: int
+    duration_s: float = Field(description="Of all videos together.")
+    encoder: str | None
+    model: str | None
+    sampling: str | None
+
+
+class Health(BaseModel):
+    """Whether searches can be answered."""
+
+    status: Literal["ok", "empty"]
+    num_videos: int
+
+
+def file_name(path: str, limit: int = 60) -> str:
+    """A video's name for that of a file that is made of it: no folders, nothing that a file system refuses."""
+    stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
+    return stem[:limit].strip(" .") or "video"

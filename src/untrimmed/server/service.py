@@ -1,0 +1,122 @@
+"""What all routes share: the library, warm decoders, indexing runs, and threads for each kind of work.
+
+Searches, decoding and cutting each have threads of their own number, so that none of them waits for another kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from untrimmed.errors import UntrimmedError
+from untrimmed.search.library import Library
+from untrimmed.search.listing import read_records
+from untrimmed.search.records import Records, VideoRecord, newest_commit, settings_file
+from untrimmed.server.jobs import Jobs
+from untrimmed.server.pictures import Pictures
+from untrimmed.server.problems import PublicError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_NUM_DECODERS = 2
+
+
+@dataclass(eq=False)
+class Service:
+    """One library, served. `folders` may be indexed from the page, beside those that hold indexed videos."""
+
+    library: Library
+    folders: tuple[Path, ...] = ()
+    pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
+
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(self.library)
+        self._search, self._read = CapacityLimiter(4), CapacityLimiter(8)
+        self._decode, self._cut = CapacityLimiter(_NUM_DECODERS), CapacityLimiter(1)
+        self._lock = threading.Lock()
+        self._records: tuple[object, Records] = (None, Records())
+
+    async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
+        """Run what ranks videos."""
+        return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
+
+    async def read(self, work: Callable[..., T], *values: object) -> T:
+        """Run what only looks into files."""
+        return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._read)
+
+    async def decode(self, work: Callable[..., T], *values: object) -> T:
+        """Run what decodes a frame."""
+        return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._decode)
+
+    async def cut(self, work: Callable[..., T], *values: object) -> T:
+        """Run what writes clips, one after another."""
+        return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
+
+    def records(self) -> Records:
+        """The videos as they are now; none where nothing was indexed yet."""
+        commit = newest_commit(self.library.folder)
+        with self._lock:
+            if commit is None or not settings_file(self.library.folder).exists():
+                return Records()
+            if self._records[0] != commit:
+                self._records = commit, Records(read_records(self.library.folder))
+            return self._records[1]
+
+    def record(self, video_id: str) -> VideoRecord:
+        """The video of that id.
+
+        Raises:
+            PublicError: There is none.
+        """
+        try:
+            return self.records().of(video_id)
+        except KeyError:
+            raise PublicError(404, "no video has this id; list them anew: /api/videos") from None
+
+    def indexable(self) -> dict[str, Path]:
+        """The folders that may be indexed, by opaque ids: those named, and the topmost that hold indexed videos."""
+        holding = sorted({Path(record.path).parent for record in self.records()})
+        top: list[Path] = []
+        for folder in [*self.folders, *holding]:
+            if not any(folder.is_relative_to(other) for other in top):
+                top.append(folder)
+        return {_folder_id(folder): folder for folder in top}
+
+    def warm_up(self) -> None:
+        """Load the encoder and the vectors, so that the first search finds them there."""
+        try:
+            self.library.search("warm up", limit=1, moments=1)
+        except UntrimmedError as error:
+            log.info("nothing to warm up: %s", error)
+
+    def close(self) -> None:
+        """Stop indexing and end the decoders."""
+        self.jobs.close()
+        self.pictures.close()
+
+
+def _folder_id(folder: Path) -> str:
+    return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
+
+
+def real_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders that exist, from the root.
+
+    Raises:
+        UntrimmedError: One does not.
+    """
+    found = [Path(os.path.abspath(folder.expanduser())) for folder in folders]
+    for folder in found:
+        if not folder.is_dir():
+            raise UntrimmedError(f"{folder}: no such folder; check --videos")
+    return tuple(found)

@@ -1,0 +1,166 @@
+"""Routes about videos: lists, curves of relevance, frames, the files themselves, clips, files made of moments."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse, Response
+from starlette.background import BackgroundTask
+
+from untrimmed.search.records import VideoRecord
+from untrimmed.server.depends import ARecord, AService
+from untrimmed.server.export import MOST_CLIP_S, export, write_clip
+from untrimmed.server.media import MediaFile, media_file
+from untrimmed.server.problems import PublicError
+from untrimmed.server.schemas import (
+    LONGEST_TEXT,
+    Curve,
+    ExportRequest,
+    Seconds,
+    Video,
+    VideoDetail,
+    VideoList,
+    file_name,
+)
+from untrimmed.server.service import Service
+
+MOST_POINTS = 4000  # of a curve
+SIDES = (90, 180, 360, 720)  # of frames: few sizes, so that they are found again in the cache
+
+router = APIRouter(prefix="/api", tags=["videos"])
+
+
+@router.get("/videos")
+async def videos(
+    service: AService,
+    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    name: Annotated[str, Query(max_length=500, description="Only paths that hold this, in any case.")] = "",
+) -> VideoList:
+    """The indexed videos, by path."""
+    records = await service.read(service.records)
+    found = [record for record in records if name.lower() in record.path.lower()] if name else records
+    return VideoList(total=len(found), videos=[Video.of(record) for record in found[offset : offset + limit]])
+
+
+@router.get("/videos/{video_id}")
+async def video(service: AService, record: ARecord) -> VideoDetail:
+    """One video, and whether its file can be played."""
+    shown = Video.of(record).model_dump()
+    try:
+        file = await service.read(media_file, record)
+    except PublicError as error:
+        return VideoDetail(**shown, can_be_read=False, problem=error.detail, kind=None)
+    return VideoDetail(**shown, can_be_read=True, problem=None, kind=file.kind)
+
+
+@router.get("/videos/{video_id}/relevance")
+async def relevance(
+    service: AService,
+    record: ARecord,
+    text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
+    points: Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most so many; each the best of some.")] = 1000,
+) -> Curve:
+    """How well each time of the video fits a sentence."""
+    times_s, curve = await service.search(service.library.relevance, text, record.path)
+    if len(curve) > points:
+        starts = np.unique(np.linspace(0, len(curve), points, endpoint=False).astype(int))
+        times_s, curve = times_s[starts], np.maximum.reduceat(curve, starts)
+    return Curve(times_s=np.round(times_s, 3).tolist(), relevance=np.round(curve, 5).tolist())
+
+
+@router.get(
+    "/videos/{video_id}/frame",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def frame(
+    service: AService,
+    record: ARecord,
+    time_s: Annotated[Seconds, Query(description="Behind the end: the last frame.", examples=[12.5])] = 0.0,
+    short_side: Annotated[int, Query(ge=1, le=720, description=f"In pixels, raised to one of {SIDES}.")] = 180,
+) -> Response:
+    """The frame on screen at a time, as JPEG."""
+    file = await service.read(media_file, record)
+    side = next(side for side in SIDES if side >= short_side)
+    picture = await service.decode(
+        service.pictures.jpeg, file.path, record.content_hash, time_s, side, record.duration_s
+    )
+    headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
+    return Response(picture, media_type="image/jpeg", headers=headers)
+
+
+@router.get(
+    "/videos/{video_id}/media",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
+        206: {"description": "A part of the file.", "content": {"video/*": {}}},
+        416: {"description": "No such part.", "content": {"text/plain": {}}},
+    },
+)
+async def media(service: AService, record: ARecord) -> Response:
+    """The file itself, whole or by ranges, for a player."""
+    file = await service.read(media_file, record)
+    return FileResponse(
+        file.path, media_type=file.kind, stat_result=file.status, headers={"cache-control": "private, max-age=0"}
+    )
+
+
+@router.get(
+    "/videos/{video_id}/clip",
+    response_class=FileResponse,
+    responses={200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def clip(
+    service: AService,
+    record: ARecord,
+    start_s: Annotated[Seconds, Query(examples=[12.5])],
+    end_s: Annotated[Seconds, Query(examples=[16.0])],
+) -> Response:
+    """A span of the video as a file of its own, picture and sound, exact to the frame."""
+    if not 0 < end_s - start_s <= MOST_CLIP_S:
+        raise PublicError(
+            422, f"the span from {start_s:g} to {end_s:g} s: wanted a length above 0 and up to {MOST_CLIP_S:g} s"
+        )
+    file = await service.read(media_file, record)
+    written = await service.cut(_clip, file, start_s, end_s)
+    name = f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
+    return FileResponse(written, media_type="video/mp4", filename=name, background=BackgroundTask(_remove, written))
+
+
+def _clip(file: MediaFile, start_s: float, end_s: float) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
+    try:
+        return write_clip(file, start_s, end_s, folder / "clip.mp4")
+    except BaseException:
+        _remove(folder / "clip.mp4")
+        raise
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.parent.rmdir()
+
+
+@router.post(
+    "/export",
+    response_class=FileResponse,
+    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def export_moments(service: AService, request: ExportRequest) -> Response:
+    """Moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
+    records = await service.read(_records_of, service, request)
+    work = service.cut if request.format == "clips" else service.read
+    made = await work(export, request, records)
+    return FileResponse(
+        made.path, media_type=made.kind, filename=made.path.name, background=BackgroundTask(_remove, made.path)
+    )
+
+
+def _records_of(service: Service, request: ExportRequest) -> list[VideoRecord]:
+    return [service.record(mark.video_id) for mark in request.moments]

@@ -1,0 +1,57 @@
+"""`untrimmed serve` as it is typed: a process with a socket."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def serving(*options, **environment):
+    """The process and the address that it prints."""
+    command = [sys.executable, "-m", "untrimmed", "serve", "--port", "0", *map(str, options)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(tmp_path):
+    with serving("--library", tmp_path / "library") as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(address + "healthz", timeout=20) as answer:
+            assert json.load(answer) == {"status": "empty", "num_videos": 0}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+
+
+def test_a_token_of_the_environment_is_asked_for(tmp_path):
+    with serving("--library", tmp_path / "library", UNTRIMMED_TOKEN="correct-horse-battery") as (_, address):
+        assert address.endswith("/?token=correct-horse-battery")
+        place = address.partition("?")[0] + "api/videos"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(place, timeout=20)
+        request = urllib.request.Request(place, headers={"Authorization": "Bearer correct-horse-battery"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert json.load(answer)["total"] == 0
+
+
+def test_addresses_that_others_reach_are_refused_without_a_token(refusal, tmp_path):
+    assert "--token auto" in refusal("serve", "--library", tmp_path, "--host", "0.0.0.0")
+
+
+def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
+    assert "check --videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
+
+
+def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
+    with serving("--library", tmp_path / "library") as (_, address):
+        port = address.rstrip("/").rpartition(":")[2]
+        assert "choose another --port" in refusal("serve", "--library", tmp_path, "--port", port)

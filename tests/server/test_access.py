@@ -1,0 +1,179 @@
+"""Foreign pages, foreign names and foreign machines get nothing."""
+
+import pytest
+from starlette.testclient import TestClient
+
+import untrimmed
+from untrimmed.errors import ConfigError
+from untrimmed.server.access import Access
+from untrimmed.server.app import create_app
+
+ROUTES = ["/", "/api/videos", "/api/openapi.json", "/healthz", "/metrics", "/no/such/route"]
+
+OWN_HOSTS = ["localhost", "localhost:8765", "LOCALHOST:1", "127.0.0.1:8765", "127.0.0.1", "[::1]:8765", "[::1]"]
+FOREIGN_HOSTS = [
+    "",
+    "evil.example",
+    "evil.example:8765",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example:8765",
+    "127.0.0.1.nip.io",
+    "evil.example#localhost",
+    "localhost@evil.example",
+    "evil.example@localhost",
+    "localhost:evil.example",
+    "localhost:8765:8765",
+    "localhost:",
+    "localhost:123456",
+    "localhost,evil.example",
+    "localhost evil.example",
+    " localhost",
+    "localhost/",
+    "localhost\\",
+    "localhost.",
+    "0.0.0.0",
+    "0.0.0.0:8765",
+    "127.1",
+    "2130706433",
+    "0x7f.1",
+    "::1",
+    "[::1",
+    "[::1]evil.example",
+    "[::ffff:127.0.0.1]",
+    "[evil.example]",
+    "192.168.1.5:8765",
+    "ｌocalhost".encode(),
+    "localhost\u0000",
+]
+FOREIGN_ORIGINS = [
+    "null",
+    "",
+    "http://evil.example",
+    "https://evil.example",
+    "http://localhost",
+    "http://localhost:3000",
+    "http://127.0.0.1:8765",
+    "http://localhost:8765.evil.example",
+    "http://localhost:8765@evil.example",
+    "http://localhost:8765/",
+    "http://localhost:87650",
+    "localhost:8765",
+    "file://",
+    "chrome-extension://localhost:8765",
+    "ws://localhost:8765",
+]
+
+
+@pytest.mark.parametrize("host", OWN_HOSTS)
+def test_own_names_are_answered(client, host):
+    assert client.get("/healthz", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_foreign_names_are_refused_on_every_route(client, host):
+    for route in ROUTES:
+        answer = client.get(route, headers={"host": host})
+        assert answer.status_code == 403, route
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_pages_of_other_origins_are_refused_on_every_route(client, origin):
+    for route in ROUTES:
+        assert client.get(route, headers={"origin": origin}).status_code == 403, route
+    assert client.post("/api/search", json={"text": "red"}, headers={"origin": origin}).status_code == 403
+
+
+def test_the_own_page_is_answered(client):
+    own = {"origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/search", json={"text": "red"}, headers=own).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pictures_of_other_sites_pages_are_refused_and_links_to_the_page_are_not(client, ids, site):
+    picture = f"/api/videos/{ids['flag.mp4']}/frame"
+    assert client.get(picture, headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}).status_code == 403
+    assert client.get(picture, headers={"sec-fetch-site": site, "sec-fetch-mode": "navigate"}).status_code == 403
+    visit = client.get("/", headers={"sec-fetch-site": site, "sec-fetch-mode": "navigate"})
+    assert visit.status_code != 403
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_answer_keeps_browsers_strict(client, route):
+    headers = client.get(route).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "access-control-allow-origin" not in headers
+
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture
+def guarded(toy, world):
+    app = create_app(untrimmed.open(world / "library"), access=Access.to("192.168.1.5", TOKEN))
+    with TestClient(app, base_url="http://192.168.1.5:8765", follow_redirects=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "Bearer "},
+        {"authorization": f"Basic {TOKEN}"},
+        {"authorization": f"Bearer {TOKEN}x"},
+        {"authorization": f"Bearer {TOKEN[:-1]}"},
+        {"cookie": "untrimmed_token=wrong"},
+        {"cookie": "untrimmed_token"},
+        {"cookie": f"other={TOKEN}"},
+        {"authorization": "Bearer \xe9".encode("latin-1")},
+    ],
+)
+def test_without_its_token_nothing_is_answered_but_health(guarded, headers):
+    assert {route for route in ROUTES if guarded.get(route, headers=headers).status_code != 401} <= {"/healthz"}
+    assert guarded.get("/healthz").json() == {"status": "ok", "num_videos": 5}
+    assert (
+        guarded.get("/api/videos?token=" + TOKEN, headers=headers).status_code == 401
+    )  # it would be logged and shared
+
+
+def test_the_token_opens_the_page_and_stays_as_a_cookie_that_scripts_cannot_read(guarded):
+    opened = guarded.get("/", params={"token": TOKEN})
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict"} <= set(opened.headers["set-cookie"].split("; "))
+    assert guarded.get("/api/videos").status_code == 200
+
+
+def test_a_program_sends_the_token_as_a_header(guarded):
+    assert guarded.get("/api/videos", headers={"authorization": f"bearer {TOKEN}"}).status_code == 200
+
+
+def test_a_wrong_token_is_refused_where_none_is_needed(client, access):
+    assert client.get("/api/videos", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/api/videos", headers={"authorization": f"Bearer {access.own_token}"}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "box.example"])
+def test_addresses_that_others_reach_need_a_token(host):
+    with pytest.raises(ConfigError, match="--token auto"):
+        Access.to(host, None)
+
+
+@pytest.mark.parametrize("token", ["", "short", "fifteen-letters", "sixteen letters\n", "sixteen-lettérs-"])
+def test_tokens_that_can_be_guessed_or_not_sent_are_refused(token):
+    with pytest.raises(ConfigError, match="16 or more"):
+        Access.to("127.0.0.1", token)
+
+
+def test_beyond_this_machine_numbers_are_known_and_names_are_not():
+    access = Access.to("0.0.0.0", TOKEN, ["box.example"])
+    assert [access.allows_host(host) for host in ("10.0.0.7:80", "[fe80::1]:80", "box.example", "evil.example")] == [
+        True,
+        True,
+        True,
+        False,
+    ]

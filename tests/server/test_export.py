@@ -1,0 +1,116 @@
+"""Moments as files of other programs, read back."""
+
+import csv
+import io
+import json
+import zipfile
+
+import pytest
+
+from tests.server.conftest import HOSTILE
+
+
+@pytest.fixture
+def export(client):
+    def run(format, *moments):
+        return client.post("/api/export", json={"format": format, "moments": list(moments)})
+
+    return run
+
+
+@pytest.fixture
+def moments(ids):
+    return [
+        {"video_id": ids["sea [1].mp4"], "start_s": 1.0, "end_s": 2.5, "note": "=cmd()"},
+        {"video_id": ids["flag.mp4"], "start_s": 3.04, "end_s": 4.0, "note": "two\nlines; #1"},
+        {"video_id": ids["flag.mp4"], "start_s": 0.0, "end_s": 1.5, "note": ""},
+        {"video_id": ids[f"{HOSTILE}.mp4"], "start_s": 0.25, "end_s": 0.75, "note": ""},
+    ]
+
+
+def test_csv_has_a_row_a_moment_and_no_formulas(export, moments):
+    answer = export("csv", *moments)
+    rows = list(csv.reader(io.StringIO(answer.text, newline="")))
+    assert rows[0] == ["video", "start_s", "end_s", "note"]
+    assert [row[1:3] for row in rows[1:]] == [
+        ["1.000", "2.500"],
+        ["3.040", "4.000"],
+        ["0.000", "1.500"],
+        ["0.250", "0.750"],
+    ]
+    assert rows[1][3] == "'=cmd()"
+    assert rows[4][0].endswith(f"/{HOSTILE}.mp4")
+    assert answer.headers["content-disposition"] == 'attachment; filename="moments.csv"'
+
+
+def test_json_holds_the_moments_as_given(export, moments):
+    found = export("json", *moments).json()["moments"]
+    assert [{name: row[name] for name in moments[0]} for row in found] == moments
+
+
+def test_srt_counts_and_stays_on_its_lines(export, moments):
+    blocks = export("srt", *moments).text.split("\n\n")
+    assert len(blocks) == 4
+    for number, block in enumerate(blocks, start=1):
+        lines = block.strip("\n").split("\n")
+        assert (lines[0], len(lines)) == (str(number), 3)
+    assert "00:00:03,040 --> 00:00:04,000\ntwo lines; #1" in export("srt", *moments).text
+
+
+def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
+    import av
+
+    (tmp_path / "chapters.txt").write_bytes(export("chapters", *moments).content)
+    with av.open(str(tmp_path / "chapters.txt"), format="ffmetadata") as read:
+        chapters = read.chapters()
+    titles = {chapter["metadata"]["title"]: (chapter["start"], chapter["end"]) for chapter in chapters}
+    assert titles["two lines; #1"] == (3040, 4000)
+    assert len(titles) == 4
+
+
+def test_edl_lays_moments_one_behind_the_other(export, moments):
+    text = export("edl", *moments).text
+    assert "001  AX       V     C        00:00:01:00 00:00:02:12 00:00:00:00 00:00:01:12" in text
+    assert "002  AX       V     C        00:00:03:01 00:00:04:00 00:00:01:12 00:00:02:11" in text
+    assert "* FROM CLIP NAME: sea [1].mp4" in text
+    assert all(len(line) < 300 for line in text.splitlines())
+
+
+def test_otio_is_read_by_its_own_library(export, moments):
+    import opentimelineio as otio
+
+    timeline = otio.adapters.read_from_string(export("otio", *moments).text, "otio_json")
+    clips = list(timeline.find_clips())
+    assert [round(clip.source_range.start_time.to_seconds(), 3) for clip in clips] == [1.0, 3.04, 0.0, 0.25]
+    assert [round(clip.source_range.duration.to_seconds(), 3) for clip in clips] == [1.5, 0.96, 1.5, 0.5]
+    assert clips[0].media_reference.target_url.endswith("/sea%20%5B1%5D.mp4")
+
+
+def test_clips_come_in_one_archive_under_harmless_names(export, moments):
+    answer = export("clips", *moments[2:])
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        names = archive.namelist()
+        assert names[0] == "01_flag_0.0-1.5s.mp4"
+        assert not any(letter in names[1] for letter in "<>\n\"'\u202e/")
+        assert all(archive.read(name)[4:8] == b"ftyp" for name in names)
+
+
+def test_moments_that_make_no_span_are_refused(export, ids):
+    flag = ids["flag.mp4"]
+    for start_s, end_s in [(2.0, 2.0), (3.0, 2.0), (0.0, 601.0)]:
+        assert export("csv", {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
+    assert export("csv", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}).status_code == 404
+    assert export("xml", {"video_id": flag, "start_s": 0, "end_s": 1}).status_code == 422
+    assert export("csv").status_code == 422
+
+
+def test_nothing_is_left_behind(export, moments, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for format in ("csv", "otio", "clips"):
+        assert export(format, *moments).status_code == 200
+    assert export("clips", {**moments[0], "start_s": 50.0, "end_s": 51.0}).status_code == 422
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_of_an_export_is_json(export, moments):
+    assert json.loads(export("json", moments[0]).content)["moments"][0]["note"] == "=cmd()"

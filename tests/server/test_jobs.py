@@ -1,0 +1,152 @@
+"""Indexing runs: started, watched, paused, stopped, tried again; searches go on meanwhile."""
+
+import json
+import threading
+import time
+
+import pytest
+from starlette.testclient import TestClient
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+from untrimmed.server.app import create_app
+
+
+class SlowEncoder(ToyEncoder):
+    """Encodes when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.may = threading.Event()
+        self.may.set()
+
+    def encode_frames(self, frames):
+        assert self.may.wait(20)
+        return super().encode_frames(frames)
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    encoder = SlowEncoder()
+    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(encoder, None))
+    return encoder
+
+
+@pytest.fixture
+def videos(tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "first.mp4", ["red"])
+    return folder
+
+
+@pytest.fixture
+def client(encoder, videos, tmp_path):
+    app = create_app(untrimmed.open(tmp_path / "library"), folders=(videos,))
+    with TestClient(app, base_url="http://localhost:8765") as client:
+        yield client
+        encoder.may.set()
+
+
+@pytest.fixture
+def start(client):
+    def run():
+        folder_ids = [folder["folder_id"] for folder in client.get("/api/folders").json()]
+        answer = client.post("/api/jobs", json={"folder_ids": folder_ids})
+        assert answer.status_code == 202
+        return answer.json()["job_id"]
+
+    return run
+
+
+def wait(client, job_id, *states):
+    deadline = time.monotonic() + 20
+    while (job := client.get(f"/api/jobs/{job_id}").json())["state"] not in states:
+        assert time.monotonic() < deadline, job
+        time.sleep(0.01)
+    return job
+
+
+def test_a_run_brings_the_library_up_to_date(client, start, videos):
+    job = wait(client, start(), "done")
+    assert (job["position"], job["total"], job["num_done"], job["num_failed"]) == (1, 1, 1, 0)
+    write_clip(videos / "second.mp4", ["blue"])
+    job = wait(client, start(), "done")
+    assert (job["num_done"], job["num_skipped"]) == (1, 1)
+    assert client.get("/api/folders").json()[0]["num_videos"] == 2
+    assert [job["num_done"] for job in client.get("/api/jobs").json()] == [1, 1]
+
+
+def test_progress_comes_as_events_until_the_run_ends(client, start):
+    job_id = start()
+    with client.stream("GET", f"/api/jobs/{job_id}/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    jobs = [json.loads(line.removeprefix("data: ")) for line in lines]
+    assert jobs[-1]["state"] == "done"
+    assert {job["job_id"] for job in jobs} == {job_id}
+
+
+def test_files_that_fail_are_named_and_can_be_tried_again(client, start, videos):
+    (videos / "broken.mp4").write_text("no video")
+    job = wait(client, start(), "done")
+    assert [failed["path"] for failed in job["failed"]] == [str(videos / "broken.mp4")]
+    assert "broken.mp4" in job["failed"][0]["reason"]
+    write_clip(videos / "broken.mp4", ["green"])
+    again = client.post(f"/api/jobs/{job['job_id']}/retry")
+    assert again.status_code == 202
+    mended = wait(client, again.json()["job_id"], "done")
+    assert (mended["total"], mended["num_done"], mended["num_failed"]) == (1, 1, 0)
+    assert client.post(f"/api/jobs/{mended['job_id']}/retry").status_code == 409
+
+
+def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder):
+    wait(client, start(), "done")
+    write_clip(videos / "second.mp4", ["blue"])
+    encoder.may.clear()
+    job_id = start()
+    wait(client, job_id, "running")
+    assert client.post(f"/api/jobs/{job_id}/pause").json()["state"] == "paused"
+    encoder.may.set()
+    time.sleep(0.3)
+    assert client.get(f"/api/jobs/{job_id}").json()["state"] == "paused"
+    assert client.post("/api/search", json={"text": "red"}).status_code == 200
+    assert client.get("/api/videos").json()["total"] == 1
+    client.post(f"/api/jobs/{job_id}/resume")
+    wait(client, job_id, "done")
+    assert client.get("/api/videos").json()["total"] == 2
+
+
+def test_a_run_that_is_stopped_keeps_what_was_done_and_frees_the_library(client, start, videos, encoder):
+    wait(client, start(), "done")
+    write_clip(videos / "second.mp4", ["blue"])
+    encoder.may.clear()
+    job_id = start()
+    wait(client, job_id, "running")
+    client.post(f"/api/jobs/{job_id}/stop")
+    encoder.may.set()
+    wait(client, job_id, "stopped")
+    assert client.get("/api/videos").json()["total"] == 1
+    assert wait(client, start(), "done")["num_done"] == 1
+
+
+def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):
+    from untrimmed.search.index import VideoIndex
+
+    with VideoIndex(tmp_path / "library", create=True):
+        job = wait(client, start(), "failed")
+    assert "another process is writing" in job["problem"]
+
+
+def test_only_folders_that_were_named_or_hold_videos_can_be_indexed(client, tmp_path):
+    assert [folder["path"] for folder in client.get("/api/folders").json()] == [str(tmp_path / "videos")]
+    assert client.post("/api/jobs", json={"folder_ids": ["0123456789abcdef"]}).status_code == 404
+    for body in ({"folder_ids": []}, {"folder_ids": ["/etc"]}, {"paths": ["/etc"]}):
+        assert client.post("/api/jobs", json=body).status_code == 422
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "stop", "retry"])
+def test_runs_that_are_not_there(client, action):
+    assert client.post(f"/api/jobs/0123456789abcdef/{action}").status_code == 404

@@ -1,0 +1,244 @@
+"""Lists, curves, frames and files; nothing but what was indexed is ever served."""
+
+import io
+import os
+import random
+import re
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+import untrimmed
+from tests.media import read_clock
+from tests.server.conftest import HOSTILE
+from tests.toy import write_clip
+from untrimmed.server.app import create_app
+
+
+def test_videos_are_listed_by_path_and_paged(client):
+    whole = client.get("/api/videos").json()
+    assert whole["total"] == len(whole["videos"]) == 5
+    assert [video["video"] for video in whole["videos"]] == sorted(video["video"] for video in whole["videos"])
+    page = client.get("/api/videos", params={"offset": 3, "limit": 1}).json()
+    assert (page["total"], page["videos"]) == (5, whole["videos"][3:4])
+    assert client.get("/api/videos", params={"name": "SEA ["}).json()["total"] == 1
+
+
+def test_hostile_names_come_back_letter_by_letter_as_json(client):
+    answer = client.get("/api/videos")
+    assert answer.headers["content-type"] == "application/json"
+    names = [video["video"].rpartition("/")[2] for video in answer.json()["videos"]]
+    assert f"{HOSTILE}.mp4" in names
+    assert "ß" * 125 + ".mp4" in names
+
+
+def test_a_video_says_whether_it_can_be_played(client, ids):
+    detail = client.get(f"/api/videos/{ids['clock.webm']}").json()
+    assert (detail["can_be_read"], detail["problem"], detail["kind"]) == (True, None, "video/webm")
+    assert (detail["width"], detail["height"]) == (160, 96)
+
+
+def test_the_curve_is_the_librarys(client, ids, world):
+    curve = client.get(f"/api/videos/{ids['flag.mp4']}/relevance", params={"text": "white"}).json()
+    times_s, relevance = client.app.state.service.library.relevance("white", world / "videos" / "flag.mp4")
+    np.testing.assert_allclose(curve["times_s"], times_s, atol=1e-3)
+    np.testing.assert_allclose(curve["relevance"], relevance, atol=1e-5)
+    assert 2 <= curve["times_s"][int(np.argmax(curve["relevance"]))] < 4
+
+
+def test_a_long_curve_is_thinned_without_losing_its_peak(client, ids):
+    whole = client.get(f"/api/videos/{ids['flag.mp4']}/relevance", params={"text": "white"}).json()
+    thin = client.get(f"/api/videos/{ids['flag.mp4']}/relevance", params={"text": "white", "points": 3}).json()
+    assert len(thin["times_s"]) == 3
+    assert max(thin["relevance"]) == max(whole["relevance"])
+
+
+@pytest.mark.parametrize("time_s", [0.0, 0.5, 1.25, 1.96])
+def test_a_frame_is_the_one_on_screen(client, ids, time_s):
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/frame", params={"time_s": time_s, "short_side": 96})
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert read_clock(np.asarray(Image.open(io.BytesIO(answer.content)))) == round(time_s * 25)
+
+
+def test_frames_come_small_and_are_decoded_once(client, ids):
+    service = client.app.state.service
+    url = f"/api/videos/{ids['clock.webm']}/frame?time_s=1&short_side=80"
+    first = client.get(url).content
+    assert Image.open(io.BytesIO(first)).size == (150, 90)
+    service.pictures.close()
+    assert client.get(url).content == first
+    assert service.pictures.num_bytes == len(first)
+
+
+def test_kept_frames_are_bounded(world, client):
+    from untrimmed.server.pictures import Pictures
+
+    pictures = Pictures(children=1, cache_bytes=8000)
+    for step in range(40):
+        pictures.jpeg(world / "videos" / "clock.webm", "x", step * 0.04, 90, 2.0)
+        assert pictures.num_bytes <= 8000
+    assert pictures.num_bytes > 4000
+    pictures.close()
+
+
+def test_a_time_behind_the_end_shows_the_last_frame(client, ids):
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/frame", params={"time_s": 3, "short_side": 96})
+    assert read_clock(np.asarray(Image.open(io.BytesIO(answer.content)))) == 49
+
+
+# -- ranges
+
+RANGES = [  # header, status, length of the answer for a file of N bytes
+    ("bytes=0-0", 206, lambda n: 1),
+    ("bytes=0-", 206, lambda n: n),
+    ("bytes=10-19", 206, lambda n: 10),
+    ("bytes=-5", 206, lambda n: 5),
+    ("bytes=-999999999999", 206, lambda n: n),
+    ("bytes=0-999999999999999999999", 206, lambda n: n),
+    ("bytes=999999999-", 416, lambda n: 0),
+    ("bytes=99999999999999999999999999-", 416, lambda n: 0),
+]
+ODD_RANGES = [
+    "bytes=-", "bytes=", "bytes", "=", "", "lines=0-5", "bytes=a-b", "bytes=5-1", "bytes=--5", "bytes=0-1-2",
+    "bytes=-0", "bytes=1e3-", "bytes=٣-", "bytes= 0 - 5 ", "BYTES=0-5", "bytes=0x0-0x5", "bytes=0-0," * 50 + "1-1",
+    "bytes=" + ",".join("0-" for _ in range(2000)), "bytes=" + "9" * 5000 + "-", "bytes=0-5;bytes=7-9",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("header", "status", "length"), RANGES)
+def test_ranges_of_a_file(client, ids, world, header, status, length):
+    content = (world / "videos" / "clock.webm").read_bytes()
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/media", headers={"range": header})
+    assert answer.status_code == status
+    if status == 206:
+        assert len(answer.content) == length(len(content))
+        start, end, total = map(int, re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", answer.headers["content-range"]).groups())
+        assert (answer.content, total) == (content[start : end + 1], len(content))
+
+
+@pytest.mark.parametrize("header", ODD_RANGES, ids=lambda header: header[:20])
+def test_odd_ranges_break_nothing_and_give_no_more_than_the_file(client, ids, world, header):
+    size = (world / "videos" / "clock.webm").stat().st_size
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/media", headers={"range": header.encode()})
+    assert answer.status_code in (200, 206, 400, 416)
+    assert len(answer.content) <= size + 20_000  # parts of several ranges have headers of their own
+
+
+def test_the_whole_file_comes_under_its_kind(client, ids, world):
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/media")
+    assert answer.content == (world / "videos" / "clock.webm").read_bytes()
+    assert (answer.headers["content-type"], answer.headers["accept-ranges"]) == ("video/webm", "bytes")
+
+
+# -- nothing outside the library's files
+
+
+def traversals(count, seed=0):
+    """Ways to write `../../etc/passwd` and its like where an id belongs."""
+    chance = random.Random(seed)
+    ups = [
+        "..",
+        ".",
+        "%2e%2e",
+        "%2E.",
+        "..%00",
+        "....",
+        "..;",
+        "%252e%252e",
+        "..%c0%af",
+        "%c0%ae%c0%ae",
+        "..\\",
+        ".%00.",
+    ]
+    slashes = ["/", "%2f", "%2F", "%252f", "\\", "%5c", "//", "%c0%af", "/./", ";/"]
+    targets = [
+        "etc/passwd", "etc/hostname", "proc/self/environ", "library.json", "videos.lance", "writer.lock",
+        "records.json",
+        "library/library.json", "videos/flag.mp4", "windows/win.ini", "~/.ssh/id_rsa", "dev/zero", "%2fetc%2fpasswd",
+    ]  # fmt: skip
+    forms = ["/api/videos/{}", "/api/videos/{}/media", "/api/videos/{}/frame", "/api/videos/{}/clip?start_s=0&end_s=1",
+             "/api/jobs/{}", "/{}", "/assets/{}", "/api/{}", "/api/videos/0123456789abcdef/{}"]  # fmt: skip
+    for _ in range(count):
+        slash = chance.choice(slashes)
+        climbing = slash.join(chance.choice(ups) for _ in range(chance.randint(0, 8)))
+        target = chance.choice(targets).replace("/", slash)
+        yield chance.choice(forms).format(chance.choice(["", "/", "file:", "file://"]) + climbing + slash + target)
+
+
+def test_500_attempts_to_leave_the_library_find_nothing(client, world):
+    secrets = [b"root:", b"encoder_identity", b"PATH=", (world / "videos" / "flag.mp4").read_bytes()[:64]]
+    for path in traversals(500):
+        scope_path = path.encode("latin-1", "replace").decode("latin-1")
+        answer = client.get(scope_path)
+        assert answer.status_code in (400, 404, 405, 422), path
+        assert not any(secret in answer.content for secret in secrets), path
+
+
+@pytest.fixture
+def own(toy, world, tmp_path):
+    """A copy of one indexed clip that may be tampered with: its file, and a client of its library."""
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    write_clip(videos / "mine.mp4", ["red", "blue"])
+    library = untrimmed.open(tmp_path / "library")
+    library.index(videos)
+    with TestClient(create_app(library), base_url="http://localhost:8765") as client:
+        yield videos / "mine.mp4", client, library.videos()[0].video_id
+
+
+def answers(client, video_id):
+    return {
+        client.get(f"/api/videos/{video_id}/{what}").status_code
+        for what in ("media", "frame?time_s=1", "clip?start_s=0&end_s=1")
+    }
+
+
+def test_a_link_that_leads_out_of_the_folder_is_refused(own, tmp_path):
+    file, client, video_id = own
+    shutil.move(file, tmp_path / "elsewhere.mp4")
+    file.symlink_to(tmp_path / "elsewhere.mp4")
+    assert answers(client, video_id) == {409}
+    assert client.get(f"/api/videos/{video_id}").json()["can_be_read"] is False
+
+
+def test_a_link_within_the_folder_is_followed(own):
+    file, client, video_id = own
+    shutil.move(file, file.with_name("renamed.mp4"))
+    file.symlink_to("renamed.mp4")
+    assert answers(client, video_id) == {200}
+
+
+@pytest.mark.parametrize("what", ["other content", "folder", "pipe", "gone", "forbidden link"])
+def test_what_has_come_in_a_videos_place_is_refused(own, what):
+    file, client, video_id = own
+    file.unlink()
+    if what == "other content":
+        file.write_text("a secret diary")
+    elif what == "folder":
+        file.mkdir()
+    elif what == "pipe":
+        os.mkfifo(file)
+    elif what == "forbidden link":
+        file.symlink_to("/etc/passwd")
+    assert answers(client, video_id) <= {404, 409}
+
+
+def test_clips_are_cut_and_named_after_their_video(client, ids, tmp_path):
+    import av
+
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/clip", params={"start_s": 0.4, "end_s": 1.2})
+    assert answer.headers["content-disposition"] == 'attachment; filename="clock_0.4-1.2s.mp4"'
+    (tmp_path / "clip.mp4").write_bytes(answer.content)
+    with av.open(str(tmp_path / "clip.mp4")) as clip:
+        frames = [read_clock(frame.to_ndarray(format="rgb24")) for frame in clip.decode(video=0)]
+    assert (frames[0], frames[-1], len(frames)) == (10, 29, 20)
+
+
+@pytest.mark.parametrize(("start_s", "end_s"), [(1, 1), (2, 1), (0, 601), (50, 60)])
+def test_spans_that_make_no_clip_are_refused(client, ids, start_s, end_s):
+    answer = client.get(f"/api/videos/{ids['clock.webm']}/clip", params={"start_s": start_s, "end_s": end_s})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
