@@ -50,13 +50,29 @@ def test_no_row_is_better_than_codes_and_rows_allow(dim):
     assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
     wanted, videos = best_rows(rows, counts, query), np.arange(len(counts))
     for level, off, slack in ((codes.by_codes, 0.08, 0.35), (codes.by_rows, 5e-4, 6e-4)):
-        score, most = level(probe, videos)
+        score, most, _ = level([probe], videos)
         assert (most >= wanted).all()
         assert np.abs(score - wanted).max() < off
         assert (most - score).max() < slack, "a bound that allows everything says nothing"
     some = np.array([5, 0, 77])
-    assert np.array_equal(codes.by_codes(probe, some), codes.by_codes(probe, videos)[:, some])
-    assert np.array_equal(codes.by_rows(probe, some), codes.by_rows(probe, videos)[:, some])
+    assert np.array_equal(codes.by_codes([probe], some), codes.by_codes([probe], videos)[:, some])
+    assert np.array_equal(codes.by_rows([probe], some), codes.by_rows([probe], videos)[:, some])
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.8, 1.0])
+def test_what_several_vectors_are_off_together_is_within_their_deviation(alike):
+    counts = np.full(4000, 2)
+    rows, first = some_rows(160, counts)
+    rng = np.random.default_rng(1)
+    vectors = [unit(alike * first + (1 - alike) * some_rows(160, [1], seed)[1]) for seed in rng.integers(1, 99, 6)]
+    codes, videos = CodedVideos.of(axes := Axes.of(rows), rows, counts), np.arange(len(counts))
+    wanted = sum(best_rows(rows, counts, vector) for vector in vectors)
+    best, most, variance = codes.by_codes([axes.probe(vector) for vector in vectors], videos)
+    deviation = np.sqrt(variance) / codes_module.MARGIN
+    assert (wanted <= np.minimum(most, best + np.sqrt(variance))).all()
+    assert 0.4 < ((wanted - best) / deviation).std() < 1.05
+    if not alike:
+        assert np.mean(most - best) > 1.4 * np.mean(np.sqrt(variance)), "independent errors add up to less"
 
 
 def test_codes_of_a_published_width_take_a_seventh_of_float16_rows():
@@ -80,8 +96,8 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         axes = Axes.of(rows)
         codes, probe = CodedVideos.of(axes, rows, counts), axes.probe(vector)
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
-        assert (codes.by_codes(probe, videos)[1] >= wanted - 1e-5).all()
-        assert (codes.by_rows(probe, videos)[1] >= wanted - 1e-5).all()
+        assert (codes.by_codes([probe], videos)[1] >= wanted - 1e-5).all()
+        assert (codes.by_rows([probe], videos)[1] >= wanted - 1e-5).all()
 
 
 def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
@@ -91,7 +107,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
     answers = []
     for cores in (1, 2, 7):
         monkeypatch.setattr(codes_module, "cores", lambda cores=cores: cores)
-        answers.append((codes.by_codes(axes.probe(query), videos), codes.by_rows(axes.probe(query), videos)))
+        answers.append((codes.by_codes([axes.probe(query)], videos), codes.by_rows([axes.probe(query)], videos)))
     assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
 
 
@@ -190,10 +206,10 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
     whole = CodedVideos.of(axes, rows, counts)
     parts = [CodedVideos.of(axes, rows[: ends[1]], counts[:2]), CodedVideos.of(axes, rows[ends[1] :], counts[2:])]
     joined, videos, probe = CodedVideos.joined(parts), np.arange(5), axes.probe(query)
-    assert np.allclose(joined.by_codes(probe, videos), whole.by_codes(probe, videos), atol=1e-6)
-    assert np.array_equal(joined.by_rows(probe, videos)[0], whole.by_rows(probe, videos)[0])
+    assert np.allclose(joined.by_codes([probe], videos), whole.by_codes([probe], videos), atol=1e-6)
+    assert np.array_equal(joined.by_rows([probe], videos)[0], whole.by_rows([probe], videos)[0])
     one = CodedVideos.joined([CodedVideos.of(axes, rows[:1], np.array([1]))])
-    assert one.by_rows(probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
+    assert one.by_rows([probe], np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -205,7 +221,7 @@ codes.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
 made = coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))
-search = lambda: made.by_codes(axes.probe(rows[0]), np.arange(1000))
+search = lambda: made.by_codes([axes.probe(rows[0])], np.arange(1000))
 before = search()
 child = os.fork()
 if not child:

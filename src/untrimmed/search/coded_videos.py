@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from jaxtyping import Bool, Float, Float16, Float32, Int
+from jaxtyping import Bool, Float, Float16, Int
 
 from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, share
 from untrimmed.search.products import LANES, padded_width
@@ -64,29 +65,41 @@ class CodedVideos:
     def __len__(self) -> int:
         return len(self.first) - 1
 
-    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
-        """The best row of each of these videos by its code; and what no row is above."""
+    def by_codes(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Float[np.ndarray, "3 N"]:
+        """See `Level`: by the codes of all rows."""
         from untrimmed.search.kernels import scan_codes
 
-        both = np.empty((2, len(videos)), dtype=np.float32)
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
-        share(len(videos), 256, lambda start, stop: scan_codes(*given, start, stop, *both))
-        both[1, self.unbounded[videos]] = np.inf
-        return both
+        if not probes:
+            return np.zeros((3, len(videos)))
+        each = np.empty((len(probes), 3, len(videos)), dtype=np.float32)
+        for probe, found in zip(probes, each, strict=True):
+            given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
+            share(len(videos), 256, partial(_call, scan_codes, given, tuple(found)))
+        likeness = np.array([[one.likeness(other) if one is not other else 1.0 for other in probes] for one in probes])
+        best, most, slack = each.astype(np.float64).transpose(1, 0, 2)
+        summed = np.stack([best.sum(axis=0), most.sum(axis=0), (slack * (likeness @ slack)).sum(axis=0)])
+        summed[1:, self.unbounded[videos]] = np.inf
+        return summed
 
-    def by_rows(self, probe: Probe, videos: Int[np.ndarray, " N"]) -> Float32[np.ndarray, "2 N"]:
-        """The best row of each of these videos by its float16 numbers; and what no row is above."""
+    def by_rows(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Float[np.ndarray, "3 N"]:
+        """See `Level`: by the float16 numbers of those rows of which codes leave it open whether they are the best."""
         from untrimmed.search.kernels import score_rows
 
-        best = np.empty(len(videos), dtype=np.float32)
+        best, rounding = np.zeros(len(videos)), 0.0
         rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
-        share(len(videos), 64, lambda start, stop: score_rows(*given, start, stop, best))
-        rounding = np.float32(_HALF * self.longest * probe.length + 1e-6)
-        return np.stack([best, np.where(self.unbounded[videos], np.float32(np.inf), best + rounding)])
+        for probe in probes:
+            found = np.empty(len(videos), dtype=np.float32)
+            given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
+            share(len(videos), 64, partial(_call, score_rows, given, (found,)))
+            best += found
+            rounding += _HALF * self.longest * probe.length + 1e-6
+        most = np.where(self.unbounded[videos], np.inf, best + rounding)
+        return np.stack([best, most, np.full(len(videos), np.inf)])  # rounding is not random
 
 
-Level = Callable[[CodedVideos, Probe, Int[np.ndarray, " N"]], Float32[np.ndarray, "2 N"]]
+# Of each of some videos, for the vectors that a query looks for: the products of their best rows, summed; what the sum
+# is not above, whatever all products are off together; the variance of what it is off, times the margin squared.
+Level = Callable[[CodedVideos, Sequence[Probe], Int[np.ndarray, " N"]], Float[np.ndarray, "3 N"]]
 K = TypeVar("K")
 C = TypeVar("C")
 
@@ -134,7 +147,7 @@ class Coder(Generic[K, C]):
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
         """For all blocks the axes that fit the first of them; only `make` may ask."""
         if branch not in self._axes:
-            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO])
+            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO], len(self._axes))
         return self._axes[branch]
 
     def wait(self) -> None:
@@ -147,6 +160,12 @@ class Coder(Generic[K, C]):
             made = make(block)
             with self._lock:
                 self._codes[block] = made
+
+
+def _call(
+    kernel: Callable[..., None], given: tuple[Any, ...], out: tuple[np.ndarray, ...], start: int, stop: int
+) -> None:
+    kernel(*given, start, stop, *out)
 
 
 def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:

@@ -38,13 +38,13 @@ class Axes:
     splits: tuple[int, int]  # where body and tail begin
 
     @classmethod
-    def of(cls, rows: Float[np.ndarray, "R D"]) -> Axes:
-        """Fitted to some rows of a corpus; whatever they are, bounds hold."""
+    def of(cls, rows: Float[np.ndarray, "R D"], seed: int = 0) -> Axes:
+        """Fitted to some rows of a corpus; whatever they are, bounds hold. `seed` is that of the random turn."""
         dim = rows.shape[1]
         splits = min(WIDTH, dim), min(2 * WIDTH, dim)
         rows = rows.astype(np.float32)
         _, directions = np.linalg.eigh((rows.T @ rows).astype(np.float64))
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         parts = []
         for begin, end in zip((0, *splits), (*splits, dim), strict=True):
             turn, _ = np.linalg.qr(rng.standard_normal((end - begin, end - begin)))
@@ -77,6 +77,7 @@ class Axes:
             level_sum=int(levels.sum()),
             margins=tuple(np.float32(margin**2 * square) for square in squares),
             length=float(np.linalg.norm(vector)),
+            parts=(head, body, tail, missed),
         )
 
 
@@ -92,6 +93,12 @@ class Probe:
     level_sum: int
     margins: tuple[np.float32, ...]  # squared, for what head, body, signs and levels leave out
     length: float
+    parts: tuple[Float[np.ndarray, " _"], ...]  # head, body, tail, and what the levels leave out of it
+
+    def likeness(self, other: Probe) -> float:
+        """The correlation at most, not below 0, of what the code of one row is off for two queries."""
+        pairs = [(one, two) for one, two in zip(self.parts, other.parts, strict=True) if one.any() and two.any()]
+        return max([0.0, *(float(one @ two / (np.linalg.norm(one) * np.linalg.norm(two))) for one, two in pairs)])
 
     @property
     def numbers(self) -> tuple[Any, ...]:

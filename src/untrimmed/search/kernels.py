@@ -195,19 +195,24 @@ def best_windows(found, reach, bounds, weights, inside, start, stop, best, most)
 
 @compiled()
 @no_type_check
-def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound):
-    """best[i]: the best row of video videos[i] by whole codes; bound[i]: no row's product is above it."""
+def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound, slack):
+    """Of video videos[i] best[i]: its best row by codes; bound[i]: no row's product is above it.
+
+    slack[i]: no row has more between its product by codes and what the true one is not above.
+    """
     in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
     found, reach = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
-    top, most = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    top, most, far = np.empty(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for place in range(start, stop):
-        top[:] = most[:] = -np.inf
+        top[:] = most[:] = far[:] = -np.inf
         for block in range(first[videos[place]], first[videos[place] + 1]):
             _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
             for lane in range(LANES):
                 top[lane] = found[lane] if found[lane] > top[lane] else top[lane]
                 most[lane] = reach[lane] if reach[lane] > most[lane] else most[lane]
-        best[place], bound[place] = top.max(), most.max()
+                off = reach[lane] - found[lane]
+                far[lane] = off if off > far[lane] else far[lane]
+        best[place], bound[place], slack[place] = top.max(), most.max(), far.max()
 
 
 @compiled()

@@ -270,15 +270,17 @@ class TrainedQuery:
         return self._model.score(self._encoded, block.videos.select(torch.from_numpy(rows))).fused[0].numpy()
 
     def _bound(self, level: Level, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
-        """The candidate score by codes or by float16 rows, and what it is not above."""
-        both = np.zeros((2, len(rows)))
+        """The candidate score by codes or by float16 rows, and what it is not above.
+
+        What codes of different branches are off is independent, for their axes are turned by themselves.
+        """
+        summed = np.zeros((3, len(rows)))
         for branch, own in self._coder.of(block).items():
             if branch not in self._probes:  # all blocks have the same axes
                 self._probes[branch] = [own.codes.axes.probe(vector, self._recall) for vector in self._vectors[branch]]
-            for probe in self._probes[branch]:
-                both += level(own, probe, rows)
-        both[1] += 2 * _ROUNDING
-        return both
+            summed += level(own, self._probes[branch], rows)
+        most = np.minimum(summed[1], summed[0] + np.sqrt(summed[2]))
+        return np.stack([summed[0], most + 2 * _ROUNDING])
 
     @cached_property
     def _vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
