@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
+    from untrimmed.search.query import Filters, Place, Query, Weights
     from untrimmed.search.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
     "Failure": "untrimmed.search.index_report:Failure",
+    "Filters": "untrimmed.search.query:Filters",
     "Hit": "untrimmed.search.engine:Hit",
     "IndexReport": "untrimmed.search.index_report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
+    "Place": "untrimmed.search.query:Place",
     "Progress": "untrimmed.search.index_report:Progress",
+    "Query": "untrimmed.search.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
     "VideoRecord": "untrimmed.search.records:VideoRecord",
+    "Weights": "untrimmed.search.query:Weights",
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
     "evaluate": "untrimmed.running.opened:evaluate",
@@ -49,13 +54,17 @@ _PUBLIC = {
 __all__ = [
     "Annotation",
     "Failure",
+    "Filters",
     "Hit",
     "IndexReport",
     "Library",
     "Moment",
+    "Place",
     "Progress",
+    "Query",
     "SimulationSettings",
     "VideoRecord",
+    "Weights",
     "__version__",
     "create_model",
     "dataset_of_arrays",

@@ -11,6 +11,7 @@ import pytest
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.engine import Engine
+from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -208,7 +209,9 @@ def test_what_no_version_answers_is_asked_once_however_often_others_commit(index
         asked.append(view)
         assert len(asked) == 1, "asked again"
         index.put(stored("/v/b.mp4"))
-        view.hits(view.windows, query, **{"limit": 1, "moments": 1, "min_score": None, "within": None} | options)
+        cutoff = Cutoff(limit=options.get("limit", 1))
+        among = view.below(options["within"]) if "within" in options else None
+        find(view, view.windows().prepare(query), cutoff, among=among)
 
     with pytest.raises((ConfigError, UnknownNameError), match=r"limit is 0|/nowhere"):
         Engine(index.folder).answer(ask)

@@ -19,6 +19,7 @@ from untrimmed.search import tf_prvr as tf_prvr_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
 from untrimmed.search.engine import Engine
+from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records, Settings
 from untrimmed.search.tf_prvr import TFPRVRModel
@@ -174,7 +175,8 @@ class LibraryAndModel:
 
     def found(self, query, within=None):
         view = self.engine.view()
-        hits = view.hits(view.corpus, query, limit=4, moments=1, min_score=None, within=within)
+        among = None if within is None else view.below(within)
+        hits = find(view, view.corpus().prepare(query), Cutoff(limit=4, moments=1), among=among)
         return [(str(hit.video), hit.score) for hit in hits]
 
     def expected(self, query, within=None):

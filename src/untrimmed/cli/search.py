@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,30 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption, parse_path
+from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption
+from untrimmed.cli.query_options import (
+    FlatOption,
+    FoldOption,
+    FollowOption,
+    ImageOption,
+    LikeOption,
+    MaxDurationOption,
+    MaxHeightOption,
+    MaxSizeOption,
+    MinDurationOption,
+    MinHeightOption,
+    MinSizeOption,
+    NotOption,
+    SinceOption,
+    ThenOption,
+    UnlikeOption,
+    UntilOption,
+    WeightOption,
+    WithinOption,
+    parse_weights,
+    read_filters,
+    read_query,
+)
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import read_precision
@@ -27,11 +51,12 @@ from untrimmed.precision import read_precision
 if TYPE_CHECKING:
     from untrimmed.search.engine import Hit, Hits
     from untrimmed.search.library import Library
+    from untrimmed.types import Moment
 
 _ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
 
-LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos at most.")]
+LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos, or moments, at most.")]
 MomentsOption = Annotated[int, typer.Option("--moments", min=1, help="How many moments of each video at most.")]
 ScoreOption = Annotated[
     float | None,
@@ -41,12 +66,6 @@ ScoreOption = Annotated[
         help="Leave out videos that score less. A score, the number before each hit, is the cosine of what is asked "
         "and the video's best seconds (a trained model has its own). What is high depends on the encoder: builtin 0.2.",
         show_default=False,
-    ),
-]
-WithinOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--in", parser=parse_path, metavar="FOLDER", help="Only videos below this folder.", show_default=False
     ),
 ]
 ShardsOption = Annotated[
@@ -59,12 +78,31 @@ FramesOption = Annotated[
 
 
 def search(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be seen, in plain words.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What is to be seen, in plain words.", show_default=False)
+    ] = "",
+    then: ThenOption = "",
+    within_s: FollowOption = 60.0,
+    without: NotOption = None,
+    image: ImageOption = None,
+    like: LikeOption = None,
+    unlike: UnlikeOption = None,
+    weight: WeightOption = None,
+    within: WithinOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    min_duration: MinDurationOption = None,
+    max_duration: MaxDurationOption = None,
+    min_size: MinSizeOption = None,
+    max_size: MaxSizeOption = None,
+    min_height: MinHeightOption = None,
+    max_height: MaxHeightOption = None,
     library: LibraryOption = None,
     limit: LimitOption = 10,
     moments: MomentsOption = 3,
     min_score: ScoreOption = None,
-    within: WithinOption = None,
+    flat: FlatOption = False,
+    fold: FoldOption = None,
     ray: RayOption = None,
     shards: ShardsOption = 1,
     precision: PrecisionOption = "auto",
@@ -75,6 +113,7 @@ def search(
     """Find the videos that fit a sentence, and where in them.
 
     Moments are separate scenes of a video, first what stands out most above the rest of it; some may adjoin.
+    How --then, --not, --like and the others make one score: docs/queries.md.
 
     Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold, or no word of the
     sentence is known to the encoder.
@@ -82,14 +121,22 @@ def search(
     import untrimmed
 
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards)
+    least_most = (since, until), (min_duration, max_duration), (min_size, max_size), (min_height, max_height)
+    filters = read_filters(within, *least_most)
+    places = {"like": like or [], "unlike": unlike or []}
+    query = read_query(text, then, within_s, without, image, places, opened.folder)
+    query = replace(
+        query, weights=parse_weights(weight), filters=filters, group_by="moment" if flat else "video", fold=fold
+    )
     try:
-        hits = opened.search(text, limit=limit, moments=moments, min_score=min_score, within=within)
+        hits = opened.search(query, limit=limit, moments=moments, min_score=min_score)
     finally:
         if ray is not None:
             from untrimmed.search.ray_cluster import disconnect
 
             disconnect()
-    _show(opened, {"text": text}, hits, json_output, save_frames)
+    told = {"then": then, "without": without, "image": image and str(image), **places}
+    _show(opened, {"text": text} | {what: some for what, some in told.items() if some}, hits, json_output, save_frames)
 
 
 def similar(
@@ -122,7 +169,7 @@ def similar(
     _show(opened, {"like": what}, hits, json_output, save_frames)
 
 
-def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool, save_frames: Path | None) -> None:
+def _show(library: Library, query: dict[str, Any], hits: Hits, json_output: bool, save_frames: Path | None) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
     found = [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]
     document = {**query, "warnings": hits.warnings, "partial": hits.partial, "hits": found}
@@ -132,14 +179,21 @@ def _show(library: Library, query: dict[str, str], hits: Hits, json_output: bool
     if json_output:
         print_json(document)
     for rank, hit in enumerate(hits if not json_output else (), start=1):
-        result_console.print(
-            f"{rank:3d}  {hit.score:6.3f}  {clock(hit.start_s):>9} - {clock(hit.end_s):<9}  {shown(hit.video)}",
-        )
-        for moment in hit.moments[1:]:
-            result_console.print(f"{'':13}{clock(moment.start_s):>9} - {clock(moment.end_s):<9}")
+        for number, moment in enumerate(hit.moments):
+            then = f"  then {_span(hit.then[number])}" if hit.then else ""
+            if number == 0:
+                result_console.print(f"{rank:3d}  {hit.score:6.3f}  {_span(moment)}{then}  {shown(hit.video)}")
+            else:
+                result_console.print(f"{'':13}{_span(moment)}{then}")
+        for video in hit.folded:
+            result_console.print(f"{'':13}looks the same: {shown(video)}")
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
         raise typer.Exit(NOTHING_FOUND)
+
+
+def _span(moment: Moment) -> str:
+    return f"{clock(moment.start_s):>9} - {clock(moment.end_s):<9}"
 
 
 def _as_json(rank: int, hit: Hit, frame: Path | None) -> dict[str, Any]:
@@ -151,12 +205,17 @@ def _as_json(rank: int, hit: Hit, frame: Path | None) -> dict[str, Any]:
         "duration_s": round(hit.duration_s, 3),
         "start_s": round(hit.start_s, 3),
         "end_s": round(hit.end_s, 3),
-        "moments": [
-            {"start_s": round(m.start_s, 3), "end_s": round(m.end_s, 3), "score": round(m.score, 6)}
-            for m in hit.moments
-        ],
+        "moments": _spans_as_json(hit.moments),
     }
+    if hit.then:
+        found["then"] = _spans_as_json(hit.then)
+    if hit.folded:
+        found["folded"] = [str(video) for video in hit.folded]
     return found if frame is None else {**found, "frame": str(frame)}
+
+
+def _spans_as_json(moments: Sequence[Moment]) -> list[dict[str, float]]:
+    return [{"start_s": round(m.start_s, 3), "end_s": round(m.end_s, 3), "score": round(m.score, 6)} for m in moments]
 
 
 def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:

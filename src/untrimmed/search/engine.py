@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -19,13 +18,13 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.corpus import Corpus, Incomplete, LocalCorpus, PreparedQuery, RankedVideo, SearchModel
+from untrimmed.search.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Records, Settings, newest_commit
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
-from untrimmed.types import Moment, TextFeatures
+from untrimmed.types import Moment
 
 A = TypeVar("A")
 
@@ -41,6 +40,8 @@ class Hit:
     score: float  # of the video: the relevance of its best window; comparable within one library and encoder
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
+    then: tuple[Moment, ...] = ()  # what follows each of them, where the query asks for it
+    folded: tuple[Path, ...] = ()  # videos with nothing but moments that look the same as some of this hit
 
 
 class Hits(list[Hit]):
@@ -87,52 +88,17 @@ class View:
         """
         return self.engine.load(self, self.model)
 
-    def hits(
-        self,
-        corpus: Callable[[], Corpus],
-        query: TextFeatures,
-        *,
-        limit: int,
-        moments: int,
-        min_score: float | None,
-        within: str | os.PathLike[str] | None,
-    ) -> Hits:
-        """The best videos of the corpus with their best moments, among those below the folder, or of that file.
-
-        Of videos that score alike the first by path comes first. A sentence of which no word is understood has no hits;
-        for it, `corpus` is not called and no video is loaded.
+    def below(self, place: str | os.PathLike[str]) -> frozenset[str]:
+        """The ids of the videos below a folder, or of that file.
 
         Raises:
-            ConfigError: An option makes no sense.
-            UnknownNameError: No video lies in `within`.
+            UnknownNameError: There is none.
         """
-        if limit < 1 or moments < 1:
-            raise ConfigError(f"limit is {limit} and moments {moments}; both must be at least 1")
-        if min_score is not None and not math.isfinite(min_score):
-            raise ConfigError(f"min_score is {min_score}, must be a finite number")
-        among = None if within is None else self._within(absolute(within))
-        if not query.reading.is_understood:
-            return Hits()
-        prepared = corpus().prepare(query, recall=self.engine.recall)
-        ranked = prepared.rank(limit=limit, among=among)
-        ranked.sort(key=lambda video: (-video.score, self.records.of(video.video_id).path))
-        kept = [video for video in ranked[:limit] if min_score is None or video.score >= min_score]
-        hits = [hit for video in kept if (hit := self._hit(prepared, video, moments)) is not None]
-        missing = prepared.missing if isinstance(prepared, Incomplete) else ""
-        return Hits(hits, [missing] if missing else [], partial=bool(missing))
-
-    def _within(self, place: Path) -> frozenset[str]:
-        found = frozenset(record.video_id for record in self.records.below(place))
+        path = absolute(place)
+        found = frozenset(record.video_id for record in self.records.below(path))
         if not found:
-            raise UnknownNameError(f"{shown(place)}: no video of {self.index.folder} lies there; see: untrimmed ls")
+            raise UnknownNameError(f"{shown(path)}: no video of {self.index.folder} lies there; see: untrimmed ls")
         return found
-
-    def _hit(self, prepared: PreparedQuery, ranked: RankedVideo, limit: int) -> Hit | None:
-        record, moments = self.records.of(ranked.video_id), tuple(prepared.moments(ranked.video_id, limit=limit))
-        if not moments:
-            return None  # its shard has died since it was ranked
-        span_s = moments[0].start_s, moments[0].end_s
-        return Hit(Path(record.path), record.video_id, *span_s, ranked.score, record.duration_s, moments)
 
 
 class Engine:

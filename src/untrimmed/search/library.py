@@ -28,18 +28,20 @@ from untrimmed.errors import (
     UntrimmedError,
 )
 from untrimmed.precision import Precision, read_precision
+from untrimmed.search.asking import EncoderReader, answer
 from untrimmed.search.engine import Engine, Hits, View
 from untrimmed.search.filling import choose_sampling, encoded_by, fill, named_model
+from untrimmed.search.found import Cutoff
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
+from untrimmed.search.query import Query
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
-from untrimmed.search.sentence import check_sentence, sentence_warnings
+from untrimmed.search.sentence import check_sentence
 from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
-from untrimmed.types import TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
@@ -250,40 +252,35 @@ class Library:
 
     def search(
         self,
-        text: str,
+        query: str | Query,
         *,
         limit: int = 10,
         moments: int = 3,
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
-        """The videos that fit a sentence best, each with its best moments.
+        """The videos that fit a sentence, or a `Query` of several parts, best, each with its best moments.
 
         The list's `warnings` name words that the encoder does not know, and say where it stopped to read; of a sentence
         without a word that it knows there are no hits.
 
         Args:
-            text: What is to be seen, in plain words.
-            limit: How many videos at most.
-            moments: How many moments of each at most.
-            min_score: Leave out videos that score less. What is a good score depends on the encoder.
+            query: What is to be seen, in plain words; or a `Query`: what follows, what must not be seen, examples,
+                filters, and what a hit is (docs/queries.md).
+            limit: How many hits at most.
+            moments: How many moments of each video at most.
+            min_score: Leave out hits that score less. What is a good score depends on the encoder.
             within: Only videos below this folder, or this one file.
 
         Raises:
             ConfigError: The sentence is empty or no text, or an option makes no sense.
-            UnknownNameError: No video of the library lies in `within`.
+            UnknownNameError: No video of the library lies in `within`, or a place of the query in none of its videos.
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        check_sentence(text)
-
-        def ask(view: View) -> Hits:
-            query = self._read(text, view)
-            hits = view.hits(view.corpus, query, limit=limit, moments=moments, min_score=min_score, within=within)
-            warnings = sentence_warnings(query, self._ready_encoder(view.encoder).name)
-            return Hits(hits, [*hits.warnings, *warnings], partial=hits.partial)
-
-        return self.engine.answer(ask)
+        asked = query if isinstance(query, Query) else Query(query)
+        cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score)
+        return self.engine.answer(lambda view: answer(asked, view, self._reader(view), cutoff, within=within))
 
     def similar(
         self,
@@ -295,14 +292,7 @@ class Library:
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
         """The videos with frames like this RGB image, by the encoder alone; the rest is as in `search`."""
-
-        def ask(view: View) -> Hits:
-            with self._encoding:
-                vector = self._ready_encoder(view.encoder).encode_frames(image[None])[0]
-            query = TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
-            return view.hits(view.windows, query, limit=limit, moments=moments, min_score=min_score, within=within)
-
-        return self.engine.answer(ask)
+        return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
     def relevance(
         self, text: str, video: str | os.PathLike[str]
@@ -318,7 +308,7 @@ class Library:
             record = view.records.at(absolute(video))
             if record is None:
                 raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-            return view.corpus().prepare(self._read(text, view)).relevance(record.video_id)
+            return view.corpus().prepare(self._reader(view).texts([text])[0]).relevance(record.video_id)
 
         return self.engine.answer(ask)
 
@@ -332,10 +322,8 @@ class Library:
 
     # -- inside
 
-    def _read(self, text: str, view: View) -> TextFeatures:
-        """A sentence to search for as vectors."""
-        with self._encoding:
-            return self._ready_encoder(view.encoder).encode_texts([text])[0]
+    def _reader(self, view: View) -> EncoderReader:
+        return EncoderReader(self._ready_encoder(view.encoder), self._encoding)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
         """The encoder of that identity: another process may have filled the library anew with another one."""

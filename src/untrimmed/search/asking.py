@@ -1,0 +1,232 @@
+"""A query becomes hits: its parts are read, filters leave some videos, what was prepared ranks them, moments are found.
+
+docs/queries.md says for people how parts are put together; here is where.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from untrimmed.encoders.encoder import Encoder
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.search.combined import CombinedQuery, Term, Unwanted
+from untrimmed.search.corpus import Corpus, PreparedQuery
+from untrimmed.search.engine import Hits, View
+from untrimmed.search.folding import span_vector, unit
+from untrimmed.search.found import Cutoff, find
+from untrimmed.search.query import Filters, Place, Query
+from untrimmed.search.records import VideoRecord
+from untrimmed.search.sentence import sentence_warnings
+from untrimmed.search.training_free import TRAINING_FREE
+from untrimmed.search.video_names import absolute
+from untrimmed.types import TextFeatures
+
+_NOTHING = 1e-6  # of a sum of unit vectors: they cancel
+_SAMPLE = 64  # videos by which it is told what is usual in a library
+
+Vector = Float[np.ndarray, " D"]
+
+
+class EncoderReader:
+    """What makes vectors of sentences and pictures: an encoder that reads one thing at a time."""
+
+    def __init__(self, encoder: Encoder, lock: AbstractContextManager[object]):
+        self.name, self._encoder, self._lock = encoder.name, encoder, lock
+
+    def texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """Sentences as the encoder reads them."""
+        with self._lock:
+            return self._encoder.encode_texts(texts)
+
+    def image(self, image: UInt8[np.ndarray, "Y X 3"]) -> Vector:
+        """An RGB picture as a unit vector."""
+        with self._lock:
+            vector: Vector = self._encoder.encode_frames(image[None])[0]
+            return vector
+
+
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """The sentences of a query as they were read; None where there is none, or no word of it is known."""
+
+    text: TextFeatures | None
+    then: TextFeatures | None
+    without: tuple[TextFeatures, ...]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, query: Query, reader: EncoderReader) -> _Texts:
+        """One call of the encoder for all."""
+        named = [("", query.text), ("then: ", query.then), *(("without: ", some) for some in query.without)]
+        named = [(kind, sentence) for kind, sentence in named if sentence]
+        read = reader.texts([sentence for _, sentence in named]) if named else []
+        warnings = [
+            kind + line
+            for (kind, _), text in zip(named, read, strict=True)
+            for line in sentence_warnings(text, reader.name)
+        ]
+        known: dict[str, list[TextFeatures]] = {kind: [] for kind in ("", "then: ", "without: ")}
+        for (kind, _), one in zip(named, read, strict=True):
+            if one.reading.is_understood:
+                known[kind].append(one)
+        text, then = (next(iter(known[kind]), None) for kind in ("", "then: "))
+        return cls(text, then, tuple(known["without: "]), tuple(warnings))
+
+
+def answer(
+    query: Query, view: View, reader: EncoderReader, cutoff: Cutoff, *, within: str | os.PathLike[str] | None = None
+) -> Hits:
+    """The best videos or moments of a version of a library.
+
+    A sentence of which no word is known does not count; where nothing is left that says what is wanted, or what is to
+    follow, there are no hits and no video is loaded.
+
+    Raises:
+        ConfigError: An option makes no sense.
+        UnknownNameError: No video lies in `within`, or a place is in no video of the library.
+    """
+    among = _among(view, query.filters, within)
+    texts = _Texts.of(query, reader)
+    warnings = list(texts.warnings)
+    if among is not None and not among:
+        warnings.append(f"no video of the library meets: {query.filters}")
+    examples = _examples(query, view, reader)
+    lost = (texts.text is None and (examples is None or not (query.image is not None or query.like))) or (
+        bool(query.then) and texts.then is None
+    )
+    if lost or among == frozenset():
+        return Hits([], warnings)
+    prepared = _Preparing(view, query).prepare(texts, examples)
+    hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold)
+    return Hits(hits, [*hits.warnings, *warnings], partial=hits.partial)
+
+
+def sampled_ids(view: View) -> list[str]:
+    """Some videos of the library, the same ones in every search: ids are random."""
+    return heapq.nsmallest(_SAMPLE, (record.video_id for record in view.records))
+
+
+class _Preparing:
+    """The parts of a query before the corpora of one version."""
+
+    def __init__(self, view: View, query: Query):
+        self._view, self._query = view, query
+        # Windows and TF-PRVR compare frames with whatever vector; a trained model reads words.
+        self._takes_vectors = view.model is None or view.model.identity in TRAINING_FREE
+
+    def prepare(self, texts: _Texts, examples: Vector | None) -> PreparedQuery:
+        """One prepared query of all parts."""
+        query, weights = self._query, self._query.weights
+        wanted = self._wanted(texts.text, examples)
+        if texts.then is None and not texts.without and len(wanted) == 1:
+            return wanted[0].query
+        corpus = self._view.corpus()
+        share = weights.then / (weights.text + weights.then)
+        unwanted = [corpus.prepare(text) for text in texts.without]
+        return CombinedQuery(
+            wanted,
+            duration_s=lambda video_id: self._view.records.of(video_id).duration_s,
+            then=Term(corpus.prepare(texts.then), share) if texts.then else None,
+            within_s=query.within_s,
+            unwanted=[Unwanted(one, float(np.median(self._usual(one)))) for one in unwanted],
+            without=weights.without,
+        )
+
+    def _wanted(self, text: TextFeatures | None, examples: Vector | None) -> list[Term]:
+        """Sentence and examples, each divided by how far its scores spread; one term where one vector can say both."""
+        if examples is None:
+            assert text is not None, "something is wanted"
+            return [Term(self._prepare(self._view.corpus(), text))]
+        size = float(np.linalg.norm(examples))
+        like = _as_text(examples / size)
+        if text is None:
+            return [Term(self._prepare(self._view.windows(), like))]
+        of_text: Corpus = self._view.corpus()
+        of_like = of_text if self._takes_vectors else self._view.windows()
+        terms = [Term(of_text.prepare(text), self._query.weights.text), Term(of_like.prepare(like), size)]
+        terms = [Term(term.query, term.weight / _spread(self._usual(term.query))) for term in terms]
+        if not self._takes_vectors:
+            return terms
+        vector = terms[0].weight * unit(text.sentence) + terms[1].weight * like.sentence
+        return [Term(self._prepare(of_text, _as_text(unit(vector))))]
+
+    def _prepare(self, corpus: Corpus, text: TextFeatures) -> PreparedQuery:
+        """With the recall that was asked for where nothing else is compared with it: a bound has to hold."""
+        is_alone = not (self._query.then or self._query.without)
+        return corpus.prepare(text, recall=self._view.engine.recall if is_alone else 1.0)
+
+    def _usual(self, prepared: PreparedQuery) -> Float[np.ndarray, " N"]:
+        """The scores of some videos of the library, whatever filters leave of it."""
+        some = sampled_ids(self._view)
+        return np.array([video.score for video in prepared.rank(limit=len(some), among=some)])
+
+
+def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:
+    """The ids that meet all conditions; None where there is none."""
+    folders = [view.below(place) for place in (within, filters.within) if place is not None]
+    among = frozenset.intersection(*folders) if folders else None
+    if not filters.look_at_each:
+        return among
+    return frozenset(r.video_id for r in view.records if (among is None or r.video_id in among) and filters.admit(r))
+
+
+def _examples(query: Query, view: View, reader: EncoderReader) -> Vector | None:
+    """What pictures and places say together, after Rocchio: what is wanted by its weight, less what is not."""
+    weights, parts = query.weights, []
+    if query.image is not None:
+        parts.append(weights.image * unit(reader.image(query.image)))
+    for places, weight in ((query.like, weights.like), (query.unlike, -weights.unlike)):
+        if places:
+            parts.append(weight * np.mean([place_vector(view, place) for place in places], axis=0))
+    if not parts:
+        return None
+    together: Vector = np.sum(parts, axis=0).astype(np.float32)
+    if not np.linalg.norm(together) > _NOTHING:
+        raise ConfigError("the examples of what is wanted and of what is not are the same; leave one of them out")
+    return together
+
+
+def place_vector(view: View, place: Place) -> Vector:
+    """The mean of the frames of a moment, or the frame nearest to a time, at unit length.
+
+    Raises:
+        UnknownNameError: No such video.
+        ConfigError: The video has ended before.
+    """
+    record = _record(view, place)
+    if place.start_s > record.duration_s:
+        raise ConfigError(
+            f"{record.path}: is {record.duration_s:.1f} s long, the place begins at {place.start_s:.1f} s"
+        )
+    stored = view.index.get(record.video_id)
+    if stored is None:
+        raise UnknownNameError(f"{record.path}: was removed from the library meanwhile; search again")
+    return span_vector(stored.features, place.start_s, place.start_s if place.end_s is None else place.end_s)
+
+
+def _record(view: View, place: Place) -> VideoRecord:
+    try:
+        return view.records.of(os.fspath(place.video))
+    except KeyError:
+        record = view.records.at(absolute(place.video))
+    if record is None:
+        raise UnknownNameError(f"{place.video}: no video of {view.index.folder}, by id or path; see: untrimmed ls")
+    return record
+
+
+def _as_text(vector: Vector) -> TextFeatures:
+    """A vector in the place of a sentence's, for corpora that read nothing else."""
+    return TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
+
+
+def _spread(scores: Float[np.ndarray, " N"]) -> float:
+    """By how much the scores of videos differ, as their standard deviation; 1 where that says nothing."""
+    deviation = float(scores.std()) if len(scores) > 1 else 0.0
+    return deviation if deviation > _NOTHING else 1.0

@@ -1,0 +1,91 @@
+"""Queries that say more than a sentence, typed as people type them."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def indexed(run, videos):
+    assert run("index", videos)[0] == 0
+    return run
+
+
+def found(run, *words):
+    code, out, err = run("search", *words, "--json")
+    assert code in (0, 1), err
+    return json.loads(out)
+
+
+def test_then_prints_both_moments(indexed):
+    code, out, err = indexed("search", "red", "--then", "green", "-k", "1", "--moments", "1")
+    assert (code, err) == (0, "")
+    line = out.strip()
+    assert line.endswith("flag.mp4")
+    assert "then" in line
+    document = found(indexed, "red", "--then", "green", "--within-s", "5")
+    assert (document["text"], document["then"]) == ("red", "green")
+    first = document["hits"][0]
+    assert first["moments"][0]["end_s"] <= first["then"][0]["start_s"]
+
+
+def test_not_and_weights_change_what_is_first(indexed):
+    assert found(indexed, "white")["hits"][0]["score"] > 0.8
+    document = found(indexed, "white", "--not", "white", "--weight", "not=3")
+    assert document["without"] == ["white"]
+    assert document["hits"][0]["score"] < 0.8
+
+
+def test_examples_are_hits_places_ids_and_pictures(indexed, videos, tmp_path):
+    sea = found(indexed, "blue")["hits"][0]
+    for place in ("1", "1.1", f"{sea['video']}@1", f"{sea['video_id']}@0:00.5-2"):
+        found(indexed, "blue")  # the last search, of which 1 is the first hit
+        document = found(indexed, "--like", place, "-k", "1")
+        assert document["hits"][0]["video_id"] == sea["video_id"]
+        assert document["like"] == [place]
+    picture = tmp_path / "blue.png"
+    Image.fromarray(np.full((40, 40, 3), (0, 0, 255), np.uint8)).save(picture)
+    assert found(indexed, "--image", picture, "-k", "1")["hits"][0]["video_id"] == sea["video_id"]
+    away = found(indexed, "white", "--unlike", f"{videos / 'flag.mp4'}@3", "--weight", "unlike=5")
+    assert away["hits"][0]["score"] < found(indexed, "white")["hits"][0]["score"]
+
+
+def test_filters_leave_some_videos(indexed, videos):
+    names = {os.path.basename(hit["video"]) for hit in found(indexed, "red", "--max-duration", "0:05")["hits"]}
+    assert names == {"sea [1].mp4"}
+    assert len(found(indexed, "red", "--max-size", "1G", "--min-height", "10", "--since", "2001-01-01")["hits"]) == 2
+    code, out, err = indexed("search", "red", "--until", "2001-01-01")
+    assert (code, out) == (1, "")
+    assert "no video of the library meets: until 2001-01-01" in err
+    assert err.endswith("nothing found\n")
+
+
+def test_flat_and_fold(indexed):
+    flat = found(indexed, "white", "--flat", "--moments", "5", "-k", "9")["hits"]
+    assert all(len(hit["moments"]) == 1 for hit in flat)
+    folded = found(indexed, "white", "--flat", "--fold", "0.9", "--moments", "5", "-k", "9")["hits"]
+    assert len(folded) <= len(flat)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "is empty"),
+        (("--unlike", "a@1"), "only what is not wanted"),
+        (("red", "--weight", "no=1"), "no part of a query named 'no'"),
+        (("red", "--weight", "not=x"), "'x' is no number"),
+        (("red", "--since", "yesterday"), "'yesterday' is no date"),
+        (("red", "--min-size", "big"), "'big' is no size"),
+        (("red", "--like", "1-2"), "names 2 hits"),
+        (("red", "--image", "nowhere.png"), "no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_in_one_line(indexed, words, message):
+    found(indexed, "red")
+    code, _, err = indexed("search", *words)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1

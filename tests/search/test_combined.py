@@ -1,0 +1,151 @@
+"""Queries of several parts against their definitions, written out in plain Python."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from untrimmed.search.combined import CombinedQuery, Term, Unwanted, best_before
+from untrimmed.search.corpus import PreparedQuery, RankedVideo
+from untrimmed.types import Moment
+
+STEP_S = 2.0
+
+
+class Curves:
+    """A prepared query by its curves; scores of videos are not the best of them where `lift` says so."""
+
+    def __init__(self, curves, lift=0.0):
+        self.curves, self.lift, self.asked = curves, lift, 0
+
+    def score(self, video_id):
+        return float(self.curves[video_id].max()) + self.lift * len(video_id)
+
+    def rank(self, *, limit, among=None):
+        self.asked += 1
+        ids = [v for v in self.curves if among is None or v in set(among)]
+        ranked = sorted((RankedVideo(v, self.score(v)) for v in ids), key=lambda video: -video.score)
+        return [video for video in ranked if video.score >= ranked[min(limit, len(ranked)) - 1].score]
+
+    def moments(self, video_id, *, limit):
+        raise AssertionError("curves say where")
+
+    def relevance(self, video_id):
+        curve = self.curves[video_id]
+        return STEP_S * np.arange(len(curve), dtype=np.float64), curve
+
+    def by_hand(self, video_id):
+        return self.curves[video_id] - self.curves[video_id].max() + self.score(video_id)
+
+
+def duration_s(curves):
+    return lambda video_id: STEP_S * len(curves.curves[video_id])
+
+
+numbers = st.integers(-50, 50).map(lambda n: n / 10)
+
+
+@st.composite
+def worlds(draw, parts):
+    """The curves of some parts over the same videos."""
+    lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=60))
+    ids = ["v" * (1 + n % 3) + str(n) for n in range(len(lengths))]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    made = [{v: rng.integers(-9, 9, n) / 8 for v, n in zip(ids, lengths, strict=True)} for _ in range(parts)]
+    return [Curves(curves, lift=draw(st.sampled_from([0.0, 0.0625]))) for curves in made]
+
+
+def check_ranking(combined, expected, limit, among=None):
+    """`expected`: the score of every video that has one."""
+    chosen = {v: s for v, s in expected.items() if among is None or v in among}
+    least = sorted(chosen.values(), reverse=True)[:limit][-1:] or [math.inf]
+    ranked = combined.rank(limit=limit, among=among)
+    assert {v.video_id for v in ranked} == {v for v, s in chosen.items() if s >= least[0]}  # exact: all are eighths
+    assert all(video.score == pytest.approx(chosen[video.video_id], abs=1e-9) for video in ranked)
+    assert [v.score for v in ranked] == sorted((v.score for v in ranked), reverse=True)
+
+
+@settings(deadline=None)
+@given(worlds(2), st.sampled_from([2.0, 3.0, 6.0]), st.sampled_from([0.25, 0.5]), st.integers(1, 5))
+def test_a_pair_is_the_best_two_times_in_order_and_not_too_far_apart(world, within_s, share, limit):
+    first, then = world
+    expected = {}
+    for v in first.curves:
+        one, other = first.by_hand(v), then.by_hand(v)
+        pairs = [
+            (1 - share) * one[i] + share * other[j]
+            for j in range(len(one))
+            for i in range(j)
+            if STEP_S * (j - i) <= within_s
+        ]
+        if pairs:
+            expected[v] = max(pairs)
+    combined = CombinedQuery([Term(first)], then=Term(then, share), within_s=within_s, duration_s=duration_s(first))
+    assert isinstance(combined, PreparedQuery)
+    check_ranking(combined, expected, limit)
+    check_ranking(combined, expected, limit, among=set(list(first.curves)[::2]))
+    for v, score in expected.items():
+        pairs = combined.pairs(v, limit=3)
+        assert combined.pair_score(*pairs[0]) == pytest.approx(score)
+        for one, other in pairs:
+            assert 0 <= one.start_s < one.end_s <= other.start_s < other.end_s <= duration_s(first)(v)
+        firsts = sorted((one.start_s, one.end_s) for one, _ in pairs)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(firsts))
+
+
+@settings(deadline=None)
+@given(worlds(3), st.sampled_from([0.5, 2.0]), st.sampled_from([-0.5, 0.0, 0.25]), st.integers(1, 5))
+def test_what_is_unwanted_counts_by_how_far_it_is_above_the_usual(world, without, usual, limit):
+    wanted, *unwanted = world
+    expected = {
+        v: max(
+            w - without * max(0.0, *(u - usual for u in others))
+            for w, *others in zip(wanted.by_hand(v), *(part.by_hand(v) for part in unwanted), strict=True)
+        )
+        for v in wanted.curves
+    }
+    parts = [Unwanted(part, usual) for part in unwanted]
+    combined = CombinedQuery([Term(wanted)], unwanted=parts, without=without, duration_s=duration_s(wanted))
+    check_ranking(combined, expected, limit)
+    for v, score in expected.items():
+        assert combined.moments(v, limit=1)[0].score == pytest.approx(score)
+
+
+@settings(deadline=None)
+@given(worlds(2), st.sampled_from([1.0, 3.0]), st.integers(1, 5))
+def test_terms_are_averaged_by_their_weights(world, weight, limit):
+    one, other = world
+    expected = {
+        v: max(a + weight * b for a, b in zip(one.by_hand(v), other.by_hand(v), strict=True)) / (1 + weight)
+        for v in one.curves
+    }
+    check_ranking(CombinedQuery([Term(one), Term(other, weight)], duration_s=duration_s(one)), expected, limit)
+
+
+@settings(deadline=None)
+@given(st.lists(numbers, min_size=1, max_size=40), st.integers(1, 9))
+def test_the_best_before_is_what_looking_at_each_finds(values, within):
+    place, value = best_before(np.array(values), np.arange(len(values), dtype=float), float(within))
+    for j in range(len(values)):
+        before = values[max(0, j - within) : j]
+        assert value[j] == (max(before) if before else -math.inf)
+        assert not before or place[j] == max(0, j - within) + before.index(max(before))
+
+
+def test_a_moment_reaches_half_way_down_and_the_next_one_is_elsewhere():
+    #                              mean 2.5: half way from 8 is 5.25, from 6 it is 4.25
+    curves = Curves({"v": np.array([0.0, 6.0, 8.0, 0.0, 0.0, 5.0, 1.0, 0.0])})
+    found = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=2)
+    assert found == [Moment(1.0, 5.0, 8.0), Moment(9.0, 11.0, 5.0)]
+
+
+def test_few_videos_are_asked_for_where_others_cannot_be_among_the_best():
+    ids = [str(n) for n in range(1000)]
+    one = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
+    other = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
+    combined = CombinedQuery([Term(one)], then=Term(other, 0.5), duration_s=lambda _: 6.0)
+    assert [video.video_id for video in combined.rank(limit=3)] == ["0", "1", "2"]
+    assert len(combined._curves_of) < 50

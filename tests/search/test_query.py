@@ -1,0 +1,208 @@
+"""Queries of several parts through a library, against their definitions in plain NumPy."""
+
+import os
+import shutil
+from datetime import date, datetime
+
+import numpy as np
+import pytest
+
+import untrimmed
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.search.folding import span_vector
+from untrimmed.search.query import Filters, Place, Query, Weights
+from untrimmed.types import Reading
+
+RED, WHITE = np.full((8, 8, 3), (255, 0, 0), np.uint8), np.full((8, 8, 3), 255, np.uint8)
+
+
+def unit(vector):
+    return vector / np.linalg.norm(vector)
+
+
+def names(hits):
+    return [hit.video.name for hit in hits]
+
+
+def scores_by_hand(lib, vector):
+    """Each video's best window for a vector: that of the corpus, which has tests of its own."""
+    view = lib.engine.view()
+    text = untrimmed.search.asking._as_text(vector.astype(np.float32))
+    ranked = view.windows().prepare(text).rank(limit=99)
+    return {os.path.basename(view.records.of(video.video_id).path): video.score for video in ranked}
+
+
+def test_a_plain_sentence_and_a_query_of_it_are_the_same(lib):
+    assert lib.search(Query("green")) == lib.search("green")
+    assert lib.search("green")[0].then == ()
+
+
+def test_first_this_then_that_finds_both_moments_in_order(lib):
+    best = lib.search(Query("red", then="green"))[0]
+    assert best.video.name == "flag.mp4"
+    (first, *_), (second, *_) = best.moments, best.then
+    assert (first.start_s, second.end_s) == pytest.approx((0.0, 6.0), abs=0.3)
+    assert first.end_s <= 2.5
+    assert second.start_s >= 3.5
+    assert best.score == pytest.approx((first.score + second.score) / 2)
+    assert lib.search(Query("green", then="red"))[0].score < best.score
+    near = lib.search(Query("red", then="green", within_s=1.0))[0]
+    assert near.score < best.score, "two seconds of white lie between them"
+
+
+def test_what_must_not_be_seen_is_left_behind(lib):
+    assert names(lib.search("green", limit=2)) == ["wood.mp4", "flag.mp4"]
+    assert names(lib.search("white", limit=2)) == ["flag.mp4", "sea # 1.mp4"]
+    without = lib.search(Query("blue", without=("white",)), limit=4)
+    assert without[0].video.name == "sea # 1.mp4"
+    assert without[0].start_s != pytest.approx(4.0, abs=0.5), "white there"
+    heavy = lib.search(Query("white", without=("white",), weights=Weights(without=3.0)))[0]
+    assert heavy.score < lib.search("white")[0].score
+
+
+def test_examples_are_added_as_rocchio_has_it(lib):
+    place, other = Place(lib.search("yellow")[0].video, 0.0, 1.5), Place(lib.search("green")[0].video_id, 0.5)
+    view = lib.engine.view()
+    records = {os.path.basename(record.path): record.video_id for record in view.records}
+    yellow = span_vector(view.index.get(records["sun.mp4"]).features, 0.0, 1.5)
+    green = span_vector(view.index.get(records["wood.mp4"]).features, 0.5, 0.5)
+    image = lib._ready_encoder(view.encoder).encode_frames(RED[None])[0]
+    weights = Weights(text=2.0, image=1.0, like=0.5, unlike=0.25)
+    alone = image + 0.5 * yellow - 0.25 * green
+    found = lib.search(Query(image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
+    expected = scores_by_hand(lib, unit(alone))
+    assert {hit.video.name: hit.score for hit in found} == pytest.approx(expected, abs=1e-4)
+    text = lib._ready_encoder(view.encoder).encode_texts(["blue"])[0].sentence
+    spreads = [np.std(list(scores_by_hand(lib, unit(vector)).values())) for vector in (text, alone)]
+    both = 2.0 * unit(text) / spreads[0] + alone / spreads[1]
+    found = lib.search(Query("blue", image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
+    assert {hit.video.name: hit.score for hit in found} == pytest.approx(scores_by_hand(lib, unit(both)), abs=1e-3)
+
+
+def test_a_picture_alone_is_what_similar_looks_for(lib):
+    assert lib.search(Query(image=WHITE)) == lib.similar(WHITE)
+
+
+@pytest.mark.parametrize(
+    ("filters", "admitted"),
+    [
+        ({"min_duration_s": 6.5}, {"sea # 1.mp4"}),
+        ({"max_duration_s": 4.5}, {"sun.mp4", "wood.mp4"}),
+        ({"since": date(2001, 9, 9)}, {"flag.mp4", "sea # 1.mp4", "sun.mp4"}),
+        ({"until": datetime(2001, 9, 9, 12, 0)}, {"sun.mp4", "wood.mp4"}),
+        ({"until": date(2001, 9, 9), "min_duration_s": 1.0}, {"flag.mp4", "sun.mp4", "wood.mp4"}),
+        ({"max_height": 47}, set()),
+        ({"min_height": 48, "within": "sun.mp4"}, {"sun.mp4"}),
+    ],
+)
+def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admitted):
+    folder = tmp_path / "copies"
+    shutil.copytree(videos, folder)
+    changed = {"wood.mp4": datetime(2001, 9, 8), "sun.mp4": datetime(2001, 9, 9), "flag.mp4": datetime(2001, 9, 9, 18)}
+    for name in ("wood.mp4", "sun.mp4", "flag.mp4", "sea # 1.mp4"):
+        when = changed.get(name, datetime(2001, 9, 10, 0, 0, 1)).timestamp()
+        os.utime(folder / name, (when, when))
+    lib = untrimmed.open(tmp_path / "filtered")
+    lib.index(folder)
+    if "within" in filters:
+        filters = filters | {"within": folder / filters["within"]}
+    hits = lib.search(Query("blue", filters=Filters(**filters)), limit=4)
+    assert set(names(hits)) == admitted
+    if admitted:
+        assert len(lib.search(Query("blue", filters=Filters(**filters)), limit=len(admitted))) == len(admitted)
+    else:
+        assert hits.warnings == ("no video of the library meets: max_height 47",)
+
+
+def test_filters_by_bytes_count_those_of_the_file(lib):
+    sizes = {os.path.basename(record.path): record.size for record in lib.videos()}
+    middle = sorted(sizes.values())[1]
+    small = lib.search(Query("red", filters=Filters(max_bytes=middle)), limit=4)
+    assert set(names(small)) == {name for name, size in sizes.items() if size <= middle}
+    large = lib.search(Query("red", filters=Filters(min_bytes=middle)), limit=4)
+    assert set(names(large)) == {name for name, size in sizes.items() if size >= middle}
+
+
+def test_moments_of_all_videos_make_one_list(lib):
+    flat = lib.search(Query("white", group_by="moment"), limit=5, moments=9)
+    assert all(len(hit.moments) == 1 for hit in flat)
+    assert [hit.score for hit in flat] == sorted((hit.score for hit in flat), reverse=True)
+    everything = lib.search(Query("white", group_by="moment"), limit=99, moments=9)
+    assert flat == everything[:5], "as many as were asked for are the best of all"
+    assert len({(hit.video, hit.start_s) for hit in everything}) == len(everything)
+    pairs = lib.search(Query("red", then="green", group_by="moment"), limit=3)
+    assert all(len(hit.then) == 1 for hit in pairs)
+
+
+def test_what_looks_the_same_is_shown_once(encoder, videos, tmp_path):
+    folder = tmp_path / "doubled"
+    shutil.copytree(videos, folder)
+    shutil.copyfile(folder / "wood.mp4", folder / "wood again.mp4")
+    lib = untrimmed.open(tmp_path / "folded")
+    lib.index(folder)
+    assert names(lib.search("green", limit=3)) == ["wood again.mp4", "wood.mp4", "flag.mp4"]
+    copies = lib.search(Query("green", fold=1.0), limit=2)
+    assert names(copies) == ["wood again.mp4", "flag.mp4"], "others move up"
+    assert copies[0].folded == (folder / "wood.mp4",)
+    alike = lib.search(Query("green", fold=0.95), limit=9)
+    kept = [
+        span_vector(lib.engine.view().index.get(hit.video_id).features, m.start_s, m.end_s)
+        for hit in alike
+        for m in hit.moments
+    ]
+    assert max(float(a @ b) for i, a in enumerate(kept) for b in kept[:i]) < 0.95
+
+
+def test_words_that_are_not_known_are_named_part_by_part(encoder, lib, monkeypatch):
+    read = type(encoder)._text
+
+    def reading(self, text):
+        found = read(self, text)
+        unknown = tuple(word for word in found.tokens if word.startswith("x"))
+        known = Reading(unknown, is_understood=len(unknown) < len(found.tokens))
+        return untrimmed.types.TextFeatures(text, found.sentence, found.words, found.tokens, known)
+
+    monkeypatch.setattr(type(encoder), "_text", reading)
+    hits = lib.search(Query("red xa", then="xb green", without=("xc", "xd blue")))
+    assert hits
+    assert [line.partition("know")[0] + line[-30:] for line in hits.warnings]
+    assert len(hits.warnings) == 4
+    assert [line.partition("encoder")[0] for line in hits.warnings] == ["", "then: ", "without: ", "without: "]
+    for word, line in zip(("xa", "xb", "xc", "xd"), hits.warnings, strict=True):
+        assert repr(word) in line or "knows no word" in line
+    assert lib.search(Query("red", without=("xc",))) == lib.search("red"), "what is not known cannot be left out"
+    nothing = lib.search(Query("red", then="xb"))
+    assert nothing == []
+    assert "then: encoder 'toy' knows no word" in nothing.warnings[0]
+    assert names(lib.search(Query("xa", image=RED), limit=1)) == names(lib.similar(RED, limit=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Query(" "), "empty"),
+        (lambda: Query(then="red"), "empty"),
+        (lambda: Query("red", without=("",)), "empty"),
+        (lambda: Query(unlike=(Place("a", 1.0),)), "only what is not wanted"),
+        (lambda: Query("red", within_s=0.0), "within_s is 0"),
+        (lambda: Query("red", fold=2.0), "fold is 2"),
+        (lambda: Query("red", without=("blue",) * 33), "33 parts"),
+        (lambda: Place("a.mp4", 3.0, 2.0), "from 3.0 to 2.0"),
+        (lambda: Weights(like=0.0), "weight of like is 0.0"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_one_line(make, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_places_outside_the_library_are_refused(lib):
+    with pytest.raises(UnknownNameError, match=r"no\.mp4: no video"):
+        lib.search(Query(like=(Place("no.mp4", 1.0),)))
+    wood = lib.search("green", limit=1)[0].video
+    with pytest.raises(ConfigError, match="begins at 99"):
+        lib.search(Query(like=(Place(wood, 99.0),)))
+    same = (Place(wood, 1.0),)
+    with pytest.raises(ConfigError, match="are the same"):
+        lib.search(Query(like=same, unlike=same, weights=Weights(like=1.0, unlike=1.0)))
