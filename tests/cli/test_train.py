@@ -301,6 +301,7 @@ def test_models_lists_methods_and_attachments_with_their_papers_and_what_fits():
         assert word in listed
     document = json.loads(run("models", "--json").stdout)
     assert document["methods"]["gmmformer_v2"]["presets"]["tvr"]["SumR"] == 189.1
+    assert document["combinations"]["gmmformer_v2+ral"]["tvr"]["SumR"] == 198.8
     assert document["attachments"]["registers"]["attaches_to"] == ["gmmformer_v2", "holmes"]
     hosts = ["clip4clip", "dreamprvr", "gmmformer", "gmmformer_v2", "hlformer", "holmes", "ms_sl"]
     assert document["attachments"]["ral"]["attaches_to"] == hosts

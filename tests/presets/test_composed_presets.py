@@ -1,9 +1,11 @@
 """Presets of methods with attachments."""
 
+import shutil
 from itertools import product
 
 import pytest
 
+import untrimmed.presets
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
@@ -72,3 +74,14 @@ def test_what_is_published_of_one_attachment_holds_with_further_ones():
     assert preset.model["clip_weight"] == 0.5
     assert preset.weights.keys() >= {"proxy_matching", "optimal_matching"}
     assert preset.reported == {}
+
+
+def test_a_composition_of_several_has_settings_of_its_own_in_any_order(tmp_path, monkeypatch):
+    folder = shutil.copytree(FOLDER, tmp_path / "presets", ignore=shutil.ignore_patterns("*.py*"))
+    (folder / "ms_sl+ral+transport").mkdir()
+    (folder / "ms_sl+ral+transport" / "tvr.yaml").write_text("weights: {transport: 0.3}\n")
+    monkeypatch.setattr(untrimmed.presets, "FOLDER", folder)
+    weights = [load_preset(f"ms_sl+{rest}", "tvr").weights["transport"] for rest in ("transport+ral", "ral+transport")]
+    assert weights == [0.3, 0.3]
+    assert load_preset("ms_sl+transport", "tvr").weights["transport"] == 0.8
+    assert load_preset("ms_sl+transport+ral+evidence", "tvr").weights["transport"] == 0.8

@@ -35,10 +35,15 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
         }
         for name in list_attachments()
     }
+    combined: dict[str, dict[str, Any]] = {}
+    for name, data in list_presets():
+        if "+" in name:
+            combined.setdefault(name, {})[data] = load_preset(name, data).reported
     if json_output:
         document = {
             "methods": methods,
             "attachments": attachments,
+            "combinations": combined,
             "training_free": {name: {"paper": paper} for name, paper in TRAINING_FREE.items()},
             "compositions": [name for name, problem in compositions.items() if not problem],
             "refused": {name: problem for name, problem in compositions.items() if problem},
@@ -48,12 +53,16 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     table = Table("method", "paper", title="methods", title_justify="left", box=box.SIMPLE)
     table.add_column("presets (published SumR)")
     for name, about in methods.items():
-        presets = (f"{data} {_sum_r(reported)}" for data, reported in about["presets"].items())
-        table.add_row(name, about["paper"], "\n".join(presets))
+        table.add_row(name, about["paper"], _presets(about["presets"]))
     result_console.print(table)
     table = Table("attachment", "paper", "attaches to", title="attachments", title_justify="left", box=box.SIMPLE)
     for name, about in attachments.items():
         table.add_row(name, about["paper"], "\n".join(about["attaches_to"]))
+    result_console.print(table)
+    table = Table("combination", title="with settings of their own", title_justify="left", box=box.SIMPLE)
+    table.add_column("presets (published SumR)")
+    for name, presets in combined.items():
+        table.add_row(name, _presets(presets))
     result_console.print(table)
     result_console.print("attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR")
     table = Table("model", "paper", title="training-free", title_justify="left", box=box.SIMPLE)
@@ -63,8 +72,10 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     result_console.print("no training: untrimmed evaluate NAME --data NAME --root DIR, or untrimmed index --model NAME")
 
 
-def _sum_r(reported: dict[str, float]) -> str:
-    return f"({reported['SumR']:g})" if "SumR" in reported else ""
+def _presets(by_data: dict[str, dict[str, float]]) -> str:
+    """A line for each data set, with the SumR that its authors report."""
+    sums = {data: f"({reported['SumR']:g})" if "SumR" in reported else "" for data, reported in by_data.items()}
+    return "\n".join(f"{data} {sum_r}" for data, sum_r in sums.items())
 
 
 def import_checkpoint(

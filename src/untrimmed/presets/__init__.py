@@ -1,7 +1,8 @@
 """Published settings: one YAML file per method and data set, with the table or section of every number.
 
 What an attachment brings stands in `attachments/<name>/<dataset>.yaml` and is laid over the method's preset; what a
-published composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`. All files have the same sections.
+composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`, for all that carry the attachment; for one
+alone in `<method>+<attachment>+<attachment>/<dataset>.yaml`. All files have the same sections.
 """
 
 from collections.abc import Mapping
@@ -78,7 +79,8 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
     values = read_yaml(path) | {"reported": {}}
     for part in attached:
         values = _merge(values, _brought_by(part, dataset))
-    for overlay in (FOLDER / f"{base}+{part}" / f"{dataset}.yaml" for part in attached):
+    own = [folder.name for folder in FOLDER.glob(f"{base}+*+*") if {*folder.name.split("+")} == {base, *attached}]
+    for overlay in (FOLDER / known / f"{dataset}.yaml" for known in [*(f"{base}+{part}" for part in attached), *own]):
         if overlay.is_file():
             values = _merge(values, read_yaml(overlay))
     values["method"] = str(name)
