@@ -1,10 +1,13 @@
 """What one training of a study is: its settings, and where its run lies."""
 
 from dataclasses import replace
+from threading import Thread
 
 import pytest
+from filelock import FileLock
 
 from untrimmed.errors import ConfigError
+from untrimmed.running.run import Run
 from untrimmed.study.trials import Candidate, Trial, World
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
@@ -55,3 +58,16 @@ def test_runs_of_other_sizes_are_refused(trial):
     trial.world.require_own()
     with pytest.raises(ConfigError, match="its runs have dim 8, this study has 16; choose another --out"):
         replace(trial.world, dim=16).require_own()
+
+
+def test_a_training_that_another_process_is_at_is_waited_for(trial, monkeypatch):
+    made = []
+    monkeypatch.setattr(Trial, "_train", lambda self, callback: made.append(self.seed) or object.__new__(Run))
+    trial.folder.parent.mkdir()
+    with FileLock(trial.folder.parent / f"{trial.folder.name}.lock"):
+        other = Thread(target=trial.train)
+        other.start()
+        other.join(0.3)
+        assert made == []
+    other.join()
+    assert made == [2]

@@ -81,7 +81,8 @@ def study(
 ) -> None:
     """Compare methods, or find out which attachments add up, on the same data, sizes and steps, with paired tests.
 
-    The same command goes on after an interruption; more seeds or methods cost only themselves.
+    The same command goes on after an interruption; more seeds or methods cost only themselves. Several commands may
+    work at the same --out at once: each training is made by one of them.
     """
     from untrimmed.study.study import Plan, outlook
     from untrimmed.study.trials import Candidate, World

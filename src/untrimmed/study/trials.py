@@ -183,9 +183,14 @@ class Trial:
         return ""
 
     def train(self, callback: Callback = lambda progress: None) -> Run:
-        """The run, which is made, taken up, or already there."""
-        if self.finished:
-            return open_run(self.folder)
+        """The run, which is made, taken up, or already there; one that another process is at is waited for."""
+        from filelock import FileLock
+
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder.parent / f"{self.folder.name}.lock"):
+            return open_run(self.folder) if self.finished else self._train(callback)
+
+    def _train(self, callback: Callback) -> Run:
         world = self.world
         return train(
             str(self.candidate.name),
