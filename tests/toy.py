@@ -68,14 +68,15 @@ def stored_video(video_id, features, encoded=b"", *, model="gaussian_windows", p
     return StoredVideo(record, features, encoded)
 
 
-def write_clip(path, colours, *, seconds_each=2.0, fps=10, size=(64, 48), format=None):
+def write_clip(path, colours, *, seconds_each=2.0, fps=10, size=(64, 48), format=None, codec="mpeg4", options=None):
     """A clip that shows one colour after another."""
     import av
 
     with av.open(str(path), "w", format=format) as container:
-        stream = container.add_stream("mpeg4", rate=fps)
+        stream = container.add_stream(codec, rate=fps)
         stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
         stream.bit_rate = 400_000
+        stream.options = options or {}
         for colour in colours:
             picture = np.broadcast_to(np.array(COLOURS[colour], dtype=np.uint8) * 255, (size[1], size[0], 3))
             for _ in range(round(seconds_each * fps)):

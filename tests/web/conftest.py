@@ -1,0 +1,104 @@
+"""The page in a real browser, over a library of VP9 clips with the toy encoder."""
+
+import os
+import shutil
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+from untrimmed.server.app import create_app
+
+CHROMIUM = "/usr/bin/chromium"
+HOSTILE = "<img src=x onerror=document.title='broken'> & \u202eright to left"
+VP9 = {"codec": "libvpx-vp9", "size": (320, 180), "fps": 25, "options": {"deadline": "realtime", "cpu-used": "8"}}
+CLIPS = {
+    "flag.webm": ["red", "white", "green", "white", "blue", "red"],
+    "sea.webm": ["blue", "blue", "white"],
+    "sun.webm": ["yellow", "red", "yellow"],
+    f"{HOSTILE}.webm": ["green", "blue"],
+}
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """A folder of clips, and the library of them; `old.avi` no browser decodes."""
+    folder = tmp_path_factory.mktemp("page")
+    videos = folder / "videos"
+    videos.mkdir()
+    for name, colours in CLIPS.items():
+        write_clip(videos / name, colours, **VP9)
+    write_clip(videos / "old.avi", ["yellow", "white"], size=(320, 180))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
+        untrimmed.open(folder / "library").index(videos)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def address(world):
+    """Where the service answers, on a socket of this machine."""
+    app = create_app(untrimmed.open(world / "library"), warm=True)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if not shutil.which(CHROMIUM):
+        pytest.skip(f"no browser at {CHROMIUM}; install Debian's chromium to test the page")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the dev group is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--autoplay-policy=no-user-gesture-required", "--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page; what a page logs as an error, a refused script or style among them, fails the test."""
+    contexts, errors = [], []
+
+    def run(path="", *, width=1280, height=800, dark=False, **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", **options
+        )
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address + path)
+        return page
+
+    yield run
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def shot():
+    """Keep a picture of the page where `UNTRIMMED_SCREENSHOTS` says, to be looked at."""
+
+    def run(page, name):
+        if folder := os.environ.get("UNTRIMMED_SCREENSHOTS"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=Path(folder) / f"{name}.png")
+
+    return run

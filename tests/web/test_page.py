@@ -1,0 +1,293 @@
+"""What a person does on the page, in Debian's Chromium."""
+
+import csv
+import io
+import re
+import time
+
+import pytest
+
+from tests.toy import write_clip
+from tests.web.conftest import CLIPS, HOSTILE, VP9
+
+TILE = "button.tile"
+
+
+def until(page, expression, arg=None, patience_s=20):
+    """Wait for something to be true in the page; the browser's own way would need a policy that allows `eval`."""
+    deadline = time.monotonic() + patience_s
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(30)
+
+
+def ask(page, text):
+    page.fill("#q", text)
+    page.press("#q", "Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+
+
+def tile_names(page):
+    return page.locator(TILE).evaluate_all("tiles => tiles.map(tile => tile.getAttribute('aria-label'))")
+
+
+def play_time(page):
+    return page.evaluate("document.querySelector('video').currentTime")
+
+
+PAINT = """new Promise(done => {
+  const seen = () => performance.getEntriesByName('first-contentful-paint')[0]
+  const look = () => seen() && done(seen().startTime)
+  look() || new PerformanceObserver(look).observe({type: 'paint', buffered: true})
+})"""
+
+
+def test_the_page_is_there_within_a_second_with_the_box_to_write_in(visit):
+    page, paints_ms = visit(), []
+    for _ in range(3):  # a busy machine may be late once
+        paints_ms.append(page.evaluate(PAINT))
+        assert page.evaluate("document.activeElement.id") == "q"
+        page.wait_for_selector(TILE)
+        page.reload()
+    assert min(paints_ms) < 1000
+    print(f"first paint {min(paints_ms):.0f} ms")
+
+
+def processor_s(browser):
+    """What page, service and this test have spent so far; by the clock a busy machine would fail the test."""
+    metrics = {metric["name"]: metric["value"] for metric in browser.send("Performance.getMetrics")["metrics"]}
+    return metrics["ProcessTime"] + time.process_time()
+
+
+def test_a_search_groups_moments_by_video_and_is_quick(visit, shot):
+    page = visit()
+    ask(page, "white")
+    names = tile_names(page)
+    assert sum(name.startswith("flag.webm, ") for name in names) >= 2
+    spent_s = []
+    browser = page.context.new_cdp_session(page)
+    browser.send("Performance.enable", {"timeDomain": "threadTicks"})
+    for text in ("red", "green", "blue"):
+        before_s = processor_s(browser)
+        page.fill("#q", text)
+        page.press("#q", "Enter")
+        first = next(name for name, colours in CLIPS.items() if colours[0] == text).split(" ")[0]
+        until(page, "first => document.querySelector('h2')?.textContent.startsWith(first)", first)
+        spent_s.append(processor_s(browser) - before_s)
+    print(f"from Enter to hits {1000 * min(spent_s):.0f} ms of processor time")
+    assert min(spent_s) < 0.3
+    shot(page, "search")
+
+
+def test_nothing_is_found_honestly(visit):
+    page = visit("?q=white&min=2")
+    until(page, "document.querySelector('[role=status]').textContent.includes('Nothing found')")
+
+
+def test_a_hit_plays_its_span_in_a_loop_and_seeks_to_a_tenth_of_a_second(visit, shot):
+    page = visit("?q=green")
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    start_s, end_s = (float(x) for x in re.search(r"s=([\d.]+)&e=([\d.]+)", page.url).groups())
+    assert 3.5 < start_s < 4.5
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.evaluate("document.querySelector('video').pause()")
+    for at_s in (start_s, 7.3, 10.04, 0.5):
+        page.evaluate("at => { document.querySelector('video').currentTime = at }", at_s)
+        until(page, "!document.querySelector('video').seeking")
+        assert abs(play_time(page) - at_s) < 0.1
+    shown = page.evaluate(
+        "at => new Promise(done => { const v = document.querySelector('video');"
+        " v.requestVideoFrameCallback((_, frame) => done(frame.mediaTime)); v.currentTime = at })",
+        start_s + 0.5,
+    )
+    assert abs(shown - start_s - 0.5) < 0.1
+    page.evaluate("end => { const v = document.querySelector('video'); v.currentTime = end - 0.3; v.play() }", end_s)
+    until(page, "start => { const t = document.querySelector('video').currentTime; return t < start + 1 }", arg=start_s)
+    assert play_time(page) >= start_s - 0.1
+    shot(page, "player")
+
+
+def test_hovering_scrubs_through_the_span(visit):
+    page = visit("?q=red")
+    tile = page.locator(TILE).first
+    box = tile.locator(".picture").bounding_box()
+    seen = set()
+    for part in (0.05, 0.45, 0.95):
+        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
+        seen.add(tile.locator("img").get_attribute("src"))
+        until(page, "document.querySelector('button.tile img').naturalWidth > 0")
+    assert len(seen) == 3
+    assert all("short_side=180" in address for address in seen)
+
+
+def test_a_session_by_keyboard_alone(visit):
+    page = visit()
+    page.keyboard.type("white")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    first = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.keyboard.press("ArrowRight")
+    until(
+        page,
+        "first => document.activeElement.matches('.tile')"
+        " && document.activeElement.getAttribute('aria-label') !== first",
+        arg=first,
+    )
+    page.keyboard.press("ArrowLeft")
+    until(page, "first => document.activeElement.getAttribute('aria-label') === first", arg=first)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("video")
+    start, end = (page.text_content(f"output[aria-label={edge}]") for edge in ("Start", "End"))
+    page.keyboard.press("{")
+    assert page.text_content("output[aria-label=Start]") != start
+    page.keyboard.press("[")
+    assert page.text_content("output[aria-label=Start]") == start
+    page.keyboard.press("}")
+    assert page.text_content("output[aria-label=End]") != end
+    page.keyboard.press("b")
+    page.wait_for_selector("section[aria-label=Basket] li")
+    page.keyboard.press("+")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open] dl")
+    page.keyboard.press("Escape")
+    until(page, "!document.querySelector('dialog[open]')")
+    page.keyboard.press("v")
+    assert page.get_by_role("button", name="Whole video").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("i")
+    until(page, "document.body.textContent.includes('look like a frame')")
+    page.keyboard.press("Escape")
+    until(page, "!document.querySelector('video')")
+    page.keyboard.press("q")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+def test_the_curve_is_drawn_and_leads_to_a_time(visit):
+    page = visit("?q=green")
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    page.wait_for_selector("canvas[aria-label*='how well']")
+    box = page.locator("canvas").bounding_box()
+    page.locator("canvas").click(position={"x": box["width"] * 0.75, "y": 30})
+    until(page, "Math.abs(document.querySelector('video').currentTime - 9) < 1.2")
+    inked = page.evaluate(
+        "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0;"
+        " return n })()"
+    )
+    assert inked > 500
+    page.locator("canvas").press("ArrowRight")
+    until(page, "Number(document.querySelector('canvas').getAttribute('aria-valuenow')) > 9")
+
+
+def test_frames_stand_in_where_the_browser_cannot_decode(visit):
+    page = visit("?q=yellow")
+    page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
+    picture = page.locator(".screen img")
+    picture.wait_for()
+    first = picture.get_attribute("src")
+    until(page, "first => document.querySelector('.screen img').getAttribute('src') !== first", arg=first)
+    until(page, "document.querySelector('.screen img').naturalHeight === 180")
+
+
+def test_a_shared_address_shows_the_same_after_a_reload(visit, browser):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    page.wait_for_selector("video")
+    page.keyboard.press("}")
+    address = page.url
+    shared = visit(address.partition("/?")[2] and "?" + address.partition("/?")[2])
+    shared.wait_for_selector("video")
+    assert shared.url == address
+    assert shared.input_value("#q") == "white"
+    assert shared.text_content("output[aria-label=End]") == page.text_content("output[aria-label=End]")
+    page.go_back()
+    until(page, "!document.querySelector('video')")
+    assert page.input_value("#q") == "white"
+
+
+@pytest.mark.parametrize("format", ["CSV", "Clips"])
+def test_the_basket_is_kept_and_saved(visit, format, tmp_path):
+    page = visit("?q=white")
+    page.locator(TILE).first.click()
+    page.get_by_role("button", name="Into the basket").click()
+    page.get_by_label("Note of").fill('a, "note"')
+    page.reload()
+    page.wait_for_selector("section[aria-label=Basket] li")
+    with page.expect_download() as download:
+        page.get_by_role("button", name=format).click()
+    download.value.save_as(tmp_path / "saved")
+    if format == "CSV":
+        rows = list(csv.reader(io.StringIO((tmp_path / "saved").read_text(), newline="")))
+        assert rows[1][3] == 'a, "note"'
+    else:
+        assert (tmp_path / "saved").read_bytes()[:2] == b"PK"
+
+
+def test_hostile_names_are_text(visit):
+    page = visit("?q=green")
+    page.wait_for_selector("h2[title*='onerror']")
+    assert page.locator("h2[title*='onerror']").text_content() == HOSTILE.replace("\u202e", "\ufffd") + ".webm"
+    page.locator(f"{TILE}[aria-label*='onerror']").first.click()
+    page.get_by_role("button", name="Into the basket").click()
+    page.wait_for_selector("section[aria-label=Basket] li")
+    assert page.title() == "untrimmed"
+
+
+def test_a_dropped_picture_is_searched_for(visit):
+    page = visit()
+    page.wait_for_selector(TILE)
+    page.evaluate(
+        """async () => {
+          const canvas = new OffscreenCanvas(64, 48), pen = canvas.getContext('2d')
+          pen.fillStyle = 'rgb(0,0,255)'; pen.fillRect(0, 0, 64, 48)
+          const data = new DataTransfer()
+          data.items.add(new File([await canvas.convertToBlob()], 'sea.png', {type: 'image/png'}))
+          window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))
+        }"""
+    )
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert "sea.webm" in tile_names(page)[0]
+
+
+def test_new_videos_are_indexed_from_the_page(visit, world, shot):
+    page = visit()
+    page.wait_for_selector(TILE)
+    write_clip(world / "videos" / "new.webm", ["white"], **VP9)
+    (world / "videos" / "broken.webm").write_text("no video")
+    page.get_by_role("button", name="Index").click()
+    page.get_by_role("button", name="Look for new").click()
+    until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
+    assert "1 new, 5 known, 1 failed" in page.text_content("dialog[open]")
+    shot(page, "indexing")
+    page.get_by_role("button", name="Try failed again").wait_for()
+    page.keyboard.press("Escape")
+    ask(page, "white")
+    assert any(name.startswith("new.webm") for name in tile_names(page))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(visit, dark, shot):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit("?q=white", dark=dark)
+    page.locator(TILE).first.click()
+    page.get_by_role("button", name="Into the basket").click()
+    page.wait_for_selector("canvas[aria-label*='how well']")
+    shot(page, "dark" if dark else "light")
+    found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open] dl")
+    found += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found] == []
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(visit, shot):
+    page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
+    page.wait_for_selector(TILE)
+    shot(page, "phone_results")
+    page.locator(TILE).first.tap()
+    page.wait_for_selector("canvas")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("video").bounding_box()["width"] > 300
+    shot(page, "phone_player")

@@ -1,0 +1,99 @@
+// The service, as /api/openapi.json describes it.
+
+export interface Moment { start_s: number; end_s: number; score: number }
+export interface Hit {
+  rank: number
+  video: string
+  video_id: string
+  score: number
+  duration_s: number
+  moments: Moment[]
+}
+export interface Answer { warnings: string[]; partial: boolean; hits: Hit[]; took_s: number }
+export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number }
+export interface Detail extends Video { can_be_read: boolean; problem: string | null; kind: string | null }
+export interface Curve { times_s: number[]; relevance: number[] }
+export interface Folder { folder_id: string; path: string; num_videos: number }
+export interface Facts { library: string; num_videos: number; duration_s: number; encoder: string | null }
+export interface Job {
+  job_id: string
+  state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'
+  position: number
+  total: number
+  num_done: number
+  num_skipped: number
+  path: string | null
+  done_s: number
+  duration_s: number
+  failed: { path: string; reason: string }[]
+  num_failed: number
+  problem: string | null
+}
+export interface Wanted { limit?: number; moments?: number; min_score?: number | null; within?: string | null }
+export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
+
+async function ask(path: string, init?: RequestInit): Promise<Response> {
+  const answer = await fetch(path, init)
+  if (answer.ok) return answer
+  const problem = await answer.json().catch(() => null)
+  throw new Error(problem?.detail ?? `${answer.status} ${answer.statusText}`)
+}
+
+function sent(body: unknown, signal?: AbortSignal): RequestInit {
+  return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body), signal }
+}
+
+const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await ask(path, { signal })).json()
+const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
+  (await ask(path, body === undefined ? { method: 'POST', signal } : sent(body, signal))).json()
+
+export const facts = () => get<Facts>('/api/facts')
+export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
+export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
+export const folders = () => get<Folder[]>('/api/folders')
+export const jobs = () => get<Job[]>('/api/jobs')
+export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
+export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
+export const search = (text: string, wanted: Wanted, signal: AbortSignal) =>
+  post<Answer>('/api/search', { text, ...wanted }, signal)
+export const similar = (video_id: string, time_s: number, wanted: Wanted, signal: AbortSignal) =>
+  post<Answer>('/api/similar', { video_id, time_s, ...wanted }, signal)
+export const similarTo = async (picture: Blob, wanted: Wanted, signal: AbortSignal): Promise<Answer> =>
+  (
+    await ask(`/api/similar/picture?limit=${wanted.limit}&moments=${wanted.moments}`, {
+      method: 'POST',
+      body: picture,
+      signal
+    })
+  ).json()
+export const curve = (id: string, text: string, signal?: AbortSignal) =>
+  get<Curve>(`/api/videos/${id}/relevance?text=${encodeURIComponent(text)}`, signal)
+
+export const frame = (id: string, time_s: number, side = 180) =>
+  `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`
+export const media = (id: string) => `/api/videos/${id}/media`
+
+/** Write moments in a format, and hand the file to the browser's downloads. */
+export async function download(format: string, moments: Mark[]): Promise<void> {
+  const answer = await ask('/api/export', sent({ format, moments }))
+  const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${format}`
+  const link = document.createElement('a')
+  link.href = URL.createObjectURL(await answer.blob())
+  link.download = name
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
+}
+
+/** A name as it can be shown: letters that turn or break the line would make it look like another one. */
+const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
+export const fileName = (path: string) => plain(path.slice(path.lastIndexOf('/') + 1))
+export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('/')))
+
+/** Seconds as a player shows them: 75.25 is 1:15.2. */
+export function clock(time_s: number): string {
+  const tenths = Math.round(time_s * 10)
+  const hours = Math.floor(tenths / 36000)
+  const minutes = Math.floor(tenths / 600) % 60
+  const seconds = `${String(Math.floor(tenths / 10) % 60).padStart(2, '0')}.${tenths % 10}`
+  return hours ? `${hours}:${String(minutes).padStart(2, '0')}:${seconds}` : `${minutes}:${seconds}`
+}
