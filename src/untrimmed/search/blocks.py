@@ -91,11 +91,15 @@ class Blocks(Generic[B]):
             while groups and (before := _size(groups[-1])) < 2 * size and before + size <= self._most:
                 group, size = groups.pop() + group, before + size
             groups.append(group)
-        return Blocks(self._join, self._most, [self._joined(group) for group in groups])
+        return self.of([self._joined(group) for group in groups])
+
+    def of(self, parts: Sequence[Part[B]]) -> Blocks[B]:
+        """These parts in the places of all."""
+        return Blocks(self._join, self._most, parts)
 
     def each(self, change: Callable[[B], B]) -> Blocks[B]:
         """With other blocks of the same videos in the places of these."""
-        return Blocks(self._join, self._most, [Part(change(part.block), part.present) for part in self.parts])
+        return self.of([Part(change(part.block), part.present) for part in self.parts])
 
     def rank(
         self,

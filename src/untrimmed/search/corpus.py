@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -22,6 +22,13 @@ class RankedVideo:
 
     video_id: str
     score: float
+
+
+class KeptBlock(NamedTuple):
+    """What `Keepable.arrays` gave of a block, and which of its videos are meant."""
+
+    arrays: Mapping[str, np.ndarray]
+    present: Bool[np.ndarray, " V"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,27 @@ class LocalCorpus(Corpus, Protocol):
         """The corpus with some videos more, which take the places of those with their ids, and without others.
 
         It answers as one that is laid out anew would, and shares with this one what has not changed.
+        """
+        ...
+
+
+@runtime_checkable
+class Keepable(LocalCorpus, Protocol):
+    """A corpus of blocks that can be kept as plain arrays, from which another process has it at once."""
+
+    @property
+    def layout(self) -> str:
+        """How videos are laid out, with every setting that this depends on; the first word names a folder."""
+        ...
+
+    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
+        """The blocks; `ids` of each are those of its videos."""
+        ...
+
+    def restored(self, kept: Iterable[KeptBlock]) -> Keepable:
+        """The corpus of blocks that `arrays` gave, with those of their videos that are meant.
+
+        Raises: DamagedError where they come from files that are not as they were written, now or in later searches.
         """
         ...
 

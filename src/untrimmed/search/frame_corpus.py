@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float
 
-from untrimmed.search.blocks import Block, Blocks
+from untrimmed.search.blocks import Block, Blocks, Part
 from untrimmed.search.corpus import FrameSum
 
 
@@ -18,13 +18,8 @@ class SummedVideo(Protocol):
     """A video as it is laid out, with the sum of its frames."""
 
     @property
-    def total(self) -> Float64[np.ndarray, " D"]:
-        """The sum, in steps so coarse that those of several videos add up exactly."""
-        ...
-
-    @property
-    def num_frames(self) -> int:
-        """Of how many."""
+    def sum(self) -> FrameSum:
+        """Of its frames."""
         ...
 
 
@@ -32,9 +27,13 @@ class SummedVideo(Protocol):
 class VideoBlock(Block, Protocol):
     """A block that gives its videos."""
 
+    def video(self, row: int) -> Any:
+        """One of them."""
+        ...
+
     @property
-    def videos(self) -> Sequence[Any]:
-        """By row."""
+    def sum(self) -> FrameSum:
+        """Of the frames of all of them."""
         ...
 
 
@@ -60,7 +59,7 @@ class FrameCorpus(Generic[B, V]):
         Raises: KeyError for one that is not there.
         """
         block, row = self.blocks.find(video_id)
-        video: V = block.videos[row]
+        video: V = block.video(row)
         return video
 
     def extent(self) -> FrameSum:
@@ -75,19 +74,24 @@ class FrameCorpus(Generic[B, V]):
 
     def background(self, sentence: Float[np.ndarray, " D"]) -> float:
         """The mean relevance of all frames of the corpus, those of other shards included."""
-        total = sum(some.total for some in (self._frames, *self._beside))
-        num_frames = sum(some.num_frames for some in (self._frames, *self._beside))
-        return float(sentence @ np.float32(total / max(1, num_frames)))
+        frames = _added([self._frames, *self._beside])
+        return float(sentence @ np.float32(frames.total / max(1, frames.num_frames))[: len(sentence)])
 
     def _changed(self: C, new: Sequence[VideoBlock], changed: Collection[str]) -> C:
         """With new blocks, whose videos are among those that have changed, and without the others of these."""
-        out = [self.video(video_id) for video_id in changed if video_id in self.blocks]
-        come = [video for block in new for video in block.videos]
+        out = [self.video(video_id).sum for video_id in changed if video_id in self.blocks]
+        kept = _without(self._frames, out) if len(out) < len(self) else FrameSum(0.0, 0)
         corpus = copy.copy(self)
         corpus.blocks = self.blocks.update(new, changed)
-        kept = self._frames.total - _total(out) if len(out) < len(self) else 0.0
-        num_frames = self._frames.num_frames + _num_frames(come) - _num_frames(out)
-        corpus._frames = FrameSum(kept + _total(come), num_frames)
+        corpus._frames = _added([kept, *(block.sum for block in new)])
+        return corpus
+
+    def _of(self: C, parts: Sequence[Part[B]]) -> C:
+        """With these blocks alone."""
+        gone = [part.block.video(row).sum for part in parts for row in np.flatnonzero(~part.present).tolist()]
+        corpus = copy.copy(self)
+        corpus.blocks = self.blocks.of(parts)
+        corpus._frames = _without(_added([part.block.sum for part in parts]), gone)
         return corpus
 
 
@@ -96,9 +100,10 @@ def changed_ids(new: Sequence[Block], removed: Iterable[str]) -> set[str]:
     return {*removed, *(video_id for block in new for video_id in block.ids)}
 
 
-def _total(videos: Iterable[SummedVideo]) -> Float64[np.ndarray, " D"] | float:
-    return sum((video.total for video in videos), 0.0)
+def _added(sums: Sequence[FrameSum]) -> FrameSum:
+    return FrameSum(sum((some.total for some in sums), 0.0), sum(some.num_frames for some in sums))
 
 
-def _num_frames(videos: Iterable[SummedVideo]) -> int:
-    return sum(video.num_frames for video in videos)
+def _without(frames: FrameSum, gone: Sequence[FrameSum]) -> FrameSum:
+    out = _added(gone)
+    return FrameSum(frames.total - out.total, frames.num_frames - out.num_frames)

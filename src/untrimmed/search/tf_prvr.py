@@ -22,7 +22,7 @@ from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpus import FrameSum, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
@@ -124,7 +124,7 @@ class TFPRVRQuery:
         """The best videos by their best moment, see `PreparedQuery.rank`; exact as `WindowQuery.rank` is."""
         return self._corpus.blocks.rank(
             lambda block, rows: block.rough_scores(self._halves[:1])[rows],
-            lambda block, row: float(exact_products(block.videos[row].vectors, self._halves).max()),
+            lambda block, row: float(exact_products(block.video(row).vectors, self._halves).max()),
             rounding=ROUNDING,
             limit=limit,
             among=among,
@@ -154,10 +154,7 @@ class TFPRVRQuery:
 
 @dataclass(frozen=True)
 class _Video:
-    """The moments of a video; `total` adds up those of all its frames.
-
-    It is exact, as that of windows is: float16 vectors times whole numbers, added up in float64.
-    """
+    """The moments of a video."""
 
     video_id: str
     vectors: Float16[np.ndarray, "M E"]  # of a block that holds it: a part of that
@@ -165,7 +162,7 @@ class _Video:
     spans: Int[np.ndarray, "S 2"]  # of moments, of the segments of all levels, and the whole
     times_s: Float[np.ndarray, " T"]
     duration_s: float
-    total: Float64[np.ndarray, " D"]
+    sum: FrameSum  # of its frames; exact, as that of windows is: float16 times whole numbers, added up in float64
 
     @classmethod
     def of(cls, stored: StoredVideo, model: TFPRVRModel) -> _Video:
@@ -181,13 +178,8 @@ class _Video:
             moments.candidates,
             features.times_s,
             features.duration_s,
-            total,
+            FrameSum(total, len(features.times_s)),
         )
-
-    @property
-    def num_frames(self) -> int:
-        """How many frames the moments hold."""
-        return len(self.times_s)
 
 
 class _Block:
@@ -196,14 +188,18 @@ class _Block:
     def __init__(self, videos: Sequence[_Video]):
         self.sizes = np.array([len(video.vectors) for video in videos])
         self._starts = np.cumsum(self.sizes) - self.sizes
-        dim = videos[0].total.shape[0]
-        self._vectors = np.zeros((self.sizes.sum(), padded_width(dim)), dtype=np.float16)
-        self.videos = []
+        self._vectors = np.zeros((self.sizes.sum(), padded_width(videos[0].vectors.shape[1])), dtype=np.float16)
+        self._videos = []
         for video, start in zip(videos, self._starts, strict=True):
             own = self._vectors[start : start + len(video.vectors)]
-            own[:, :dim] = video.vectors[:, :dim]
-            self.videos.append(replace(video, vectors=own))
+            own[:, : video.vectors.shape[1]] = video.vectors
+            self._videos.append(replace(video, vectors=own))
         self.ids = [video.video_id for video in videos]
+        self.sum = FrameSum(sum(video.sum.total for video in videos), sum(video.sum.num_frames for video in videos))
+
+    def video(self, row: int) -> _Video:
+        """One of them; its vectors are a part of the block's."""
+        return self._videos[row]
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
         """Each video by its best moment, from float16 products."""
@@ -211,4 +207,4 @@ class _Block:
 
 
 def _join(parts: Sequence[Part[_Block]]) -> _Block:
-    return _Block([part.block.videos[row] for part in parts for row in np.flatnonzero(part.present)])
+    return _Block([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])

@@ -14,20 +14,22 @@ video finds all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Float16, Float32, Float64, Int
+from jaxtyping import Float, Float16, Float32, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
 from untrimmed.search.coded_videos import Coder
 from untrimmed.search.codes import Codes, Probe, share
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -80,6 +82,19 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
         corpus._known_scenes = {video_id: scenes for video_id, scenes in known.items() if video_id not in changed}
         return corpus
 
+    @property
+    def layout(self) -> str:
+        """See `Keepable`; the number changes with what blocks have in their arrays."""
+        return f"{self.name} 1 {self.config.deviation_s!r}"
+
+    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
+        """See `Keepable`."""
+        return [part.block.arrays for part in self.blocks.parts]
+
+    def restored(self, kept: Iterable[KeptBlock]) -> WindowCorpus:
+        """See `Keepable`."""
+        return self._of([Part(_Block(arrays), present) for arrays, present in kept])
+
     def scenes(self, video_id: str) -> Int[np.ndarray, "N 2"]:
         """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
         if (found := self._known_scenes.get(video_id)) is None:
@@ -95,14 +110,14 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
             gathered.append(_Video.of(stored.record.video_id, stored.features))
             num_rows += len(gathered[-1].frames)
             if num_rows >= _ROWS_OF_BLOCK:
-                yield _Block(gathered, self.config.deviation_s)
+                yield _Block.of(gathered, self.config.deviation_s)
                 gathered, num_rows = [], 0
         if gathered:
-            yield _Block(gathered, self.config.deviation_s)
+            yield _Block.of(gathered, self.config.deviation_s)
 
     def _join(self, parts: Sequence[Part[_Block]]) -> _Block:
-        videos = [part.block.videos[row] for part in parts for row in np.flatnonzero(part.present)]
-        return _Block(videos, self.config.deviation_s)
+        videos = [part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()]
+        return _Block.of(videos, self.config.deviation_s)
 
 
 class WindowQuery:
@@ -126,7 +141,7 @@ class WindowQuery:
         by_codes, self._looked_at = 4 * limit <= many and self._codes_are_ready(), 0
         ranked = blocks.rank(
             self._rough,
-            lambda block, row: float(self._filtered(block.videos[row]).max()),
+            lambda block, row: float(self._filtered(block.video(row)).max()),
             rounding=ROUNDING,
             limit=limit,
             among=among,
@@ -138,7 +153,7 @@ class WindowQuery:
 
     def _codes_are_ready(self) -> bool:
         blocks, coder = [part.block for part in self._corpus.blocks.parts], self._corpus.coder
-        if sum(len(block.frames) for block in blocks) < LEAST_CODED or not np.isfinite(self._sentence).all():
+        if sum(int(block.sizes.sum()) for block in blocks) < LEAST_CODED or not np.isfinite(self._sentence).all():
             return False
         return coder.ready(blocks, lambda block: block.coded(coder))
 
@@ -154,7 +169,7 @@ class WindowQuery:
         self._looked_at += len(rows)
         if 4 * len(rows) > len(block.ids):
             return block.rough_scores(self._halves[:1])[rows]
-        return np.array([self._filtered(block.videos[row]).max() for row in rows])
+        return np.array([self._filtered(block.video(row)).max() for row in rows.tolist()])
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
@@ -184,31 +199,26 @@ class WindowQuery:
 
 @dataclass(frozen=True)
 class _Video:
-    """A video on a regular grid of times (`_regular_grid`).
-
-    `total` is the sum of its frames in whole multiples of float16's smallest step, as frames have them. Sums and
-    differences of such numbers are exact in float64: that of a corpus depends on its videos alone, not on their order.
-    """
+    """A video on a regular grid of times (`_regular_grid`)."""
 
     video_id: str
     frames: Float[np.ndarray, "T E"]  # of a block that holds it: a part of that
     times_s: Curve
     spacing_s: float
     duration_s: float
-    total: Float64[np.ndarray, " D"]
+    dim: int  # of the encoder's vectors: rows of a block may be wider
 
     @classmethod
     def of(cls, video_id: str, features: FrameFeatures) -> _Video:
         """With frames of its own, of which those that a grid needs between others are in proportion."""
         times_s, spacing_s = _regular_grid(features.times_s)
         frames = features.vectors if _is_steady(times_s, features.times_s) else _at(times_s, features)
-        total = np.rint(frames.sum(axis=0, dtype=np.float64) * 2**24) / 2**24
-        return cls(video_id, frames, times_s, spacing_s, features.duration_s, total)
+        return cls(video_id, frames, times_s, spacing_s, features.duration_s, frames.shape[1])
 
     @property
-    def num_frames(self) -> int:
-        """How many frames its grid has."""
-        return len(self.frames)
+    def sum(self) -> FrameSum:
+        """Of its frames, as a block has them."""
+        return _sum_of(self.frames[:, : self.dim], len(self.frames))
 
     @property
     def step_s(self) -> float:
@@ -220,32 +230,76 @@ class _Video:
 
 
 class _Block:
-    """Videos side by side, those of one step together.
+    """Videos side by side, those of one step together, as arrays in memory or in a file.
 
     Between them are rows of zeros as wide as a window reaches: one filter runs over all curves and mixes no two videos.
     """
 
-    def __init__(self, videos: Sequence[_Video], deviation_s: float):
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        """`arrays` as `of` makes them."""
+        self.arrays = arrays
+        self.ids: list[str] = arrays["ids"].tolist()
+        self.sizes: Int[np.ndarray, " V"] = arrays["sizes"]
+        self._lengths: Int[np.ndarray, " V"] = arrays["lengths"]
+        self._starts, self._times = np.cumsum(self.sizes) - self.sizes, np.cumsum(self._lengths) - self._lengths
+        self.sum = FrameSum(arrays["total"], int(self._lengths.sum()))
+
+    @classmethod
+    def of(cls, videos: Sequence[_Video], deviation_s: float) -> _Block:
+        """Videos with copies of their frames."""
         videos = sorted(videos, key=lambda video: video.step_s)
         lengths = np.array([len(video.frames) for video in videos])
         steps_s, first = np.unique([video.step_s for video in videos], return_index=True)
-        num_of_step = np.diff([*first, len(videos)])
+        first = np.append(first, len(videos))
         deviations = deviation_s / steps_s
-        gaps = np.repeat([len(_gaussian(deviation)) // 2 for deviation in deviations], num_of_step)
-        self.sizes = lengths + gaps
-        starts = np.cumsum(self.sizes) - self.sizes
-        dim = videos[0].total.shape[0]
-        self.frames = np.zeros((self.sizes.sum(), padded_width(dim)), dtype=np.float16)
-        self.videos = []
-        for video, start in zip(videos, starts, strict=True):
-            own = self.frames[start : start + len(video.frames)]
-            own[:, :dim] = video.frames[:, :dim]
-            self.videos.append(replace(video, frames=own))
-        self.ids = [video.video_id for video in videos]
-        self._groups = [
-            _Group.of(starts[some], lengths[some], int(gaps[some][0]), float(deviation))
-            for some, deviation in zip(map(slice, first, first + num_of_step), deviations, strict=True)
-        ]
+        gaps = np.repeat([len(_gaussian(deviation)) // 2 for deviation in deviations], np.diff(first))
+        sizes, dim = lengths + gaps, videos[0].dim
+        frames = np.zeros((sizes.sum(), padded_width(dim)), dtype=np.float16)
+        inside = np.ones(len(frames), dtype=np.float32)  # between videos any number but zero
+        each = zip(videos, np.cumsum(sizes) - sizes, np.repeat(deviations, np.diff(first)), strict=True)
+        for video, start, deviation in each:
+            stop = start + len(video.frames)
+            frames[start:stop, :dim] = video.frames[:, :dim]
+            inside[start:stop] = _weight_inside(len(video.frames), float(deviation))
+        return cls(
+            {
+                "ids": np.array([video.video_id for video in videos]),
+                "lengths": lengths,  # in frames
+                "sizes": sizes,  # with the rows of zeros behind them
+                "first": first,  # video of each step, and where the last ones end
+                "deviations": deviations,  # of the ranking window in frames, for each step
+                "spacings_s": np.array([video.spacing_s for video in videos]),
+                "durations_s": np.array([video.duration_s for video in videos]),
+                "times_s": np.concatenate([video.times_s for video in videos]),
+                "inside": inside,  # how much of a window that ranks is inside the video, for each row
+                "total": _sum_of(frames[:, :dim], 0).total,
+                "frames": frames,
+            }
+        )
+
+    @property
+    def frames(self) -> Float16[np.ndarray, "R E"]:
+        """All rows."""
+        return self.arrays["frames"]
+
+    def video(self, row: int) -> _Video:
+        """One of the videos; its frames are a part of the block's."""
+        start, time, length = int(self._starts[row]), int(self._times[row]), int(self._lengths[row])
+        frames = rows_of(self.arrays, "frames", start, start + length)
+        times_s = rows_of(self.arrays, "times_s", time, time + length)
+        spacing_s, duration_s = (float(self.arrays[name][row]) for name in ("spacings_s", "durations_s"))
+        return _Video(self.ids[row], frames, times_s, spacing_s, duration_s, len(self.arrays["total"]))
+
+    @cached_property
+    def _groups(self) -> list[_Group]:
+        """Of the videos of each step."""
+        places = np.stack([self._starts, self._starts + self._lengths], axis=1)
+        inside = np.array(self.arrays["inside"])  # what kernels are compiled for can be written to
+        groups, first = [], self.arrays["first"].tolist()
+        for a, b, deviation in zip(first, first[1:], self.arrays["deviations"].tolist(), strict=False):
+            start, stop = int(places[a, 0]), int(self._starts[b - 1] + self.sizes[b - 1])
+            groups.append(_Group(start, stop, (places[a:b] - start).ravel(), deviation, inside[start:stop]))
+        return groups
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float32[np.ndarray, " V"]:
         """Each video by its best window, from float16 products."""
@@ -256,7 +310,7 @@ class _Block:
         """Codes of all rows; None where one is not finite."""
         if not np.isfinite(self.frames).all():
             return None
-        dim = self.videos[0].total.shape[0]
+        dim = len(self.arrays["total"])
         return Codes.of(coder.axes("frames", self.frames[:, :dim]), self.frames[:, :dim])
 
     def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
@@ -274,16 +328,6 @@ class _Group:
     deviation: float  # of the ranking window, in steps
     inside: Float[np.ndarray, " T"]  # the weight of a window that falls inside the video
 
-    @classmethod
-    def of(cls, starts: Int[np.ndarray, " V"], lengths: Int[np.ndarray, " V"], gap: int, deviation: float) -> _Group:
-        """Of videos that stand one after the other, each with a gap behind it."""
-        first, stop = int(starts[0]), int(starts[-1] + lengths[-1]) + gap
-        bounds = np.stack([starts, starts + lengths], axis=1) - first
-        inside = np.ones(stop - first, dtype=np.float32)  # between videos any number but zero
-        for (start, end), length in zip(bounds, lengths, strict=True):
-            inside[start:end] = _weight_inside(int(length), deviation)
-        return cls(first, stop, bounds.ravel(), deviation, inside)
-
     def best(self, relevance: Float32[np.ndarray, " R"]) -> Float32[np.ndarray, " V"]:
         """The best window of each video, from the relevance of all rows of the block."""
         filtered = _filter_long(relevance[self.start : self.stop], _gaussian(self.deviation)) / self.inside
@@ -298,6 +342,15 @@ class _Group:
         given = found, reach, places, _gaussian(self.deviation).astype(np.float32), self.inside
         share(len(places), 16, lambda start, stop: best_windows(*given, start, stop, *both))
         return both
+
+
+def _sum_of(frames: Float16[np.ndarray, "T D"], num_frames: int) -> FrameSum:
+    """Of frames whose numbers are whole multiples of float16's smallest step.
+
+    Sums and differences of these are exact in float64: that of a corpus depends on its videos alone, not on their
+    order.
+    """
+    return FrameSum(frames.sum(axis=0, dtype=np.float64), num_frames)
 
 
 def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:
