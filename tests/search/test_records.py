@@ -10,9 +10,10 @@ import pytest
 
 from tests.search.test_index import SETTINGS, stored
 from untrimmed.errors import UntrimmedError
-from untrimmed.search import index as index_module
 from untrimmed.search.index import VideoIndex
+from untrimmed.search.lance_table import lance
 from untrimmed.search.listing import read_records
+from untrimmed.search.records import newest_commit, read_copy
 
 COPY = "records.json"
 
@@ -31,10 +32,8 @@ def folder(tmp_path):
 def opened(monkeypatch):
     """How often the table was opened."""
     calls = []
-    real = index_module.lance.dataset
-    monkeypatch.setattr(
-        index_module.lance, "dataset", lambda *args, **named: calls.append(args) or real(*args, **named)
-    )
+    real = lance.dataset
+    monkeypatch.setattr(lance, "dataset", lambda *args, **named: calls.append(args) or real(*args, **named))
     return calls
 
 
@@ -111,7 +110,16 @@ def test_a_reader_of_an_older_version_leaves_no_copy(folder):
 def test_a_damaged_copy_is_made_anew(folder, damage):
     (folder / COPY).write_text(damage)
     assert len(read_records(folder)) == 3
-    assert len(json.loads((folder / COPY).read_text())["records"]) == 3
+    assert len(json.loads((folder / COPY).read_text().partition("\n")[2])["records"]) == 3
+
+
+def test_a_copy_of_which_a_bit_has_changed_does_not_count(folder):
+    records, content = read_records(folder), (folder / COPY).read_bytes()
+    commit = newest_commit(folder)
+    assert read_copy(folder, commit) == records
+    for place in range(0, len(content), 7):
+        (folder / COPY).write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        assert read_copy(folder, commit) is None
 
 
 def test_a_copied_library_lists_the_same(folder, tmp_path):

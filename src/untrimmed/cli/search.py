@@ -187,6 +187,7 @@ def _show(library: Library, query: dict[str, Any], hits: Hits, json_output: bool
                 result_console.print(f"{'':13}{_span(moment)}{then}")
         for video in hit.folded:
             result_console.print(f"{'':13}looks the same: {shown(video)}")
+    library.engine.keep()  # after the answer, and before the next process that would read it all again
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
         raise typer.Exit(NOTHING_FOUND)

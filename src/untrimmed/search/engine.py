@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,9 +20,11 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.corpus import Corpus, LocalCorpus, SearchModel
+from untrimmed.search.corpus import Corpus, Keepable, LocalCorpus, SearchModel
 from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Records, Settings, newest_commit
+from untrimmed.search.laid_out import LaidOut, ids_of, lay_out
+from untrimmed.search.mapped import DamagedError
+from untrimmed.search.records import Records, Settings, newest_commit, read_copy, version_of
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
@@ -69,11 +73,16 @@ class View:
     """One version of a library: all that it is asked comes from there, whatever is committed meanwhile."""
 
     engine: Engine
-    index: VideoIndex  # reads that version
+    folder: Path
     commit: list[Any] | None  # of that version, see `newest_commit`; numbers begin again where a library is made anew
     encoder: str  # the identity of the one that made its vectors
     model: InUse | None
     records: Records
+
+    @cached_property
+    def index(self) -> VideoIndex:
+        """The table at that version; a search whose videos are laid out on disk opens none."""
+        return _index_at(self.folder, self.commit)
 
     def windows(self) -> Corpus:
         """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
@@ -97,7 +106,7 @@ class View:
         path = absolute(place)
         found = frozenset(record.video_id for record in self.records.below(path))
         if not found:
-            raise UnknownNameError(f"{shown(path)}: no video of {self.index.folder} lies there; see: untrimmed ls")
+            raise UnknownNameError(f"{shown(path)}: no video of {self.folder} lies there; see: untrimmed ls")
         return found
 
 
@@ -115,6 +124,8 @@ class Engine:
         self._loaded: dict[
             tuple[str, InUse | None], tuple[LocalCorpus, Records]
         ] = {}  # by encoder and model; of which records
+        self._damaged: set[Path] = set()  # blocks on disk that are not read again
+        self._not_kept: set[InUse | None] = set()  # models, of whose corpora not all was on disk
 
     def view(self) -> View:
         """The library as it is now, with what has been committed by whichever process.
@@ -123,15 +134,16 @@ class Engine:
             UntrimmedError: There is no library, or nothing was indexed yet.
         """
         with self._lock:
-            index = VideoIndex(self._folder, follow=False)
-            commit, settings = newest_commit(self._folder), index.settings
+            settings = VideoIndex(self._folder).settings
+            commit = newest_commit(self._folder)
             model = _in_use(settings) if settings else None
             if self._view is None or (commit, model) != (self._view.commit, self._view.model):
-                records = Records(index.scan())
+                copied = read_copy(self._folder, commit)
+                records = Records(_index_at(self._folder, commit).scan() if copied is None else copied)
                 if not records:
                     raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
                 encoder = records[0].encoder_identity  # settings may be those of the next version already
-                self._view = View(self, index, commit, encoder, model, records)
+                self._view = View(self, self._folder, commit, encoder, model, records)
                 wanted = (encoder, None), (encoder, model)
                 self._loaded = {used: held for used, held in self._loaded.items() if used in wanted}
             return self._view
@@ -140,7 +152,8 @@ class Engine:
         """What is asked of the library as it is now.
 
         A version may be cleared away while it is read: then the next one is asked, from the start. What no version
-        would answer, such as a wrong option, is not asked again.
+        would answer, such as a wrong option, is not asked again. What turns out to be damaged of the blocks on disk is
+        removed, and read from the table.
         """
         view = self.view()
         while True:
@@ -148,13 +161,22 @@ class Engine:
                 return ask(view)
             except (ConfigError, EncoderError, UnknownNameError):
                 raise
+            except DamagedError as error:
+                with self._lock:
+                    if error.path not in self._damaged:
+                        self._damaged.add(error.path)
+                        self._loaded.clear()
+                        with contextlib.suppress(OSError):
+                            error.path.unlink()
             except UntrimmedError:
                 before, view = view, self.view()
                 if view is before:
                     raise
 
     def load(self, view: View, model: InUse | None) -> Corpus:
-        """The videos of a version, for a model or by windows: of what is in memory, only changes are read.
+        """The videos of a version, for a model or by windows.
+
+        Of what is in memory, or else laid out on disk, only changes are read from the table.
 
         Raises:
             CheckpointError: The model's folder is gone or damaged.
@@ -162,13 +184,47 @@ class Engine:
         """
         with self._lock:
             used = view.encoder, model
-            corpus, records = self._loaded.get(used) or (empty_corpus(self._folder, model), Records())
+            corpus, records = self._loaded.get(used) or self._on_disk(view, model)
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
+                if isinstance(corpus, Keepable):
+                    self._not_kept.add(model)
             if view is self._view:  # an older one, of a search that began before, is not kept
                 self._loaded[used] = corpus, view.records
             return corpus
+
+    def keep(self) -> None:
+        """Lay out on disk what the searches so far have read from the table, where that can be."""
+        for model in self._not_kept:
+            keep_laid_out(self._folder, model)
+        self._not_kept.clear()
+
+    def _on_disk(self, view: View, model: InUse | None) -> tuple[LocalCorpus, Records]:
+        """Those videos of a version that are laid out on disk, and their records."""
+        corpus = empty_corpus(self._folder, model)
+        if not isinstance(corpus, Keepable):
+            return corpus, Records()
+        blocks = list(LaidOut(self._folder, corpus.layout).read(view.records, self._damaged))
+        return corpus.restored(blocks), Records(map(view.records.of, ids_of(blocks)))
+
+
+def keep_laid_out(folder: Path, *models: InUse | None) -> None:
+    """Lay out on disk what a library is searched by, or by these models, so that new processes have it at once.
+
+    Where it cannot be done, nothing happens: searches say what is wrong, or do without it.
+    """
+    with contextlib.suppress(UntrimmedError):
+        view = Engine(folder).view()
+        for model in models or (view.model,):
+            empty = empty_corpus(folder, model)
+            if isinstance(empty, Keepable):
+                lay_out(folder, empty, view.records, lambda ids: view.index.read(ids))
+
+
+def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:
+    """The table as it was after a commit."""
+    return VideoIndex(folder, follow=False, version=version_of(commit))
 
 
 def empty_corpus(library: Path, model: InUse | None) -> LocalCorpus:

@@ -75,7 +75,7 @@ class FrameCorpus(Generic[B, V]):
     def background(self, sentence: Float[np.ndarray, " D"]) -> float:
         """The mean relevance of all frames of the corpus, those of other shards included."""
         frames = _added([self._frames, *self._beside])
-        return float(sentence @ np.float32(frames.total / max(1, frames.num_frames))[: len(sentence)])
+        return float(sentence @ np.float32(frames.total / max(1, frames.num_frames)))
 
     def _changed(self: C, new: Sequence[VideoBlock], changed: Collection[str]) -> C:
         """With new blocks, whose videos are among those that have changed, and without the others of these."""

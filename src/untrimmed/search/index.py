@@ -14,16 +14,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.files import write_whole
-from untrimmed.search.lance_table import lance
 from untrimmed.search.records import (
     TABLE,
     Settings,
@@ -37,7 +36,10 @@ from untrimmed.search.records import (
 from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from filelock import FileLock
+
+    from untrimmed.search.lance_table import lance
 
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
 _ROWS_A_PIECE = 1024  # of the table: what compaction writes anew after a run that added little
@@ -49,20 +51,9 @@ def new_video_id() -> str:
     return uuid.uuid4().hex[:16]
 
 
-_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 _SMALL = ("width", "height", "num_frames")  # in half as many bytes
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
-_SCHEMA = pa.schema(
-    [
-        *(
-            (field.name, pa.int32() if field.name in _SMALL else _TYPES[str(field.type)])
-            for field in fields(VideoRecord)
-        ),
-        ("times_s", pa.list_(pa.float64())),
-        ("frames", pa.large_list(pa.float16())),  # row-major [T, D]
-        ("encoded", pa.large_binary()),  # a model's own encoding of the video (safetensors); empty: it needs none
-    ]
-)
+_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]
 
 
 @dataclass(frozen=True)
@@ -193,6 +184,8 @@ class VideoIndex:
 
     def put_all(self, videos: Sequence[StoredVideo]) -> None:
         """Add or replace several videos, at least one, in one commit."""
+        from untrimmed.search.lance_table import lance, pa
+
         rows = pa.concat_tables(map(_row, videos))
         table = self._open_table()
         with self._writing():
@@ -262,6 +255,8 @@ class VideoIndex:
             self.compact()
 
     def _open_table(self) -> lance.LanceDataset | None:
+        from untrimmed.search.lance_table import lance  # not before it is needed: a search may do without the table
+
         with self._guarded("opened", "check the folder"):
             if self._table is None:
                 if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
@@ -269,7 +264,7 @@ class VideoIndex:
                 self._table = lance.dataset(self._uri, version=self._version)
             elif self._follow:
                 self._table.checkout_latest()
-        if self._table.schema.names != _SCHEMA.names:
+        if self._table.schema.names != _COLUMNS:
             raise IndexMismatchError(
                 f"{self.folder}: its table has columns this program does not know; index into a new --library"
             )
@@ -291,14 +286,27 @@ def _line(error: Exception) -> str:
     return getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
 
 
+@cache
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    record = ((f.name, pa.int32() if f.name in _SMALL else types[str(f.type)]) for f in fields(VideoRecord))
+    times, frames = pa.list_(pa.float64()), pa.large_list(pa.float16())  # frames are row-major [T, D]
+    encoded = pa.large_binary()  # a model's own encoding of the video (safetensors); empty: it needs none
+    return pa.schema([*record, *zip(_COLUMNS[-3:], (times, frames, encoded), strict=True)])
+
+
 def _row(video: StoredVideo) -> pa.Table:
+    import pyarrow as pa
+
     frames = np.ascontiguousarray(video.features.vectors, dtype=np.float16).ravel()
     columns = {name: [value] for name, value in asdict(video.record).items()}
     lengths = np.array([0, len(frames)])
     columns["times_s"] = [np.asarray(video.features.times_s, dtype=np.float64)]
     columns["frames"] = pa.LargeListArray.from_arrays(lengths, pa.array(frames, type=pa.float16()))
     columns["encoded"] = [video.encoded]
-    return pa.table(columns, schema=_SCHEMA)
+    return pa.table(columns, schema=_schema())
 
 
 def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:

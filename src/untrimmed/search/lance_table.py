@@ -36,4 +36,4 @@ finally:
 if hasattr(pa.lib, "_pandas_api"):
     pa.lib._pandas_api.__init__()
 
-__all__ = ["lance"]
+__all__ = ["lance", "pa"]

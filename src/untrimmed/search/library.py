@@ -21,15 +21,10 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
-from untrimmed.errors import (
-    ConfigError,
-    IndexMismatchError,
-    UnknownNameError,
-    UntrimmedError,
-)
+from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.asking import EncoderReader, answer
-from untrimmed.search.engine import Engine, Hits, View
+from untrimmed.search.engine import Engine, Hits, View, keep_laid_out
 from untrimmed.search.filling import choose_sampling, encoded_by, fill, named_model
 from untrimmed.search.found import Cutoff
 from untrimmed.search.index import StoredVideo, VideoIndex
@@ -132,6 +127,8 @@ class Library:
             folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
         )
         self._encoder = loaded.encoder
+        if part is None:
+            keep_laid_out(folder)
         return replace(report, linked=found.linked)
 
     def merge(
@@ -154,7 +151,9 @@ class Library:
         """
         from untrimmed.search.merging import merge
 
-        return merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
+        report = merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
+        keep_laid_out(self.folder)
+        return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run, or an imported one) or with `tf_prvr`, which needs no
@@ -183,6 +182,7 @@ class Library:
                     progress(number, len(todo))
             folder = str(chosen.folder) if chosen and chosen.folder else None
             index.write_settings(replace(settings, model=identity, model_folder=folder))
+        keep_laid_out(self.folder)
 
     def export_features(
         self,
@@ -246,6 +246,8 @@ class Library:
                 chosen.update((record.video_id, record) for record in below)
             if not dry_run:
                 index.remove(list(chosen))
+        if not dry_run:
+            keep_laid_out(self.folder)
         return list(chosen.values())
 
     # -- asking

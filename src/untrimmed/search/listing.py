@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untrimmed.search.records import VideoRecord, read_copy
+from untrimmed.search.records import VideoRecord, newest_commit, read_copy, settings_file
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
@@ -13,7 +13,8 @@ def read_records(folder: Path) -> list[VideoRecord]:
     Raises:
         UntrimmedError: There is no library, or it cannot be opened.
     """
-    if (copied := read_copy(folder)) is not None:
+    commit = newest_commit(folder)
+    if commit is not None and settings_file(folder).exists() and (copied := read_copy(folder, commit)) is not None:
         return copied
     from untrimmed.search.index import VideoIndex
 

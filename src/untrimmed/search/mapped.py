@@ -110,7 +110,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
             return
         for page in pages:
             if not seen[page]:
-                if xxhash.xxh3_64_intdigest(content[page * PAGE : (page + 1) * PAGE]) != wanted[page]:
+                if xxhash.xxh3_64_intdigest(content[page * PAGE : (page + 1) * PAGE].data) != wanted[page]:
                     raise DamagedError(self.path, f"bytes of '{name}' from {page * PAGE:,} on are not those written")
                 seen[page] = True
 
@@ -134,4 +134,4 @@ def _read_head(path: Path, file: UInt8[np.ndarray, " B"]) -> tuple[int, list[Any
 
 
 def _checksums(content: UInt8[np.ndarray, " B"]) -> list[int]:
-    return [xxhash.xxh3_64_intdigest(content[start : start + PAGE]) for start in range(0, len(content), PAGE)]
+    return [xxhash.xxh3_64_intdigest(content[start : start + PAGE].data) for start in range(0, len(content), PAGE)]

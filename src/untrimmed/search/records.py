@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import platformdirs
+import xxhash
 
 from untrimmed.errors import IndexMismatchError, require_type
 
@@ -194,15 +195,21 @@ def newest_commit(folder: Path) -> list[Any] | None:
         return None
 
 
-def read_copy(folder: Path) -> list[VideoRecord] | None:
-    """The records by path from the copy; None if something was committed since, or there is none."""
+def version_of(commit: list[Any] | None) -> int | None:
+    """The number of the table's version that a commit made; None if its name does not say."""
+    name = "" if commit is None else str(commit[0]).removesuffix(".manifest")
+    return _LAST_VERSION - int(name) if len(name) == len(str(_LAST_VERSION)) and name.isdigit() else None
+
+
+def read_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | None:
+    """The records by path from the copy; None if it is of another commit, or there is none that is whole."""
     try:
-        copy = json.loads((folder / _COPY).read_text(encoding="utf-8"))
-        if copy["commit"] == newest_commit(folder) and settings_file(folder).exists():
-            return [VideoRecord(**row) for row in copy["records"]]
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: the table has them
-        pass
-    return None
+        digest, _, copied = (folder / _COPY).read_bytes().partition(b"\n")
+        if digest != _digest(copied) or (copy := json.loads(copied))["commit"] != commit:
+            return None
+        return [VideoRecord(**row) for row in copy["records"]]
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or of another program: the table has them
+        return None
 
 
 def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
@@ -214,9 +221,14 @@ def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
 
     with contextlib.suppress(OSError):
         commit = newest_commit(folder)
-        if commit is None or commit[0] != f"{_LAST_VERSION - version:020d}.manifest" or read_copy(folder) == records:
+        if commit is None or version_of(commit) != version or read_copy(folder, commit) == records:
             return
-        write_whole(folder / _COPY, json.dumps({"commit": commit, "records": [vars(record) for record in records]}))
+        copied = json.dumps({"commit": commit, "records": [vars(record) for record in records]}).encode()
+        write_whole(folder / _COPY, _digest(copied) + b"\n" + copied)
+
+
+def _digest(content: bytes) -> bytes:
+    return xxhash.xxh3_128_hexdigest(content).encode()
 
 
 def clear_leftovers(folder: Path) -> None:

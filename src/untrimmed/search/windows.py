@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Float16, Float32, Int
+from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
@@ -29,6 +29,7 @@ from untrimmed.search.coded_videos import Coder
 from untrimmed.search.codes import Codes, Probe, share
 from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.grid import on_a_grid
 from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
@@ -36,7 +37,6 @@ from untrimmed.types import FrameFeatures, Moment, TextFeatures
 if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
-_MOST_ROWS = 8  # of the block for each frame of a video
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
@@ -199,7 +199,7 @@ class WindowQuery:
 
 @dataclass(frozen=True)
 class _Video:
-    """A video on a regular grid of times (`_regular_grid`)."""
+    """A video on a regular grid of times (`on_a_grid`)."""
 
     video_id: str
     frames: Float[np.ndarray, "T E"]  # of a block that holds it: a part of that
@@ -211,14 +211,13 @@ class _Video:
     @classmethod
     def of(cls, video_id: str, features: FrameFeatures) -> _Video:
         """With frames of its own, of which those that a grid needs between others are in proportion."""
-        times_s, spacing_s = _regular_grid(features.times_s)
-        frames = features.vectors if _is_steady(times_s, features.times_s) else _at(times_s, features)
+        times_s, spacing_s, frames = on_a_grid(features)
         return cls(video_id, frames, times_s, spacing_s, features.duration_s, frames.shape[1])
 
     @property
     def sum(self) -> FrameSum:
         """Of its frames, as a block has them."""
-        return _sum_of(self.frames[:, : self.dim], len(self.frames))
+        return FrameSum(_total_of(self.frames[:, : self.dim]), len(self.frames))
 
     @property
     def step_s(self) -> float:
@@ -272,7 +271,7 @@ class _Block:
                 "durations_s": np.array([video.duration_s for video in videos]),
                 "times_s": np.concatenate([video.times_s for video in videos]),
                 "inside": inside,  # how much of a window that ranks is inside the video, for each row
-                "total": _sum_of(frames[:, :dim], 0).total,
+                "total": _total_of(frames[:, :dim]),
                 "frames": frames,
             }
         )
@@ -344,50 +343,14 @@ class _Group:
         return both
 
 
-def _sum_of(frames: Float16[np.ndarray, "T D"], num_frames: int) -> FrameSum:
-    """Of frames whose numbers are whole multiples of float16's smallest step.
+def _total_of(frames: Float16[np.ndarray, "T D"]) -> Float64[np.ndarray, " D"]:
+    """The sum of frames whose numbers are whole multiples of float16's smallest step.
 
     Sums and differences of these are exact in float64: that of a corpus depends on its videos alone, not on their
     order.
     """
-    return FrameSum(frames.sum(axis=0, dtype=np.float64), num_frames)
-
-
-def _regular_grid(times_s: Curve) -> tuple[Float[np.ndarray, " G"], float]:
-    """Equally spaced times for the frames of a video, and their distance in seconds.
-
-    Frames a constant time apart (within a quarter) keep their times; else the grid is the next power of two below the
-    usual distance, so that videos of variable rate or with uneven key frames share few steps. Where that would be
-    many more times than frames (bursts of frames, hours apart), it has few in each long gap: bursts keep their frames.
-    """
-    gaps_s = np.diff(times_s)
-    if not (gaps_s > 0).any():  # one frame, or all at one time
-        return times_s[:1], 1.0
-    usual_s = float(np.median(gaps_s[gaps_s > 0]))
-    steady = times_s[0] + usual_s * np.arange(len(times_s))
-    if _is_steady(steady, times_s):
-        return steady, usual_s
-    step_s = 2.0 ** math.floor(math.log2(usual_s))
-    passed_s = times_s - times_s[0]
-    if passed_s[-1] > _MOST_ROWS * len(times_s) * step_s:
-        passed_s = np.concatenate([[0.0], np.minimum(gaps_s, _MOST_ROWS / 2 * usual_s).cumsum()])
-    return np.interp(step_s * np.arange(int(passed_s[-1] / step_s) + 1), passed_s, times_s), step_s
-
-
-def _is_steady(grid: Float[np.ndarray, " G"], times_s: Curve) -> bool:
-    """Whether each frame lies within a quarter step of its place in the grid."""
-    if len(grid) != len(times_s):
-        return False
-    return len(grid) < 2 or bool(np.abs(times_s - grid).max() <= (grid[1] - grid[0]) / 4)
-
-
-def _at(grid: Float[np.ndarray, " G"], video: FrameFeatures) -> Float[np.ndarray, "G D"]:
-    """The frame vectors at the times of a grid; between two frames in proportion."""
-    position = np.interp(grid, video.times_s, np.arange(len(video.times_s)))
-    before = np.floor(position).astype(np.int64)
-    after = np.minimum(before + 1, len(video.times_s) - 1)
-    share = (position - before)[:, None].astype(np.float32)
-    return video.vectors[before] * (1 - share) + video.vectors[after] * share
+    total: Float64[np.ndarray, " D"] = frames.sum(axis=0, dtype=np.float64)
+    return total
 
 
 def _gaussian(deviation: float) -> Float[np.ndarray, " K"]:

@@ -1,0 +1,136 @@
+"""What corpora have laid out, kept beside the table, so that another process maps it instead of laying it out again.
+
+A block of a corpus is a file of arrays. It can be missing or damaged at any time, for the table has all that it was
+made of. Each video in it counts for as long as its record says the same of its vectors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from untrimmed.search.corpus import Keepable, KeptBlock
+from untrimmed.search.mapped import DamagedError, MappedArrays, write_arrays
+from untrimmed.search.records import Records, VideoRecord, content_stamp
+
+if TYPE_CHECKING:
+    from untrimmed.search.index import StoredVideo
+
+FOLDER = "laid_out"
+_SUFFIX = ".block"
+_CONTENTS = "contents"  # what each video's record says of its vectors
+_FRAMES_AT_A_TIME = 2**18  # are in memory while they are laid out; some times the rows of a block
+
+
+class LaidOut:
+    """The blocks of one library in one layout (`Keepable.layout`). Any number of processes may read and keep them."""
+
+    def __init__(self, library: Path, layout: str):
+        self.folder = library / FOLDER / layout.partition(" ")[0]
+        self._layout = layout
+
+    def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[KeptBlock]:
+        """Blocks, the largest first, and which of their videos are as the records say; none twice.
+
+        Files that are `damaged`, or turn out so, are passed over.
+        """
+        wanted = {record.video_id: self._content(record) for record in records}
+        found = []
+        for path in self.paths() - set(damaged):
+            with contextlib.suppress(DamagedError, KeyError):
+                block = MappedArrays(path)
+                found.append((block, block["ids"].tolist(), block[_CONTENTS].tolist()))
+        for block, ids, contents in sorted(found, key=lambda block: (-len(block[1]), block[0].path.name)):
+            present = np.array([wanted.get(v) == content for v, content in zip(ids, contents, strict=True)])
+            for row in np.flatnonzero(present).tolist():
+                del wanted[ids[row]]
+            if present.any():
+                yield KeptBlock(block, present)
+
+    def keep(self, blocks: Iterable[Mapping[str, np.ndarray]], records: Records) -> bool:
+        """Write those blocks that are not kept already, and remove all files that are none of them.
+
+        Where another process is at it, the disk is full, or the folder cannot be written to, nothing happens, and so it
+        says.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.folder / "lock").acquire(timeout=0):
+                kept = {self._keep(block, records) for block in blocks}
+                leftovers = self.folder.glob(f".*{_SUFFIX}.*")  # of processes that were killed: the lock is ours
+                for path in (*(self.paths() - kept), *leftovers):
+                    path.unlink(missing_ok=True)
+        except (OSError, Timeout):
+            return False
+        return True
+
+    def paths(self) -> set[Path]:
+        """The files of all blocks, whatever is in them."""
+        return set(self.folder.glob(f"*{_SUFFIX}"))
+
+    def _keep(self, block: Mapping[str, np.ndarray], records: Records) -> Path:
+        if isinstance(block, MappedArrays) and block.path.is_file():
+            return block.path
+        known = {record.video_id: self._content(record) for record in records}
+        ids = block["ids"].tolist()
+        contents = [known.get(video_id, "") for video_id in ids]
+        name = hashlib.blake2b(repr((ids, contents)).encode(), digest_size=16).hexdigest()
+        path = self.folder / f"{name}{_SUFFIX}"
+        write_arrays(path, {**block, _CONTENTS: np.array(contents)})
+        return path
+
+    def _content(self, record: VideoRecord) -> str:
+        """What a record says of its video's vectors, and how they are laid out, in short."""
+        return hashlib.blake2b((content_stamp(record) + self._layout).encode(), digest_size=8).hexdigest()
+
+
+def lay_out(
+    library: Path, empty: Keepable, records: Records, read: Callable[[Sequence[str]], Iterable[StoredVideo]]
+) -> None:
+    """Bring what is laid out up to date with a version of a library, some of its videos at a time in memory.
+
+    What turns out to be damaged is made anew.
+    """
+    kept, damaged = LaidOut(library, empty.layout), set[Path]()
+    while True:
+        try:
+            blocks = list(kept.read(records, damaged))
+            there = set(ids_of(blocks))
+            for some in _some_at_a_time([record for record in records if record.video_id not in there]):
+                corpus = empty.restored(blocks).update(read(some) if some else ())
+                assert isinstance(corpus, Keepable), "as it was before"
+                if not kept.keep(corpus.arrays(), records):
+                    return
+                blocks = list(kept.read(records))
+            return
+        except DamagedError as error:
+            if error.path in damaged:
+                return  # nor can it be written anew
+            damaged.add(error.path)
+
+
+def ids_of(blocks: Iterable[KeptBlock]) -> Iterator[str]:
+    """The videos of blocks that are meant."""
+    for block, present in blocks:
+        yield from block["ids"][present].tolist()
+
+
+def _some_at_a_time(records: Sequence[VideoRecord]) -> Iterator[list[str]]:
+    """Ids of videos that together have about so many frames; at least one list, if an empty one."""
+    ids: list[str] = []
+    num_frames = 0
+    for record in records:
+        ids.append(record.video_id)
+        num_frames += record.num_frames
+        if num_frames >= _FRAMES_AT_A_TIME:
+            yield ids
+            ids, num_frames = [], 0
+    if ids or not records:
+        yield ids

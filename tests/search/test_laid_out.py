@@ -1,0 +1,219 @@
+"""What is laid out on disk: a new process has it at once; whatever becomes of it, answers are those of the table."""
+
+import contextlib
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.search.test_updates import LIBRARY, features_of, sentence
+from tests.toy import stored_video
+from untrimmed.search import laid_out as laid_out_module
+from untrimmed.search import windows as windows_module
+from untrimmed.search.engine import Engine, keep_laid_out
+from untrimmed.search.found import Cutoff, find
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.laid_out import FOLDER
+from untrimmed.search.mapped import MappedArrays
+
+IDS = [f"v{number:02d}" for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(windows_module, "_ROWS_OF_BLOCK", 40)
+    monkeypatch.setattr(laid_out_module, "_FRAMES_AT_A_TIME", 60)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A library whose windows are laid out in several blocks."""
+    folder = tmp_path / "library"
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(LIBRARY)
+        index.put_all([stored_video(video_id, features_of(number % 8)) for number, video_id in enumerate(IDS)])
+    keep_laid_out(folder)
+    assert len(blocks_of(folder)) > 2
+    return folder
+
+
+def blocks_of(folder):
+    return sorted((folder / FOLDER).glob("*/*.block"))
+
+
+def hits(engine):
+    """What is found, and the curve of each video among it."""
+
+    def ask(view):
+        found = [
+            list(find(view, view.corpus().prepare(sentence(seed)), Cutoff(limit=5, moments=2), among=among))
+            for seed in (0, 1)
+            for among in (None, view.below("/v"))
+        ]
+        prepared = view.corpus().prepare(sentence(2))
+        return found, [[part.tolist() for part in prepared.relevance(hit.video_id)] for hit in found[0]]
+
+    return engine.answer(ask)
+
+
+def without_disk(folder, monkeypatch, ask=hits):
+    with monkeypatch.context() as patch:
+        patch.setattr(laid_out_module.LaidOut, "paths", lambda _: set())
+        return ask(Engine(folder))
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Which videos were read with their vectors."""
+    ids, real = [], VideoIndex.read
+    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: ids.extend(wanted) or real(index, wanted))
+    return ids
+
+
+def test_a_new_process_reads_nothing_of_the_table(folder, read, monkeypatch):
+    monkeypatch.setattr(VideoIndex, "_open_table", lambda _: pytest.fail("opened"))
+    found = hits(Engine(folder))
+    monkeypatch.undo()
+    assert read == []
+    assert found == without_disk(folder, monkeypatch)
+
+
+def test_only_what_has_changed_is_read_and_kept(folder, read, monkeypatch):
+    before = set(blocks_of(folder))
+    with VideoIndex(folder) as index:
+        index.put(stored_video(IDS[3], features_of(9), indexed_at=2.0))
+        index.put(stored_video("new", features_of(8)))
+        index.remove([IDS[4]])
+    read.clear()
+    found = hits(Engine(folder))
+    assert sorted(read) == ["new", IDS[3]]
+    keep_laid_out(folder)
+    assert before & set(blocks_of(folder))
+    read.clear()
+    assert hits(Engine(folder)) == found
+    assert read == []
+    assert found == without_disk(folder, monkeypatch)
+
+
+def test_what_no_video_needs_is_cleared_away(folder):
+    before = sum(file.stat().st_size for file in blocks_of(folder))
+    with VideoIndex(folder) as index:
+        index.remove(IDS[:-1])
+    blocks_of(folder)[0].with_name(".killed.block.0a1b2c3d").write_text("half")
+    keep_laid_out(folder)
+    assert sum(file.stat().st_size for file in blocks_of(folder)) < before / 3
+    assert not list((folder / FOLDER).glob("*/.killed*"))
+    assert len(Engine(folder).view().corpus()) == 1
+
+
+def test_a_folder_that_goes_away_between_two_searches_is_not_missed(folder, monkeypatch):
+    expected, engine = without_disk(folder, monkeypatch), Engine(folder)
+    view = engine.view()
+    view.corpus()
+    shutil.rmtree(folder / FOLDER)
+    assert hits(engine) == expected
+    assert hits(Engine(folder)) == expected
+
+
+def test_searches_that_read_the_table_can_lay_out_what_they_read(folder, read):
+    shutil.rmtree(folder / FOLDER)
+    engine = Engine(folder)
+    expected = hits(engine)
+    assert sorted(read) == IDS
+    engine.keep()
+    assert len(blocks_of(folder)) > 2
+    read.clear()
+    assert hits(Engine(folder)) == expected
+    engine.keep()
+    assert read == []
+
+
+@pytest.mark.parametrize("obstacle", ["full", "locked", "read-only", "a file"])
+def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, obstacle):
+    expected = without_disk(folder, monkeypatch)
+    for file in blocks_of(folder)[1:]:
+        file.unlink()
+    left = blocks_of(folder)
+    with contextlib.ExitStack() as stack:
+        if obstacle == "full":
+
+            def no_space(*_, **__):
+                raise OSError(28, "No space left on device")
+
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(laid_out_module, "write_arrays", no_space)
+        elif obstacle == "locked":
+            stack.enter_context(FileLock(left[0].with_name("lock")))
+        elif obstacle == "read-only":
+
+            def refuse(*_, **__):
+                raise PermissionError(13, "Permission denied")
+
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(Path, "mkdir", refuse)
+        else:
+            shutil.rmtree(folder / FOLDER)
+            (folder / FOLDER).write_text("")
+            left = []
+        keep_laid_out(folder)
+        assert blocks_of(folder) == left
+        assert hits(Engine(folder)) == expected
+    if obstacle != "a file":
+        keep_laid_out(folder)
+        assert len(blocks_of(folder)) > 2
+
+
+def flip(file, rng):
+    """Change one bit of a file, and give what it held."""
+    content = file.read_bytes()
+    place = rng.randrange(len(content))
+    changed = bytearray(content)
+    changed[place] ^= 1 << rng.randrange(8)
+    os.remove(file)  # who has mapped it keeps what it was
+    file.write_bytes(changed)
+    return content
+
+
+def all_hits(engine):
+    """What reads all of each video."""
+    return engine.answer(
+        lambda view: list(find(view, view.corpus().prepare(sentence()), Cutoff(limit=99, moments=1), among=None))
+    )
+
+
+def flip_often(folder, expected, flips):
+    """Of one or two files: blocks, the copy of the records."""
+    rng = random.Random(0)
+    for _ in range(flips):
+        files = [rng.choice([folder / "records.json", *blocks_of(folder)]) for _ in range(rng.choice((1, 1, 2)))]
+        contents = {file: flip(file, rng) for file in dict.fromkeys(files)}
+        assert all_hits(Engine(folder)) == expected, list(contents)
+        for file, content in contents.items():
+            file.write_bytes(content)
+
+
+def test_a_hundred_bits_that_change_are_found_and_no_answer_is_wrong(folder, monkeypatch):
+    flip_often(folder, without_disk(folder, monkeypatch, all_hits), 100)
+
+
+@pytest.mark.slow
+def test_two_thousand_bits_that_change_are_found_and_no_answer_is_wrong(folder, monkeypatch):
+    flip_often(folder, without_disk(folder, monkeypatch, all_hits), 2000)
+
+
+def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folder, monkeypatch, read):
+    expected, engine = without_disk(folder, monkeypatch), Engine(folder)
+    read.clear()
+    engine.view().corpus()
+    for file in blocks_of(folder):
+        frames = MappedArrays(file)["frames"].tobytes()
+        with file.open("r+b") as opened:  # in place
+            opened.seek(opened.read().index(frames))
+            opened.write(bytes(64))
+    assert hits(engine) == expected
+    assert read
+    engine.keep()
+    read.clear()
+    assert hits(Engine(folder)) == expected
+    assert read == []
