@@ -172,6 +172,8 @@ def test_one_annotator_or_two_must_be_met_as_the_run_or_a_changed_setting_says(t
     for name, setting in (("two", []), ("one", ["train.annotators=1"])):
         result = run("train", "ms_sl", "--out", tmp_path / name, *common, "train.select_by=event SumR", *setting)
         assert "untrained, validation" in result.stdout
+        assert "untrained  event SumR" in result.stderr
+        assert "in epoch" not in result.stderr
         for annotators in (None, 1, 2):
             option = [] if annotators is None else [f"train.annotators={annotators}"]
             code, out, _ = typed("evaluate", tmp_path / name, "--format", "json", *option)

@@ -58,6 +58,7 @@ def test_without_an_epoch_the_model_is_kept_as_it_was_drawn(data_root, small, tm
     drawn = create_model("gmmformer", **load_preset("gmmformer", "tvr", settings).settings)
     assert all(torch.equal(a, b) for a, b in zip(run.load_model().parameters(), drawn.parameters(), strict=True))
     assert [step.stage for step in seen] == ["validating", "validated", "finished"]
+    assert [step.best_epoch for step in seen] == [None, None, None]
     (entry,) = run.history
     assert (entry["epoch"], entry["updates"]) == (0, 0)
     assert entry["val"]["SumR"] > 0

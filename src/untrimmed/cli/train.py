@@ -131,7 +131,9 @@ class _Display(Bar):
             where = f"epoch {step.epoch}/{step.num_epochs}"
             figures = f"loss {step.loss:.3f} ({', '.join(f'{name} {value:.3g}' for name, value in step.terms.items())})"
         if step.sum_r is not None:
-            figures += f"  {step.selects_by} {step.sum_r:.1f}, best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
+            figures += f"  {step.selects_by} {step.sum_r:.1f}"
+        if step.best_epoch is not None:
+            figures += f", best {step.best_sum_r:.1f} in epoch {step.best_epoch}"
         self.show(
             description=f"{where} {step.stage}",
             completed=done,
@@ -140,7 +142,7 @@ class _Display(Bar):
             left=f"at most {clock(step.left_s)} left" if step.left_s else "",
         )
         if step.stage == "validated" and not self.muted and not progress_console.is_terminal:
-            progress_console.print(f"{where}  {figures}")
+            progress_console.print(f"{where}  {figures.lstrip()}")
 
 
 def _is_further_process() -> bool:

@@ -65,7 +65,7 @@ class Progress:
     terms: dict[str, float]  # unweighted, means over the epoch so far
     sum_r: float | None  # `selects_by` of the last validation
     best_sum_r: float | None
-    best_epoch: int | None
+    best_epoch: int | None  # None too for a run of no epochs, whose first weights are validated
     left_s: float
     model: RetrievalModel = field(repr=False)
     learning_rate: float = math.nan
@@ -290,7 +290,7 @@ class TrainingLoop:
                 terms=means,
                 sum_r=last["val"][self.config.train.select_by] if last else None,
                 best_sum_r=state.best_sum_r,
-                best_epoch=None if state.best_epoch is None else state.best_epoch + 1,
+                best_epoch=state.best_epoch + 1 if self.config.train.epochs and state.best_epoch is not None else None,
                 left_s=self._left_s(),
                 model=self.model,
                 learning_rate=self.optimizer.param_groups[0]["lr"],
