@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import localise
-from untrimmed.moments.gaussian_proposals import centered_proposals, pool
+from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals, pool
 from untrimmed.moments.localise import LocateSettings, rank_windows, window_similarities
 from untrimmed.moments.ranked_moments import suppress_ranked
 from untrimmed.scores.max_sim import cosines
@@ -33,6 +33,13 @@ def test_a_planted_moment_is_found_in_its_video_and_in_seconds():
     assert 40 <= start_s < end_s <= 60  # frames 20 to 29 of 40 in 80 seconds
 
 
+def test_a_window_reads_the_rows_that_it_covers():
+    """From 1/4 to 2/4 of a video of four rows it is row 1; rows at i / 3 would put it between rows 1 and 2."""
+    proposals = Proposals(torch.tensor([0.375, 0.625]), torch.tensor([0.25, 0.25]))
+    similarities = window_similarities(partial(cosines, torch.eye(4)), torch.eye(4)[None], None, proposals)
+    assert torch.allclose(similarities(slice(0, 1))[:, 0], torch.eye(4)[:, 1:3], atol=1e-3)
+
+
 def test_spans_are_clipped_to_the_duration_of_their_own_video():
     durations = torch.tensor([3.0, 50.0])
     located = rank(random_units(4, 6), random_units(2, 9, 6), None, durations)
@@ -49,11 +56,12 @@ def test_windows_span_the_real_units_whatever_the_padding_holds():
     assert torch.allclose(padded[1], pool(units[1:], PROPOSALS, "gaussian")[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["density", "mean"])
-def test_the_other_poolings_leave_out_padding_too(pooling):
+@pytest.mark.parametrize("row_times", ["released", "middle"])
+@pytest.mark.parametrize("pooling", ["gaussian", "density", "mean"])
+def test_every_pooling_leaves_out_padding(pooling, row_times):
     units, mask = random_units(1, 7, 3), torch.arange(7)[None] < 4
-    padded = pool(units, PROPOSALS, pooling, mask)
-    assert torch.allclose(padded, pool(units[:, :4], PROPOSALS, pooling), atol=1e-4)
+    padded = pool(units, PROPOSALS, pooling, mask, row_times)
+    assert torch.allclose(padded, pool(units[:, :4], PROPOSALS, pooling, None, row_times), atol=1e-4)
 
 
 def test_one_unit_is_a_video_too():

@@ -11,6 +11,7 @@ import torch
 from tests.toy import write_clip
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import ranks, recall
+from untrimmed.models.jsg import JSG
 from untrimmed.models.registry import plain_settings
 from untrimmed.moments.gaussian_proposals import Proposals, pool
 from untrimmed.plots.epochs import draw_epochs, epochs_of
@@ -26,7 +27,7 @@ from untrimmed.plots.prototypes import (
     prototype_attention_of,
 )
 from untrimmed.plots.sweep import sweep_of, swept, swept_settings
-from untrimmed.plots.timeline import courses, parts
+from untrimmed.plots.timeline import cell_edges, courses, parts
 from untrimmed.plots.top import draw_top, top_of
 from untrimmed.plots.trained_run import require_same_split
 from untrimmed.plots.tsne import captions_of_some, closest_videos, embeddings_of, in_the_plane
@@ -90,7 +91,7 @@ def test_the_moment_found_lies_where_the_clips_are_like_the_caption(trained, mon
     strip = heat_map_of([run], run.dataset.caption_ids[caption]).captions[0].strips[0]
     start, end = np.array(strip.found_s) / run.dataset.durations_s[0]
     assert strip.similarity.argmax() == 18
-    assert abs((start + end) / 2 - 18 / 31) < 1 / 62  # no other row is nearer to the middle
+    assert abs((start + end) / 2 - 18.5 / 32) < 1 / 64  # no other row is nearer to the middle
     assert end - start < 0.2  # wider windows read rows that fit less
 
 
@@ -99,24 +100,25 @@ def test_cells_of_a_heat_map_stand_where_windows_pool_them(trained):
     data = heat_map_of([trained["v2"]], None)
     mesh = draw_heat_map(data).axes[0].collections[0]
     edges = mesh.get_coordinates()[0, :, 0] / data.duration_s
-    assert len(edges) == 33
-    assert (edges[0], edges[-1]) == (0, 1)
-    middles = (edges[1:-1] + edges[2:])[:-1] / 2
-    # A narrow window around row i of 32 reads row i alone: there the row is drawn.
-    rows = torch.eye(32)[None]
-    windows = Proposals(torch.from_numpy(middles).float(), torch.full((30,), 0.05))
-    weights = pool(rows, windows)[0]
+    assert np.asarray(edges) == pytest.approx(np.linspace(0, 1, 33))
+    _require_rows_in(edges, trained["v2"].model.row_times)
+    _require_rows_in(cell_edges(32, JSG.row_times), JSG.row_times)  # its outer cells are half as wide
+
+
+def _require_rows_in(edges, row_times):
+    """A narrow window around the middle of cell i reads row i alone, the outer ones aside."""
+    windows = Proposals(torch.from_numpy((edges[1:-2] + edges[2:-1]) / 2).float(), torch.full((30,), 0.05))
+    weights = pool(torch.eye(32)[None], windows, row_times=row_times)[0]
     assert weights.argmax(dim=1).tolist() == list(range(1, 31))
     assert torch.allclose((weights * torch.arange(32.0)).sum(dim=1), torch.arange(1.0, 31.0), atol=1e-3)
-    assert edges[1] == pytest.approx((edges[2] - edges[1]) / 2)
 
 
-def test_the_curve_of_a_found_video_begins_and_ends_where_windows_pool_it(trained):
+def test_the_curve_of_a_found_video_stands_where_windows_pool_it(trained):
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     data = top_of([trained["v2"]], [])
     curve, video = draw_top(data).axes[0].lines[0].get_xdata(), data[0].videos[0]
-    assert curve[0] == 0
-    assert curve[-1] == pytest.approx(video.duration_s)
+    share = 1 / len(curve)
+    assert curve / video.duration_s == pytest.approx(np.linspace(share / 2, 1 - share / 2, len(curve)))
 
 
 def test_the_variance_of_a_video_is_that_of_the_places_of_its_captions():

@@ -41,7 +41,7 @@ from untrimmed.models.attachment import Attachment, Step, StepLoss
 from untrimmed.models.registry import ATTACHMENTS
 from untrimmed.models.released import Names
 from untrimmed.models.settings import ModelConfig
-from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals, RowTimes
 from untrimmed.moments.localise import LocateSettings, Similarities, rank_windows, window_similarities
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
@@ -70,6 +70,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
     attachments: nn.ModuleDict  # built last, so that its weights are drawn last
+    row_times: ClassVar[RowTimes] = "middle"  # where windows pool the rows of a timeline
     has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
     has_layers: ClassVar[bool] = False  # over clips and frames, which read what an attachment puts beside those
 
@@ -262,8 +263,8 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
-        units, mask = self.timeline(videos)
-        return JSG_WINDOWS, window_similarities(partial(self.similarity, queries), units, mask, JSG_WINDOWS)
+        similarity, (units, mask) = partial(self.similarity, queries), self.timeline(videos)
+        return JSG_WINDOWS, window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=self.row_times)
 
     def locate_settings(self) -> LocateSettings:
         """How many moments are kept where the caller does not say."""

@@ -73,6 +73,8 @@ class JSGVideos(EncodedVideos):
 class JSG(RetrievalModel):
     """One encoder over coarse rows and frames; both are pooled under the same proposals."""
 
+    row_times = "released"
+
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
         """Where release and paper differ, the first choice is the release.
@@ -232,8 +234,8 @@ class JSG(RetrievalModel):
         """
         c, similarity, videos = self.config, partial(self.similarity, queries), JSGVideos.of(videos)
         windows = self.proposals if c.rank_moments_by == "glance" else self.gaze_proposals
-        glance = window_similarities(similarity, videos.glance_rows, None, windows, c.pooling)
-        gaze = window_similarities(similarity, videos.frames, None, windows, c.pooling)
+        glance = window_similarities(similarity, videos.glance_rows, None, windows, c.pooling, self.row_times)
+        gaze = window_similarities(similarity, videos.frames, None, windows, c.pooling, self.row_times)
         if c.rank_moments_by == "sum":
             return windows, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return windows, glance if c.rank_moments_by == "glance" else gaze

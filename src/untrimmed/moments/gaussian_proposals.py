@@ -14,6 +14,8 @@ from torch import Tensor
 CenterGrid = Literal["released", "paper"]
 Pooling = Literal["gaussian", "density", "mean"]
 SideNegatives = Literal["released", "paper"]
+RowTimes = Literal["released", "middle"]
+"""Where row i of N stands: i / (N - 1) as JSG was released, or in the middle of what it covers, (i + 0.5) / N."""
 
 WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, the same in all experiments
 NARROWEST = 0.01  # a window of width 0 (nothing left beside a proposal) still weighs the nearest position
@@ -68,12 +70,23 @@ def sliding_proposals(num_units: int, *, step: int, min_width: float, max_width:
     return Proposals(torch.cat(centers), torch.cat(widths))
 
 
-def time_grid(length: int, pooling: Pooling = "gaussian", device: torch.device | None = None) -> Float[Tensor, " N"]:
+def time_grid(
+    length: int,
+    pooling: Pooling = "gaussian",
+    device: torch.device | None = None,
+    *,
+    row_times: RowTimes = "released",
+) -> Float[Tensor, " N"]:
     """Where each position of a sequence stands in relative time.
 
     As released from 0 to 1; Eq. 5, whose density is `density`, prints i / n. Made in float32 by equal steps: dividing
     whole numbers rounds differently, which the narrowest windows turn into other scores.
+
+    >>> time_grid(2, row_times="middle")
+    tensor([0.2500, 0.7500])
     """
+    if row_times == "middle":
+        return (torch.arange(length, device=device) + 0.5) / length
     if pooling == "density":
         return torch.linspace(1 / length, 1, length, device=device)
     return torch.linspace(0, 1, length, device=device)
@@ -131,15 +144,19 @@ def pool(
     proposals: Proposals,
     pooling: Pooling = "gaussian",
     mask: Bool[Tensor, "V N"] | None = None,
+    row_times: RowTimes = "released",
 ) -> Float[Tensor, "V P D"]:
     """One vector for each proposal of each sequence (JSG Eq. 5 and 10); with a mask, proposals span real rows only."""
     center, width = proposals.center.to(rows.device), proposals.width.to(rows.device)
     if mask is None:
-        weights = pooling_weights(center, width, time_grid(rows.shape[1], pooling, rows.device), pooling=pooling)
-        return weights.to(rows.dtype) @ rows
+        grid = time_grid(rows.shape[1], pooling, rows.device, row_times=row_times)
+        return pooling_weights(center, width, grid, pooling=pooling).to(rows.dtype) @ rows
     num_real = mask.sum(dim=1, keepdim=True)
     step = torch.arange(rows.shape[1], device=rows.device)
-    grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
+    if row_times == "middle":
+        grid = (step + 0.5) / num_real
+    else:
+        grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
     grid = grid.masked_fill(~mask, torch.inf)
     weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
     # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.moments.gaussian_proposals import Pooling, Proposals, pool
+from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
 Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
@@ -49,6 +49,7 @@ def window_similarities(
     mask: Bool[Tensor, "V N"] | None,
     proposals: Proposals,
     pooling: Pooling = "gaussian",
+    row_times: RowTimes = "middle",
 ) -> Similarities:
     """How windows fit, pooled over a video's vectors, which stand in temporal order at equal steps.
 
@@ -56,7 +57,7 @@ def window_similarities(
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
-        return similarity(pool(units[videos], proposals, pooling, None if mask is None else mask[videos]))
+        return similarity(pool(units[videos], proposals, pooling, None if mask is None else mask[videos], row_times))
 
     return of
 

@@ -36,10 +36,14 @@ STRIP_IN, TEXT_IN, REST_IN = 0.17, 0.19, 1.1
 
 @dataclass(frozen=True)
 class Strip:
-    """One caption to one model: cosines with the parts of the video, and the span that the model finds best."""
+    """One caption to one model: cosines with the parts of the video, and the span that the model finds best.
+
+    Parts are drawn between `edges`, shares of the video.
+    """
 
     label: str
     similarity: Float[np.ndarray, " N"]
+    edges: Float[np.ndarray, " E"]
     found_s: Span
 
 
@@ -83,7 +87,7 @@ def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float
     course, windows = best_windows(run, captions, video)
     found_s = duration_s * windows
     return [
-        Strip(run.label, row, (float(start), float(end)))
+        Strip(run.label, row, cell_edges(len(row), run.model.row_times), (float(start), float(end)))
         for row, (start, end) in zip(course.similarity, found_s, strict=True)
     ]
 
@@ -123,8 +127,9 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
     for row, strip in enumerate(caption.strips):
         low, high = strip.similarity.min(), strip.similarity.max()
         scaled = (strip.similarity - low) / max(high - low, 1e-9)
-        edges_s = duration_s * cell_edges(len(scaled))
-        axes.pcolormesh(edges_s, (num_strips - row - 1, num_strips - row), scaled[None], cmap=HEAT, vmin=0, vmax=1)
+        axes.pcolormesh(
+            duration_s * strip.edges, (num_strips - row - 1, num_strips - row), scaled[None], cmap=HEAT, vmin=0, vmax=1
+        )
         start_s, end_s = strip.found_s
         frame = (start_s, num_strips - row - 0.92), end_s - start_s, 0.84
         axes.add_patch(Rectangle(*frame, fill=False, edgecolor=VERMILION, linewidth=1.1))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, time_grid
+from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, RowTimes, time_grid
 from untrimmed.moments.localise import window_similarities
 from untrimmed.plots.trained_run import TrainedRun
 
@@ -33,15 +33,17 @@ class Course:
         return (self.similarity.argmax(axis=1) + 0.5) / self.similarity.shape[1]
 
 
-def cell_edges(count: int) -> Float[np.ndarray, " E"]:
+def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
     """Between which shares of a video its `count` parts are drawn: each around the time at which windows pool it.
 
-    Windows hold row i of N at i / (N - 1) as released, so that the outer cells are half as wide as the others.
+    With row i of N at i / (N - 1), as JSG was released, the outer cells are half as wide as the others.
 
-    >>> cell_edges(5).tolist()
+    >>> cell_edges(4, "middle").tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> cell_edges(5, "released").tolist()
     [0.0, 0.125, 0.375, 0.625, 0.875, 1.0]
     """
-    times = time_grid(count).double().numpy()
+    times = time_grid(count, row_times=row_times).double().numpy()
     return np.concatenate([[0.0], (times[:-1] + times[1:]) / 2, [1.0]])
 
 
@@ -79,6 +81,7 @@ def best_windows(
     """
     encoded, queries = run.videos(np.array([video])), run.queries(captions)
     units, mask = parts(run.model, encoded)
-    fits = window_similarities(partial(run.model.similarity, queries), units, mask, JSG_WINDOWS)(slice(0, 1))[:, 0]
+    similarity, row_times = partial(run.model.similarity, queries), run.model.row_times
+    fits = window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=row_times)(slice(0, 1))[:, 0]
     course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
     return course, JSG_WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()

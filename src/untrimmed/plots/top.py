@@ -43,13 +43,14 @@ LEFT, WIDTH = 0.02, 0.96  # shares of the picture that strips have
 
 @dataclass(frozen=True)
 class ShownVideo:
-    """A found video with its relevance at equal steps of `duration_s` seconds; frames are None without its file."""
+    """A found video of `duration_s` seconds with its relevance at some times; frames are None without its file."""
 
     label: str
     found: FoundVideo
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
+    times_s: Float[np.ndarray, " N"]  # where windows pool the curve, so that the moment fits it
     frames: UInt8[np.ndarray, "F Y X 3"] | None = None
 
 
@@ -111,8 +112,9 @@ def _shown(run: TrainedRun, answer: Answer, found: FoundVideo, files: dict[str, 
     rows = units if mask is None else units[:, mask[0]]
     relevance = run.model.similarity(queries, rows)[0, 0].float().cpu().numpy()
     truth_s = answer.moments_s if found.is_right else ()
+    times_s = duration_s * time_grid(len(relevance), row_times=run.model.row_times).numpy()
     frames = _frames(files[found.video], duration_s) if found.video in files else None
-    return ShownVideo(run.label, found, duration_s, truth_s, relevance, frames)
+    return ShownVideo(run.label, found, duration_s, truth_s, relevance, times_s, frames)
 
 
 def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
@@ -169,12 +171,10 @@ def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> N
     from matplotlib.patches import Rectangle
 
     top = 1 if video.frames is None else 1 + FRAMES_IN / CURVE_IN
-    count = len(video.relevance)
-    times_s = video.duration_s * time_grid(count).numpy()  # where windows pool the curve, so that the moment fits it
     low, high = min(own.min() for own in scale), max(own.max() for own in scale)
     heights = 0.9 * (video.relevance - low) / max(high - low, 1e-9)
-    axes.fill_between(times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
-    axes.plot(times_s, heights, color=BLUE, linewidth=0.8)
+    axes.fill_between(video.times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
+    axes.plot(video.times_s, heights, color=BLUE, linewidth=0.8)
     if video.frames is not None:
         edges = np.linspace(0, video.duration_s, len(video.frames) + 1)
         for frame, start_s, end_s in zip(video.frames, edges, edges[1:], strict=False):
