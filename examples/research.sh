@@ -3,7 +3,6 @@
 #
 #     bash examples/research.sh [FOLDER]      a new folder; the default is ./research
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-research}
 if [ -e "$folder" ]; then
     echo "$folder is already there; name a new folder, or remove it first" >&2
@@ -23,7 +22,7 @@ small=(model.dim=128 model.max_frames=32 train.learning_rate=0.0003 train.warmup
 
 # A corpus of simulated features: train two methods on it and compare them on its test split.
 tell untrimmed data simulate toy --out data --videos 500 query_dim=128 video_dim=128
-tell python "$here/baselines.py" data toy
+tell untrimmed data untrained toy --root data
 for method in gmmformer_v2 ms_sl; do
     tell untrimmed train "$method" --data toy --root data --out "runs/$method" --seed 3 "${small[@]}" \
         train.batch_size=24 train.epochs=20

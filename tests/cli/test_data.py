@@ -47,6 +47,20 @@ def test_describe_prints_a_histogram_and_json(root):
     assert found[0]["videos"] == 6
 
 
+def test_what_needs_no_training_is_printed_by_row(root):
+    printed = run("untrained", "toy", "--root", root)
+    assert printed.exit_code == 0, printed.output
+    title, *rows = printed.stdout.splitlines()
+    assert title.startswith("toy, test: ")
+    assert title.endswith(" queries, 2 videos")
+    assert [row[:25].strip() for row in rows] == ["chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle"]
+    assert rows[0].endswith("R@1  50.0   R@5 100.0   R@10 100.0   R@100 100.0   SumR 350.0")
+    found = json.loads(run("untrained", "toy", "--root", root, "--json").stdout)
+    assert (found["videos"], found["rows"]["chance"]["SumR"]) == (2, 350.0)
+    (root / "toy" / "simulation.json").unlink()  # nobody knows the hidden side of real features
+    assert "oracle" not in run("untrained", "toy", "--root", root).stdout
+
+
 def test_describe_shows_the_splits_that_are_there(root):
     for name in ("toyval.caption.txt", "prvr_vcmr_val.jsonl"):
         (root / "toy" / "TextData" / name).unlink()

@@ -1,4 +1,4 @@
-"""`untrimmed data`: lay out benchmarks, check and describe data sets, simulate them."""
+"""`untrimmed data`: lay out benchmarks, check, describe and simulate data sets, and what they give untrained."""
 
 from __future__ import annotations
 
@@ -189,6 +189,29 @@ def _figure(value: float | int | None) -> str:
     if value is None:
         return "unknown"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+@data_app.command("untrained")
+def untrained_command(
+    name: NameArgument, root: RootOption, as_json: JsonOption = False, imports: ImportOption = None
+) -> None:
+    """Print what needs no training, beside which trained methods are read: R@K on the test split, in percent.
+
+    chance is the mean of all orders; zero-shot compares a caption's mean word with a video's mean frame as they stand,
+    ridge through a linear map learned on the training split; the oracle knows what simulated features were made from.
+    """
+    from untrimmed.running.untrained import untrained_rows_of
+
+    with progress_console.status("comparing"):
+        rows, test = untrained_rows_of(name, root)
+    if as_json:
+        print_json({"queries": len(test.caption_ids), "videos": len(test.video_ids), "rows": rows})
+        return
+    result_console.print(f"{name}, test: {len(test.caption_ids):,} queries, {len(test.video_ids):,} videos")
+    width = max(map(len, rows))
+    for row, figures in rows.items():
+        cells = (f"{column} {figures[column]:5.1f}" for column in ("R@1", "R@5", "R@10", "R@100", "SumR"))
+        typer.echo(f"{row:<{width}}  {'   '.join(cells)}")
 
 
 @data_app.command("simulate")

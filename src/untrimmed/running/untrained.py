@@ -10,17 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.packed import RaggedRows
+from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.data.simulation.world import World
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
 """Penalties on the map that are tried, against centred words' scatter of `trace / width`."""
+
+
+def untrained_rows_of(name: str, root: Path | str) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
+    """The rows of the test split of ROOT/NAME, with the oracle if its features are simulated, and that split.
+
+    Raises: FeatureError for missing or damaged features.
+    """
+    root = Path(root)
+    train, val, test = (load_dataset(name, root, split) for split in ("train", "val", "test"))
+    return untrained_rows(train, val, test, open_world(name, root) if is_simulated(name, root) else None), test
 
 
 def untrained_rows(

@@ -23,6 +23,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
+SETTINGS = "simulation.json"  # in the folder of every simulated data set
 """Name of the frame features, so that nobody takes them for extracted ones."""
 
 
@@ -81,7 +82,7 @@ def simulate(
                 _write_teacher(temporary_layout, world, videos)
             source = name if annotations_dir else "grammar"
             about = {**asdict(settings), "captions": source, "num_videos": num_videos, "layout": layout}
-            (temporary / "simulation.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (temporary / SETTINGS).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         what = f"{target.folder}: cannot be written ({error})"
         raise FeatureError(f"{what}; free space or choose another --out") from error
@@ -159,6 +160,11 @@ def _write_teacher(target: Layout, world: World, videos: Mapping[str, list[Annot
     write_tables(target.teacher_sentences, ((c.caption_id, world.teacher_sentence(c.text)) for c in captions))
 
 
+def is_simulated(name: str, root: Path) -> bool:
+    """Whether the features of a data set were made by `simulate`."""
+    return (Layout.at(root, name).folder / SETTINGS).is_file()
+
+
 def open_world(name: str, root: Path) -> World:
     """The world that a simulated data set shows, made again from its settings and captions: its hidden side.
 
@@ -166,7 +172,7 @@ def open_world(name: str, root: Path) -> World:
         FeatureError: if the data set is not there, is not a simulated one, or its settings are damaged.
     """
     layout = Layout.at(root, name)
-    path = layout.folder / "simulation.json"
+    path = layout.folder / SETTINGS
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         settings = SimulationSettings(**{field.name: about[field.name] for field in fields(SimulationSettings)})
