@@ -1,15 +1,21 @@
 """`untrimmed reproduce`, as a user types it."""
 
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from tests.reproduction.conftest import TINY
 from untrimmed.cli.reproduce import reproduce
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import UntrimmedError
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.papers import PAPERS
+from untrimmed.reproduction.tables import Column
 
 app = typer.Typer()
 app.command()(reproduce)
@@ -56,6 +62,23 @@ def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path)
     assert "1/4 CLIP4Clip, MSR-VTT, ViT-B/32: done" in first.stderr
     assert "2/4 + RAL, MSR-VTT, ViT-B/32: kept from before" in second.stderr
     assert second.stdout == first.stdout
+
+
+def test_a_figure_ends_with_the_command_that_draws_it(tmp_path):
+    simulate("tvr", tmp_path / "data", num_videos=15, settings=TINY.features)
+    sizes = {key: value for key, value in TINY.overrides_of(Column(name="tvr")).items() if "num_clips" not in key}
+    figure = PAPERS["ral"].entry("figure11")
+    rows = tuple(replace(row, overrides=row.overrides | sizes) for row in (figure.rows[0], figure.rows[-1]))
+    small = replace(PAPERS["ral"], entries=(replace(figure, rows=rows),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PAPERS, "ral", small)
+        printed = run("ral", "figure11", "--root", tmp_path / "data", "--runs", tmp_path / "runs").stdout
+    *_, last = printed.splitlines()
+    assert "TVR, simulated" in printed
+    command = shlex.split(last.removeprefix("next    "))
+    assert (command[:3], command[-2:]) == (["untrimmed", "plot", "sweep"], ["-o", "figure11.png"])
+    assert all(Path(folder, "config.yaml").is_file() for folder in command[3:-2])
+    assert len(command[3:-2]) == 2
 
 
 def test_a_figure_of_another_command_prints_that_command():

@@ -479,6 +479,20 @@ def test_a_sweep_reads_results_by_value_and_rings_the_published_one(trained):
     assert curve.sum_r == ((recall(second.rank)["SumR"],), (recall(first.rank)["SumR"],))
 
 
+def test_a_list_of_one_number_is_swept_as_that_number(trained):
+    def with_widths(label, *widths):
+        model = trained["v2"].config.model | {"gaussian_widths": list(widths)}
+        return dataclasses.replace(
+            trained["v2"], label=label, config=dataclasses.replace(trained["v2"].config, model=model)
+        )
+
+    runs = [with_widths("narrow", 0.5), with_widths("wide", np.inf)]
+    (curve,) = sweep_of(runs).curves
+    assert curve.values == (0.5, np.inf)
+    with pytest.raises(ConfigError, match=r"gaussian_widths is \[0\.5, 1\.0\], and a sweep wants a number"):
+        sweep_of([*runs, with_widths("both", 0.5, 1.0)])
+
+
 def test_a_swept_word_is_refused(trained):
     run = trained["v2"]
     model = run.config.model | {"window": "paper"}

@@ -1,13 +1,18 @@
 import dataclasses
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
 from tests.reproduction.conftest import TINY
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
+from untrimmed.reproduction.commands import drawing
 from untrimmed.reproduction.results import printed_grids, smoke_grid, trained_grids
 from untrimmed.reproduction.runner import Plan, run_table, simulated_data
+from untrimmed.running.run import is_run
 
 
 def test_the_smallest_table_is_tried_on_simulated_features_without_figures(table, place):
@@ -78,11 +83,41 @@ def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
     assert set(measured.figures) == {("mean", "tvr"), ("glance", "tvr")}
 
 
-def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp_path):
-    root = tmp_path / "data"
+def _with_data(table, place, root):
+    """The table at sizes of a small data set, and the place with that."""
     simulate("tvr", root, num_videos=15, settings=TINY.features)
     columns = tuple(dataclasses.replace(column, overrides=TINY.overrides_of(column)) for column in table.columns)
-    real, there = dataclasses.replace(table, columns=columns), dataclasses.replace(place, root=root)
+    return dataclasses.replace(table, columns=columns), dataclasses.replace(place, root=root)
+
+
+def test_simulated_data_are_called_so_and_stand_beside_what_needs_no_training(table, place, tmp_path):
+    made_up, there = _with_data(table, place, tmp_path / "data")
+    measured = run_table(made_up, there)
+    (grid,) = trained_grids(made_up, measured, there)
+    assert re.fullmatch(r"Two systems \(TVR, simulated: \d+ queries, 3 test videos, one seed 3\)", grid.title)
+    rows = ["chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle", "mean"]
+    assert [line[:2] for line in grid.lines] == [(row, "ours" if row == "mean" else "untrained") for row in rows]
+    assert grid.lines[0][2:] == ("33.3", "333.3")
+    assert grid.lines[-1][3] == f"{measured.figures['mean', 'tvr']['SumR']:.1f}"
+
+
+def test_a_figure_names_the_command_that_draws_its_runs(table, place, tmp_path):
+    made_up, there = _with_data(table, place, tmp_path / "data")
+    assert list(drawing(made_up, there)) == []
+    rows = tuple(dataclasses.replace(table.rows[0], name=name, paper={}) for name in ("(a) 1", "(b) 1", "(b) 2"))
+    rows = (*rows[:2], dataclasses.replace(rows[2], overrides={"weights.video_nce": 0.5}))
+    figure = dataclasses.replace(made_up, rows=rows, name="figure9", picture="sweep", panels=("(a)", "(b)"))
+    run_table(figure, there)
+    first, second = (shlex.split(command) for command in drawing(figure, there))
+    assert (first[:3], first[-2:]) == (["untrimmed", "plot", "sweep"], ["-o", "figure9a.png"])
+    assert second[-1] == "figure9b.png"
+    assert (len(first), len(second)) == (6, 7)
+    assert all(is_run(Path(folder)) for folder in (*first[3:-2], *second[3:-2]))
+
+
+def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp_path):
+    real, there = _with_data(table, place, tmp_path / "data")
+    (tmp_path / "data" / "tvr" / "simulation.json").unlink()  # as if the features were real
     measured = run_table(real, there)
     ours = measured.figures["mean", "tvr"]["SumR"]
     assert measured.missing == ("activitynet",)

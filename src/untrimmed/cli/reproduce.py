@@ -89,6 +89,7 @@ def _require_fit(root: Path | None, out: Path | None, simulated: bool) -> None:
 
 def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
     """Measure one table or figure and print it; of one that other commands draw, print these."""
+    from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.tables import TrainedTable
 
@@ -98,7 +99,10 @@ def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
         _print(grid)
     if not grids:
         _print_behind(paper, entry)
-    if isinstance(entry, TrainedTable) and place.root is None and not simulated:
+    if isinstance(entry, TrainedTable) and place.root is not None:
+        for command in drawing(entry, place):
+            typer.echo(f"next    {command}")
+    elif isinstance(entry, TrainedTable) and not simulated:
         _print_commands(entry)
         result_console.print(f"next    untrimmed reproduce {paper.name} {entry.name} --root DIR")
 

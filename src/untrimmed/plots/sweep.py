@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,10 @@ def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
 
 
 def _number(label: str, setting: str, value: Any) -> float:
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if value == "inf":  # infinity in settings as they are written
+        return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{label}: {setting} is {value!r}, and a sweep wants a number; leave that run out")
     return float(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from untrimmed.reproduction.runner import Place, Plan, pairs_of
+from untrimmed.reproduction.runner import Place, Plan, columns_there, pairs_of
 from untrimmed.reproduction.tables import Column, Row, TrainedTable
 
 TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate RUN {}"
@@ -50,6 +50,18 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
             shlex.join([*trained, *_assignments(plan.overrides)]),
             shlex.join([*evaluated, *_assignments(row.evaluated_with)]),
         )
+
+
+def drawing(table: TrainedTable, place: Place) -> Iterator[str]:
+    """The commands that draw a figure from the runs that the place keeps of it; none for a table."""
+    if not table.picture:
+        return
+    there = columns_there(table, place)[0][0]
+    for panel in table.panels:
+        rows = [row for row, column in pairs_of(table) if column == there and row.name.startswith(panel)]
+        runs = dict.fromkeys(str(Plan.of(row, there, place).run) for row in rows)
+        picture = f"{table.name}{panel.strip('()')}.png"
+        yield shlex.join(["untrimmed", "plot", table.picture, *runs, "-o", picture])
 
 
 def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:

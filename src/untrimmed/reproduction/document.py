@@ -14,6 +14,7 @@ from untrimmed.reproduction.results import (
     COSTS_NOTE,
     EFFICIENCY_NOTES,
     SETTINGS_NOTE,
+    drawn_by,
     efficiency_grid,
     notes_of,
     printed_grids,
@@ -154,7 +155,7 @@ def _others(paper: Paper, wanted: Sequence[Entry], place: Place) -> Iterator[tup
             reasons.setdefault(entry.reason, []).append(entry)
         elif not (entry in wanted and _has_section(entry, place)):
             lines = [line for line in command_of(paper, entry).split("\n") if not _trains(line)]
-            notes = (note for note in entry.notes if note not in SAID_ONCE)
+            notes = (note for note in (*entry.notes, *drawn_by(entry)) if note not in SAID_ONCE)
             yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
     for reason, alike in reasons.items():
         names, titles = ", ".join(entry.name for entry in alike), "; ".join(entry.title for entry in alike)

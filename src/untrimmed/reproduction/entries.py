@@ -15,7 +15,8 @@ METHODS = {
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
 BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
 CORPUS_SIZES = (500, 1000, 1500, 2000, 2500)
-POINTS = "The paper prints curves without figures; the points are ours. A curve: untrimmed plot sweep."
+CURVES = "The paper prints curves without figures; the points are ours."
+BARS = "The paper prints bars without figures."
 WINDOWS = "No formula of the other windows is printed; ours have the variance of the Gaussian they replace."
 WORDS = (
     "On ActivityNet Captions the released program reads 30 words and so does the preset; for the paper's append "

@@ -41,7 +41,8 @@ FIGURE4 = TrainedTable(
         Row("w/o infinite", "gmmformer", {"model.gaussian_widths": [LOW, MEDIUM, HIGH]}),
         Row("full", "gmmformer"),
     ),
-    notes=("The paper prints bars without figures.", "Bars: untrimmed plot moment-ratio RUN -o figure4.png"),
+    notes=(entries.BARS,),
+    picture="moment-ratio",
 )
 TABLE6 = TrainedTable(
     name="table6",

@@ -99,6 +99,8 @@ FIGURE5 = TrainedTable(
     ),
     sweep=True,
     notes=("The paper prints curves without figures, and not at which points; the points are ours.",),
+    picture="sweep",
+    panels=("(a)", "(b)"),
 )
 TRAIN = entries.training("gmmformer_v2", "activitynet")
 NEITHER_LOSS = f"{TRAIN}2 weights.query_diversity=0.0 weights.optimal_matching=0.0"

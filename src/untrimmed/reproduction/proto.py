@@ -107,7 +107,8 @@ FIGURE10 = TrainedTable(
         Row("default", "proto", ONCE),
     ),
     sweep=True,
-    notes=(entries.POINTS,),
+    notes=(entries.CURVES,),
+    picture="sweep",
 )
 FIGURE7 = TrainedTable(
     name="figure7",
@@ -115,6 +116,7 @@ FIGURE7 = TrainedTable(
     columns=(_clip(entries.BY_RATIO),),
     rows=(*entries.rows_of("MS-SL", "GMMFormer"), Row("ProtoPRVR", "proto", ONCE)),
     notes=("The paper prints curves without figures; the groups are MS-SL's.",),
+    picture="moment-ratio",
 )
 TABLE7_NOTE = (
     "The paper: with CLIP on TVR max 1.000, mean 0.558, median 0.553, min 0.218, on ActivityNet Captions 1.000, 0.678, "
@@ -126,6 +128,10 @@ WORDS_NOTE = (
     "13.6 (val_1; train 13.5), QVHighlights 10.5 and 10.5 (val and train), Charades-STA 6.2 and 6.2 (both)."
 )
 TRAIN = entries.training("proto", "tvr")
+FEATURES_NOTE = (
+    "The paper does not say with which features its figures were drawn: here figures 4, 5, 6, 8 and 9 are of tvr (K is "
+    "6), figures 7 and 10, as tables 4 to 6, of tvr_clip (K is 1)."
+)
 PAPER = Paper(
     name="proto",
     title="ProtoPRVR (arXiv 2504.13035)",
@@ -162,6 +168,7 @@ PAPER = Paper(
             name="figure4",
             title="What the prototypes of a video read",
             commands=(TRAIN, "untrimmed plot prototypes RUN -o figure4.png"),
+            notes=(FEATURES_NOTE,),
         ),
         Shown(
             name="figure5",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from untrimmed.data.simulation.simulate import is_simulated
 from untrimmed.evaluation.report import heading
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.commands import EVALUATE, commands_of
@@ -22,6 +24,7 @@ from untrimmed.reproduction.tables import (
     titled,
 )
 from untrimmed.running.opened import evaluate
+from untrimmed.running.untrained import untrained_rows_of
 
 DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "memory_mb": 2, "matching_g": 3}
 
@@ -69,8 +72,14 @@ def smoke_grid(table: TrainedTable, measured: Measured, place: Place) -> Grid:
 
 
 def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iterator[Grid]:
-    """One grid for each data set that was run: the paper's figures, ours, and the difference."""
+    """One grid for each data set that was run: the paper's figures, ours, and the difference.
+
+    Of simulated features, ours beside what needs no training: the paper's figures are of other data.
+    """
     for column in measured.columns:
+        if place.root is not None and is_simulated(column.data_name, place.root):
+            yield _simulated_grid(table, column, measured, place.root, place)
+            continue
         rows = [row for row in table.rows if row.without or (row.name, column.name) in measured.figures]
         lines = [line for row in rows for line in _lines(row, column, measured)]
         notes = list(notes_of(table))
@@ -80,6 +89,22 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
         yield Grid(
             f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
         )
+
+
+def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, root: Path, place: Place) -> Grid:
+    """Our figures on simulated features of one data set, below those of its test split that need no training."""
+    untrained, test = untrained_rows_of(column.data_name, root)
+    trained = {row: figures for (row, on), figures in measured.figures.items() if on == column.name}
+    lines = [
+        (name, kind, *(_figure(metric, figures.get(metric)) for metric in column.metrics))
+        for kind, rows in (("untrained", untrained), ("ours", trained))
+        for name, figures in rows.items()
+    ]
+    seed = "" if place.seed is None else f" {place.seed}"
+    size = f"{len(test.caption_ids):,} queries, {len(test.video_ids):,} test videos, one seed{seed}"
+    note = "Simulated features: no figure of the paper stands beside ours; untrimmed study compares methods over seeds."
+    title = f"{table.title} ({column.label}, simulated: {size})"
+    return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (note,))
 
 
 def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
@@ -94,13 +119,22 @@ def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
         if place.root is not None:
             ours = evaluate(table.model, data=column.data_name, root=place.root, moments=column.events).figures
         command = f"`untrimmed evaluate {table.model} --data {column.data_name} --root DIR --no-moments`"
+        made_up = place.root is not None and is_simulated(column.data_name, place.root)
+        label = f"{column.label}, ours simulated" if made_up else column.label
         printed = (table.paper[row][column.name] for row in (table.beside, table.row))
         for metric, *figures in zip(column.metrics, *printed, strict=True):
             cells = (_figure(metric, value) for value in (*figures, ours.get(metric)))
-            lines.append((column.label, heading(metric), *cells, command))
+            lines.append((label, heading(metric), *cells, command))
     notes = (*notes_of(table), *([f"No data for: {', '.join(missing)}."] if missing else []))
     header = ("", "", table.beside, table.row, "ours", "evaluate")
     return Grid(table.title, header, tuple(lines), notes, num_labels=2, num_commands=1)
+
+
+def drawn_by(entry: Entry) -> tuple[str, ...]:
+    """How a figure whose rows are trained is drawn, as a note; nothing for others."""
+    if not (isinstance(entry, TrainedTable) and entry.picture):
+        return ()
+    return (f"Its last line draws it: untrimmed plot {entry.picture} RUN ... -o FILE.",)
 
 
 def notes_of(entry: Entry) -> tuple[str, ...]:

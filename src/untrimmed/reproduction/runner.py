@@ -181,6 +181,11 @@ class Plan:
         name = "simulated" if self.place.simulated else self.column.data_name
         return self.place.runs / f"{self.row.method}-{name}-{_digest(identity)}"
 
+    @property
+    def run(self) -> Path:
+        """The folder of the row's run."""
+        return self.folder / "run"
+
     def figures(self, tell: Callable[..., None]) -> Figures:
         """The row's figures in percent, kept ones if there are any."""
         kept = self.folder / f"figures-{_digest([dict(self.row.evaluated_with), self.column.events])}.json"
@@ -209,7 +214,7 @@ class Plan:
             self.row.method,
             data=data,
             root=root,
-            out=self.folder / "run",
+            out=self.run,
             device=self.place.device,
             preset=self.preset,
             callback=step,

@@ -91,13 +91,16 @@ class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that shows such figures as curves.
 
     A `sweep` is run when it is asked for by name, not with everything else. `left_out` names the rows of systems that
-    have no program here.
+    have no program here. Of a figure, `picture` is the name by which `untrimmed plot` draws its runs; where it has
+    `panels`, each is drawn by itself from the rows whose names begin so.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     sweep: bool = False
     left_out: str = ""
+    picture: str = ""
+    panels: tuple[str, ...] = ("",)
 
     @property
     def has_figures(self) -> bool:
