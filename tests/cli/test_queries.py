@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from untrimmed.search import asking as asking_module
+from untrimmed.search.confidence import Calibration, Confidence
+
 
 @pytest.fixture
 def indexed(run, videos):
@@ -68,6 +71,24 @@ def test_flat_and_fold(indexed):
     assert all(len(hit["moments"]) == 1 for hit in flat)
     folded = found(indexed, "white", "--flat", "--fold", "0.9", "--moments", "5", "-k", "9")["hits"]
     assert len(folded) <= len(flat)
+
+
+def test_chances_are_shown_and_nothing_is_found_below_the_least(indexed, monkeypatch):
+    assert found(indexed, "blue")["hits"][0]["confidence"] is None
+    code, _, err = indexed("search", "blue", "--min-confidence", "0.5")
+    assert (code, "of encoder 'toy' mean was not measured" in err) == (2, True)
+    chances = Confidence(Calibration(20.0, 0.0), usual_best=0.9)
+    monkeypatch.setattr(asking_module, "_confidence", lambda *_: chances)
+    first, second = found(indexed, "blue")["hits"]
+    assert first["confidence"] == pytest.approx(chances.of(first["score"]), abs=1e-3)
+    assert found(indexed, "blue", "--min-confidence", "0.5")["hits"] == [first]
+    code, out, err = indexed("search", "blue")
+    assert f"{first['confidence']:.0%}" in out
+    assert err == ""
+    code, out, err = indexed("search", "blue", "--in", second["video"])
+    assert (code, "perhaps nothing shows it" in err) == (0, True)
+    code, out, err = indexed("search", "blue", "--in", second["video"], "--min-confidence", "0.5")
+    assert (code, out, err) == (1, "", "nothing above the threshold\n")
 
 
 @pytest.mark.parametrize(

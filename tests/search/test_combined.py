@@ -140,6 +140,8 @@ def test_a_moment_reaches_half_way_down_and_the_next_one_is_elsewhere():
     curves = Curves({"v": np.array([0.0, 6.0, 8.0, 0.0, 0.0, 5.0, 1.0, 0.0])})
     found = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=2)
     assert found == [Moment(1.0, 5.0, 8.0), Moment(9.0, 11.0, 5.0)]
+    more = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=9)
+    assert more[2:] == [], "the slopes of a moment are no moments"
 
 
 def test_few_videos_are_asked_for_where_others_cannot_be_among_the_best():

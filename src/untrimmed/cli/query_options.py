@@ -141,6 +141,7 @@ def read_query(
     without: Sequence[str] | None,
     image: Path | None,
     places: Mapping[str, Sequence[str]],
+    weights: Weights,
     library: Path,
 ) -> Query:
     """What is to be seen, with pictures read and places looked up.
@@ -155,7 +156,14 @@ def read_query(
     like, unlike = (tuple(parse_place(place, library) for place in places[what]) for what in ("like", "unlike"))
     picture = read_picture(image) if image is not None else None
     return Query(
-        text, then=then, within_s=within_s, without=tuple(without or ()), image=picture, like=like, unlike=unlike
+        text,
+        then=then,
+        within_s=within_s,
+        without=tuple(without or ()),
+        image=picture,
+        like=like,
+        unlike=unlike,
+        weights=weights,
     )
 
 

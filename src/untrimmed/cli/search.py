@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from untrimmed.types import Moment
 
 _ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
+_LIKELY = 0.5
 _NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
 
 LimitOption = Annotated[int, typer.Option("-k", "--limit", min=1, help="How many videos, or moments, at most.")]
@@ -70,6 +71,18 @@ ScoreOption = Annotated[
 ]
 ShardsOption = Annotated[
     int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
+]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-confidence",
+        min=0.0,
+        max=1.0,
+        metavar="X",
+        help="Leave out what holds it with a smaller chance, e.g. 0.5; then nothing may be left. Known for sentences "
+        "with the encoder builtin, searched without a model.",
+        show_default=False,
+    ),
 ]
 FramesOption = Annotated[
     Path | None,
@@ -101,6 +114,7 @@ def search(
     limit: LimitOption = 10,
     moments: MomentsOption = 3,
     min_score: ScoreOption = None,
+    min_confidence: ConfidenceOption = None,
     flat: FlatOption = False,
     fold: FoldOption = None,
     ray: RayOption = None,
@@ -124,12 +138,10 @@ def search(
     least_most = (since, until), (min_duration, max_duration), (min_size, max_size), (min_height, max_height)
     filters = read_filters(within, *least_most)
     places = {"like": like or [], "unlike": unlike or []}
-    query = read_query(text, then, within_s, without, image, places, opened.folder)
-    query = replace(
-        query, weights=parse_weights(weight), filters=filters, group_by="moment" if flat else "video", fold=fold
-    )
+    query = read_query(text, then, within_s, without, image, places, parse_weights(weight), opened.folder)
+    query = replace(query, filters=filters, group_by="moment" if flat else "video", fold=fold)
     try:
-        hits = opened.search(query, limit=limit, moments=moments, min_score=min_score)
+        hits = opened.search(query, limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
     finally:
         if ray is not None:
             from untrimmed.search.ray_cluster import disconnect
@@ -182,11 +194,15 @@ def _show(library: Library, query: dict[str, Any], hits: Hits, json_output: bool
         for number, moment in enumerate(hit.moments):
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
             if number == 0:
-                result_console.print(f"{rank:3d}  {hit.score:6.3f}  {_span(moment)}{then}  {shown(hit.video)}")
+                chance = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
+                result_console.print(f"{rank:3d}  {hit.score:6.3f}{chance}  {_span(moment)}{then}  {shown(hit.video)}")
             else:
-                result_console.print(f"{'':13}{_span(moment)}{then}")
+                result_console.print(f"{'':13}{'':{len(chance)}}{_span(moment)}{then}")
         for video in hit.folded:
             result_console.print(f"{'':13}looks the same: {shown(video)}")
+    best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
+    if best < _LIKELY and not json_output:
+        progress_console.print(f"perhaps nothing shows it: the best of these does with a chance of {best:.0%}")
     library.engine.keep()  # after the answer, and before the next process that would read it all again
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
@@ -203,6 +219,7 @@ def _as_json(rank: int, hit: Hit, frame: Path | None) -> dict[str, Any]:
         "video": str(hit.video),
         "video_id": hit.video_id,
         "score": round(hit.score, 6),
+        "confidence": hit.confidence if hit.confidence is None else round(hit.confidence, 3),
         "duration_s": round(hit.duration_s, 3),
         "start_s": round(hit.start_s, 3),
         "end_s": round(hit.end_s, 3),

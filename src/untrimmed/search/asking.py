@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -17,6 +17,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.combined import CombinedQuery, Term, Unwanted
+from untrimmed.search.confidence import Confidence, background_of
 from untrimmed.search.corpus import Corpus, PreparedQuery
 from untrimmed.search.engine import Hits, View
 from untrimmed.search.folding import span_vector, unit
@@ -89,7 +90,7 @@ def answer(
     follow, there are no hits and no video is loaded.
 
     Raises:
-        ConfigError: An option makes no sense.
+        ConfigError: An option makes no sense, or a least confidence is asked for where nobody knows chances.
         UnknownNameError: No video lies in `within`, or a place is in no video of the library.
     """
     among = _among(view, query.filters, within)
@@ -103,9 +104,16 @@ def answer(
     )
     if lost or among == frozenset():
         return Hits([], warnings)
-    prepared = _Preparing(view, query).prepare(texts, examples)
+    plan = _Planning(view, query).plan(texts, examples)
+    confidence = _confidence(view, plan)
+    if cutoff.min_confidence is not None:
+        if confidence is None:
+            raise ConfigError(_unknown_chance(view, query, reader.name))
+        cutoff = cutoff.at_least(confidence.least_score(cutoff.min_confidence))
+    prepared = plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold)
-    return Hits(hits, [*hits.warnings, *warnings], partial=hits.partial)
+    told = [replace(hit, confidence=confidence.of(hit.score)) for hit in hits] if confidence else hits
+    return Hits(told, [*hits.warnings, *warnings], partial=hits.partial)
 
 
 def sampled_ids(view: View) -> list[str]:
@@ -113,59 +121,98 @@ def sampled_ids(view: View) -> list[str]:
     return heapq.nsmallest(_SAMPLE, (record.video_id for record in view.records))
 
 
-class _Preparing:
-    """The parts of a query before the corpora of one version."""
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A vector that is compared with videos by the library's model, or with their frames, and its weight there."""
+
+    text: TextFeatures
+    weight: float = 1.0
+    by_frames: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A query as vectors and numbers, ready for any corpus."""
+
+    query: Query
+    wanted: tuple[_Part, ...]
+    then: TextFeatures | None
+    unwanted: tuple[tuple[TextFeatures, float], ...]  # each with what is usual
+    recall: float
+
+    def before(
+        self, own: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
+    ) -> PreparedQuery:
+        """The query before the videos of a model's corpus and those of one of frames."""
+        if self.then is None and not self.unwanted and len(self.wanted) == 1:
+            (part,) = self.wanted
+            return (frames if part.by_frames else own)().prepare(part.text, recall=self.recall)
+        # What is put together is exact whatever recall was asked for: a bound has to hold.
+        weights, corpora = self.query.weights, [(frames if part.by_frames else own)() for part in self.wanted]
+        return CombinedQuery(
+            [Term(corpus.prepare(part.text), part.weight) for corpus, part in zip(corpora, self.wanted, strict=True)],
+            duration_s=duration_s,
+            then=Term(own().prepare(self.then), weights.then / (weights.text + weights.then)) if self.then else None,
+            within_s=self.query.within_s,
+            unwanted=[Unwanted(own().prepare(text), usual) for text, usual in self.unwanted],
+            without=weights.without,
+        )
+
+
+class _Planning:
+    """How much each part of a query weighs in one version of a library."""
 
     def __init__(self, view: View, query: Query):
         self._view, self._query = view, query
         # Windows and TF-PRVR compare frames with whatever vector; a trained model reads words.
         self._takes_vectors = view.model is None or view.model.identity in TRAINING_FREE
 
-    def prepare(self, texts: _Texts, examples: Vector | None) -> PreparedQuery:
-        """One prepared query of all parts."""
-        query, weights = self._query, self._query.weights
+    def plan(self, texts: _Texts, examples: Vector | None) -> _Plan:
+        """What is compared with what, and by which weights."""
+        unwanted = [(text, float(np.median(self._usual(self._view.corpus(), text)))) for text in texts.without]
         wanted = self._wanted(texts.text, examples)
-        if texts.then is None and not texts.without and len(wanted) == 1:
-            return wanted[0].query
-        corpus = self._view.corpus()
-        share = weights.then / (weights.text + weights.then)
-        unwanted = [corpus.prepare(text) for text in texts.without]
-        return CombinedQuery(
-            wanted,
-            duration_s=lambda video_id: self._view.records.of(video_id).duration_s,
-            then=Term(corpus.prepare(texts.then), share) if texts.then else None,
-            within_s=query.within_s,
-            unwanted=[Unwanted(one, float(np.median(self._usual(one)))) for one in unwanted],
-            without=weights.without,
-        )
+        return _Plan(self._query, tuple(wanted), texts.then, tuple(unwanted), self._view.engine.recall)
 
-    def _wanted(self, text: TextFeatures | None, examples: Vector | None) -> list[Term]:
-        """Sentence and examples, each divided by how far its scores spread; one term where one vector can say both."""
+    def _wanted(self, text: TextFeatures | None, examples: Vector | None) -> list[_Part]:
+        """Sentence and examples, each divided by how far its scores spread; one part where one vector can say both."""
         if examples is None:
             assert text is not None, "something is wanted"
-            return [Term(self._prepare(self._view.corpus(), text))]
+            return [_Part(text)]
         size = float(np.linalg.norm(examples))
         like = _as_text(examples / size)
         if text is None:
-            return [Term(self._prepare(self._view.windows(), like))]
-        of_text: Corpus = self._view.corpus()
-        of_like = of_text if self._takes_vectors else self._view.windows()
-        terms = [Term(of_text.prepare(text), self._query.weights.text), Term(of_like.prepare(like), size)]
-        terms = [Term(term.query, term.weight / _spread(self._usual(term.query))) for term in terms]
-        if not self._takes_vectors:
-            return terms
-        vector = terms[0].weight * unit(text.sentence) + terms[1].weight * like.sentence
-        return [Term(self._prepare(of_text, _as_text(unit(vector))))]
+            return [_Part(like, by_frames=True)]
+        of_like = self._view.corpus if self._takes_vectors else self._view.windows
+        of_text = self._query.weights.text / _spread(self._usual(self._view.corpus(), text))
+        of_examples = size / _spread(self._usual(of_like(), like))
+        if self._takes_vectors:
+            return [_Part(_as_text(unit(of_text * unit(text.sentence) + of_examples * like.sentence)))]
+        return [_Part(text, of_text), _Part(like, of_examples, by_frames=True)]
 
-    def _prepare(self, corpus: Corpus, text: TextFeatures) -> PreparedQuery:
-        """With the recall that was asked for where nothing else is compared with it: a bound has to hold."""
-        is_alone = not (self._query.then or self._query.without)
-        return corpus.prepare(text, recall=self._view.engine.recall if is_alone else 1.0)
-
-    def _usual(self, prepared: PreparedQuery) -> Float[np.ndarray, " N"]:
+    def _usual(self, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
         """The scores of some videos of the library, whatever filters leave of it."""
         some = sampled_ids(self._view)
-        return np.array([video.score for video in prepared.rank(limit=len(some), among=some)])
+        return np.array([video.score for video in corpus.prepare(text).rank(limit=len(some), among=some)])
+
+
+def _confidence(view: View, plan: _Plan) -> Confidence | None:
+    """What scores of the query mean; None where that was not measured."""
+    background = background_of(view.encoder) if view.model is None and not plan.query.has_examples else None
+    if background is None:
+        return None
+    here = background.corpus
+    return background.confidence(plan.before(lambda: here, lambda: here, background.durations_s.__getitem__))
+
+
+def _unknown_chance(view: View, query: Query, encoder: str) -> str:
+    """Why there is no confidence, in one line."""
+    if query.has_examples:
+        why = "of queries with examples"
+    elif view.model is not None:
+        why = f"of model {view.model.identity}"
+    else:
+        why = f"of encoder {encoder!r}"
+    return f"min_confidence: what scores {why} mean was not measured; search with min_score (docs/quality.md)"
 
 
 def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:

@@ -105,23 +105,27 @@ class CombinedQuery:
     def pairs(self, video_id: str, *, limit: int) -> list[tuple[Moment, Moment | None]]:
         """Spans of one video with the one that follows each, best pair first; no two first ones share time.
 
+        After the best pair, a first one is about a peak of the curve: the slopes of one moment are no others.
+
         A span is the time around the best one in which the curve stays at least half way from its mean to there; its
         score is that of the best one.
         """
         curves = self._curves(video_id)
-        free = np.ones(len(curves.times_s), dtype=bool)
+        taken = np.zeros(len(curves.times_s), dtype=bool)
+        free = ~taken
         found: list[tuple[Moment, Moment | None]] = []
         while len(found) < limit and (best := self._best(curves, free)) is not None:
             one, other = best
-            start, stop = _around(curves.first, one, free)
+            start, stop = _around(curves.first, one, ~taken)
             second = None
             if self._then is not None:
-                after, end = _around(curves.then, other, np.arange(len(free)) > one)
+                after, end = _around(curves.then, other, np.arange(len(taken)) > one)
                 if after < stop:
                     after = stop = max(one + 1, (one + other + 1) // 2)
                 second = self._moment(video_id, curves.then, after, end, other)
             found.append((self._moment(video_id, curves.first, start, stop, one), second))
-            free[start:stop] = False
+            taken[start:stop] = True
+            free = _peaks(curves.first) & ~taken
         return found
 
     def pair_score(self, first: Moment, second: Moment | None) -> float:
@@ -220,6 +224,12 @@ def best_before(
 def _shifted(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, Curve]:
     times_s, values = curve
     return times_s, values + (score - values.max())
+
+
+def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
+    """Times that are no worse than the ones before and after."""
+    around = np.concatenate([[-np.inf], values, [-np.inf]])
+    return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 
 
 def _around(values: Curve, place: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:

@@ -44,8 +44,9 @@ class Hit:
     score: float  # of the video: the relevance of its best window; comparable within one library and encoder
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
+    confidence: float | None = None  # the chance that it holds what was asked for; None where that was not measured
     then: tuple[Moment, ...] = ()  # what follows each of them, where the query asks for it
-    folded: tuple[Path, ...] = ()  # videos with nothing but moments that look the same as some of this hit
+    folded: tuple[Path, ...] = ()  # videos of hits that were left out, since they look like this one
 
 
 class Hits(list[Hit]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -31,12 +31,19 @@ class Cutoff:
     limit: int = 10
     moments: int = 3
     min_score: float | None = None
+    min_confidence: float | None = None
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.moments < 1:
             raise ConfigError(f"limit is {self.limit} and moments {self.moments}; both must be at least 1")
         if self.min_score is not None and not math.isfinite(self.min_score):
             raise ConfigError(f"min_score is {self.min_score}, must be a finite number")
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise ConfigError(f"min_confidence is {self.min_confidence}, must be from 0 to 1")
+
+    def at_least(self, score: float) -> Cutoff:
+        """With no hits that score less, either."""
+        return replace(self, min_score=score if self.min_score is None else max(score, self.min_score))
 
     def admits(self, score: float) -> bool:
         """Whether it is good enough."""
@@ -104,7 +111,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
     record, moments = view.records.of(video_id), tuple(first for first, _ in pairs)
     then = tuple(second for _, second in pairs if second is not None)
     return Hit(
-        Path(record.path), video_id, moments[0].start_s, moments[0].end_s, score, record.duration_s, moments, then
+        Path(record.path), video_id, moments[0].start_s, moments[0].end_s, score, record.duration_s, moments, then=then
     )
 
 

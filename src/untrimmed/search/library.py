@@ -259,6 +259,7 @@ class Library:
         limit: int = 10,
         moments: int = 3,
         min_score: float | None = None,
+        min_confidence: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
         """The videos that fit a sentence, or a `Query` of several parts, best, each with its best moments.
@@ -272,6 +273,8 @@ class Library:
             limit: How many hits at most.
             moments: How many moments of each video at most.
             min_score: Leave out hits that score less. What is a good score depends on the encoder.
+            min_confidence: Leave out hits whose chance to hold what was asked for is smaller, from 0 to 1: nothing may
+                be left. Only for encoders on which chances were measured (docs/quality.md).
             within: Only videos below this folder, or this one file.
 
         Raises:
@@ -281,7 +284,7 @@ class Library:
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
         asked = query if isinstance(query, Query) else Query(query)
-        cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score)
+        cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
         return self.engine.answer(lambda view: answer(asked, view, self._reader(view), cutoff, within=within))
 
     def similar(

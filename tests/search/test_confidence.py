@@ -1,0 +1,117 @@
+"""What scores mean: the chance by a background, through the library and in plain numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.toy import COLOURS, ToyEncoder
+from untrimmed.encoders.registry import load_encoder
+from untrimmed.errors import ConfigError
+from untrimmed.search import asking as asking_module
+from untrimmed.search.confidence import (
+    Background,
+    Calibration,
+    Confidence,
+    _stored,
+    background_of,
+    best_fifth,
+)
+from untrimmed.search.query import Place, Query
+from untrimmed.search.windows import WindowCorpus
+
+CALIBRATION = Calibration(9.0, -1.0)
+
+
+@pytest.fixture
+def background(monkeypatch):
+    """Six clips of 8 s for the toy encoder: each one colour, the last one blue and then red."""
+    colours = [*COLOURS, "blue red"]
+    clips = [np.stack([vector_of(one.split()[i * len(one.split()) // 8]) for i in range(8)]) for one in colours]
+    videos = [_stored(name, clip.astype(np.float16), 1.0, "toy:1") for name, clip in zip(colours, clips, strict=True)]
+    durations_s = {video.record.video_id: video.record.duration_s for video in videos}
+    made = Background(WindowCorpus().update(videos), durations_s, CALIBRATION)
+    monkeypatch.setattr(asking_module, "background_of", {"toy:1": made}.get)
+    return made
+
+
+def vector_of(colour):
+    return ToyEncoder().encode_frames(np.full((1, 4, 4, 3), np.array(COLOURS[colour]) * 255, np.uint8))[0]
+
+
+@given(st.floats(-1, 1), st.floats(-0.5, 0.5), st.floats(0.01, 0.99))
+def test_the_chance_grows_with_the_score_and_the_least_score_has_it(score, usual, chance):
+    confidence = Confidence(CALIBRATION, usual)
+    assert confidence.of(score) == pytest.approx(1 / (1 + math.exp(-(9.0 * (score - usual) - 1.0))))
+    assert confidence.of(score) < confidence.of(score + 0.01)
+    assert confidence.of(confidence.least_score(chance)) == pytest.approx(chance)
+
+
+@given(st.lists(st.floats(-1, 1), max_size=30))
+def test_the_best_fifth_is_at_least_one(scores):
+    kept = sorted(scores, reverse=True)[: math.ceil(len(scores) / 5)]
+    assert best_fifth(np.array(scores)) == pytest.approx(sum(kept) / len(kept) if kept else -math.inf)
+
+
+def test_a_chance_is_that_of_the_score_beside_the_background(background, lib):
+    text = ToyEncoder()._text("blue")
+    scores = [video.score for video in background.corpus.prepare(text).rank(limit=6)]
+    assert len(scores) == 6
+    hits = lib.search("blue", limit=4)
+    usual = np.mean(sorted(scores)[-2:])
+    for hit in hits:
+        assert hit.confidence == pytest.approx(1 / (1 + math.exp(-(9.0 * (hit.score - usual) - 1.0))), abs=1e-4)
+    assert [hit.confidence for hit in hits] == sorted((hit.confidence for hit in hits), reverse=True)
+
+
+def test_nothing_found_is_an_answer(background, lib):
+    hits = lib.search("blue", limit=4)
+    middle = (hits[0].confidence + hits[1].confidence) / 2
+    assert lib.search("blue", limit=4, min_confidence=middle) == hits[:1]
+    assert lib.search("blue", limit=4, min_confidence=0.0) == hits
+    assert lib.search("blue", min_confidence=1.0) == []
+    assert lib.search("blue", min_confidence=middle, min_score=1.5) == []
+    flat = lib.search(Query("blue", group_by="moment"), limit=9, min_confidence=middle)
+    assert flat
+    assert all(hit.confidence >= middle for hit in flat)
+
+
+def test_pairs_are_compared_with_pairs_of_the_background(background, lib):
+    there = lib.search(Query("blue", then="red"), limit=1)[0]
+    other = lib.search(Query("green", then="yellow"), limit=1)[0]
+    # the background has blue before red, and so a pair of the first query scores as high in it as can be
+    assert there.confidence < 0.3
+    assert other.confidence != there.confidence
+
+
+def test_where_chances_were_not_measured_nothing_is_made_up(background, lib):
+    place = Place(lib.search("blue")[0].video, 0.5)
+    assert lib.search(Query("blue", like=(place,)))[0].confidence is None
+    with pytest.raises(ConfigError, match="of queries with examples mean was not measured"):
+        lib.search(Query(like=(place,)), min_confidence=0.5)
+    lib.use("tf_prvr")
+    assert lib.search("blue")[0].confidence is None
+    with pytest.raises(ConfigError, match="of model tf_prvr mean was not measured"):
+        lib.search("blue", min_confidence=0.5)
+
+
+def test_an_encoder_without_a_background_has_no_chances(lib):
+    assert lib.search("blue")[0].confidence is None
+    with pytest.raises(ConfigError, match="of encoder 'toy' mean was not measured"):
+        lib.search("blue", min_confidence=0.5)
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        lib.search("blue", min_confidence=50)
+
+
+@pytest.mark.parametrize("identity", ["toy:1", "builtin-2:0000", "../builtin-2:0000", "", "hub-org/name:1"])
+def test_a_background_is_that_of_exactly_these_weights(identity):
+    assert background_of(identity) is None
+
+
+def test_the_background_of_the_package_is_that_of_its_encoder():
+    background = background_of(load_encoder("builtin").encoder.identity)
+    assert background is not None, "run benchmarks/confidence.py FOLDER --write for the encoder as it is now"
+    assert len(background.corpus) == len(background.durations_s) >= 10
+    assert background.calibration.per_above > 0
