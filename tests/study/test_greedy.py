@@ -6,7 +6,7 @@ from untrimmed.study.trials import Candidate
 BASE = Candidate.of("ms_sl")
 
 
-def grown(gains, *, together=None, refused=()):
+def grown(gains, *, together=None, refused=(), most=None):
     """Grow where each attachment gains its own number, those of `together` another."""
     asked = []
 
@@ -15,7 +15,9 @@ def grown(gains, *, together=None, refused=()):
         names = [frozenset(each.name.attachments) for each in candidates]
         return [(together or {}).get(own, 100 + sum(gains[name] for name in own)) for own in names]
 
-    growth = grow(BASE, list(gains), lambda each: "no" if set(each.name.attachments) & set(refused) else "", reach)
+    growth = grow(
+        BASE, list(gains), lambda each: "no" if set(each.name.attachments) & set(refused) else "", reach, most
+    )
     return growth, asked
 
 
@@ -44,3 +46,9 @@ def test_what_does_not_fit_is_told_once_and_never_trained():
 def test_without_attachments_a_method_stands_alone():
     growth, _ = grown({})
     assert (growth.kept, growth.refused) == ((BASE,), {})
+
+
+def test_growth_ends_where_it_is_told_to():
+    growth, asked = grown({"evidence": 2, "ral": 5}, most=1)
+    assert [str(each) for each in growth.kept] == ["ms_sl", "ms_sl+ral"]
+    assert asked == ["ms_sl", "ms_sl+evidence", "ms_sl+ral"]

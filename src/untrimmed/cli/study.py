@@ -37,6 +37,10 @@ AttachOption = Annotated[
     ),
 ]
 GrowOption = Annotated[int, typer.Option(metavar="N", help="How many of the best methods grow by attachments.")]
+MostOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Attachments of one method, at most.  \\[default: any]", show_default=False),
+]
 FinalistsOption = Annotated[int, typer.Option(metavar="N", help="How many combinations meet the test videos.")]
 RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates; of one there is no search.")]
 SearchStepsOption = Annotated[int, typer.Option(metavar="N", help="Steps of a training by which is chosen.")]
@@ -64,6 +68,7 @@ def study(
     out: OutOption,
     attach: AttachOption = "",
     grow: GrowOption = 1,
+    most: MostOption = None,
     finalists: FinalistsOption = 5,
     rates: RatesOption = "1e-3,3e-4,1e-4",
     search_steps: SearchStepsOption = 750,
@@ -97,6 +102,7 @@ def study(
         steps=steps,
         seeds=seeds,
         grown=grow,
+        most=most,
         finalists=finalists,
     )
     number_format = read_precision(precision)
@@ -142,7 +148,7 @@ def _command(plan: Plan, worlds: list[World], page: Path) -> str:
     words = ["untrimmed study", *map(str, plan.methods)]
     words += [f"--data {world.data}" for world in worlds] + ["--root DIR --out DIR"]
     words += [f"--attach {','.join(plan.attachments)}"] if plan.attachments else []
-    given = {"--grow": "grown", "--finalists": "finalists", "--search-steps": "search_steps"}
+    given = {"--grow": "grown", "--most": "most", "--finalists": "finalists", "--search-steps": "search_steps"}
     given |= {"--steps": "steps", "--seeds": "seeds"}
     words += [
         f"{name} {getattr(plan, key)}" for name, key in given.items() if getattr(plan, key) != getattr(usual, key)

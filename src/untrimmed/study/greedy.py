@@ -31,8 +31,9 @@ def grow(
     attachments: Sequence[str],
     refusal: Callable[[Candidate], str],
     reach: Callable[[Sequence[Candidate]], Sequence[float]],
+    most: int | None = None,
 ) -> Growth:
-    """Add the attachment that gains most, then the next, until none gains.
+    """Add the attachment that gains most, then the next, until none gains or `most` are there.
 
     `reach` gives the SumR of each of some candidates, `refusal` why one cannot be (empty: it can). An attachment that
     does not fit what has grown fits nothing that grows from it, so it is not asked for again.
@@ -40,7 +41,7 @@ def grow(
     (alone,) = reach([base])
     best = Tried(base, alone)
     tried, kept, refused, left = [best], [base], dict[Candidate, str](), list(attachments)
-    while True:
+    while most is None or len(kept) <= most:
         reasons = {name: refusal(best.candidate.carrying(name)) for name in left}
         refused |= {best.candidate.carrying(name): reason for name, reason in reasons.items() if reason}
         left = [name for name in left if not reasons[name]]
@@ -49,7 +50,8 @@ def grow(
         tried += found
         top = max(found, key=lambda each: each.sum_r, default=best)
         if top.sum_r <= best.sum_r:
-            return Growth(tuple(tried), tuple(kept), refused)
+            break
         best = top
         kept.append(best.candidate)
         left.remove(best.candidate.name.attachments[-1])
+    return Growth(tuple(tried), tuple(kept), refused)

@@ -36,7 +36,8 @@ def section(found: Found) -> Iterator[str]:
         f"Search: {plan.search_steps:,} steps, one seed, the rate of each method among "
         f"{', '.join(f'{rate:g}' for rate in plan.rates)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
-        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR.\n"
+        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR. A step is told in "
+        "milliseconds of one core, what a video keeps in float32.\n"
     )
     yield markdown(table(found))
     yield from _findings(found)
@@ -86,6 +87,7 @@ def _findings(found: Found) -> Iterator[str]:
         if len(growth.tried) > 1:
             gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
             end = "no further attachment gained" if steps else "no attachment gained"
+            end = f"more than {len(steps)} were not tried" if len(steps) == found.plan.most else end
             rate = f"rate {found.rates[base]:g}"
             yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
 

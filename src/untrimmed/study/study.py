@@ -34,8 +34,9 @@ class Plan:
     """What is trained on each world.
 
     Each method gets the rate of `rates` that reaches most in `search_steps`, and all that it carries later shares it.
-    The best `grown` methods grow by `attachments`; the best `finalists` of all that was tried, and the methods that
-    they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
+    The best `grown` methods grow by `attachments`, by `most` at most; the best `finalists` of all that was tried, and
+    the methods that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are
+    finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -45,6 +46,7 @@ class Plan:
     steps: int = 3000
     seeds: int = 5
     grown: int = 1
+    most: int | None = None
     finalists: int = 5
 
     def __post_init__(self) -> None:
@@ -129,7 +131,8 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
     for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
         attachments = plan.attachments if place < plan.grown else ()
         refusal = partial(_refusal, world, plan, rates[method])
-        growths.append(grow(method, attachments, refusal, partial(_reach, world, plan, trainer, rates[method])))
+        reach = partial(_reach, world, plan, trainer, rates[method])
+        growths.append(grow(method, attachments, refusal, reach, plan.most))
     found = Found(
         world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=_untrained(world)
     )
