@@ -1,8 +1,9 @@
 """How long `untrimmed ls` and a cold `untrimmed search` take, as shares of `python -c 'import torch'`.
 
-    python benchmarks/cold_start.py VIDEO... [--rounds 10]
+    python -m benchmarks.cold_start [VIDEO...] [--hours 100] [--rounds 10]
 
-The library is made by `builtin` from the videos given. Commands run by turns, so that a busy machine slows all alike;
+The library is made by `builtin` from the videos given, or holds so many hours of made vectors as wide (as in
+search_speed.py). Commands run by turns, so that a busy machine slows all alike;
 one round before the first fills the caches, and compiled modules are written even where the shell forbids it.
 """
 
@@ -18,8 +19,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from benchmarks.search_speed import FPS, build
 
 import untrimmed
+from untrimmed.encoders.registry import load_encoder
+from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.records import Settings
 
 
 def run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
@@ -32,12 +37,19 @@ def run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("videos", nargs="+", type=Path)
+    parser.add_argument("videos", nargs="*", type=Path)
+    parser.add_argument("--hours", type=float, default=100.0, help="without VIDEO: of made vectors")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
-        untrimmed.open(folder).index(options.videos, encoder="builtin")
+        if options.videos:
+            untrimmed.open(folder).index(options.videos, encoder="builtin")
+        else:
+            encoder = load_encoder("builtin").encoder
+            widths = encoder.frame_dim, encoder.word_dim
+            build(Path(folder), options.hours, Settings(encoder.name, encoder.identity, *widths, FPS, False))
+            keep_laid_out(Path(folder))
         program = [sys.executable, "-m", "untrimmed"]
         commands = {
             "import torch": [sys.executable, "-c", "import torch"],

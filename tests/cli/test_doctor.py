@@ -4,10 +4,14 @@ import sys
 
 import pytest
 
+from tests.search.test_updates import LIBRARY, features_of
+from tests.toy import stored_video
 from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError
+from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.index import VideoIndex
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +64,23 @@ def test_builtin_that_nobody_asked_for_may_be_missing(run, monkeypatch):
     code, out, _ = run("doctor", "--encoder", "builtin")
     assert code == 2
     assert "bad  encoder   encoder 'builtin' needs onnx" in out
+
+
+def test_repair_says_what_was_damaged_and_what_to_do(tmp_path, run):
+    folder = tmp_path / "own"
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(LIBRARY)
+        index.put_all([stored_video(f"v{seed}", features_of(seed)) for seed in range(3)])
+    keep_laid_out(folder)
+    out = run("doctor", "--repair", "--library", folder)[1]
+    assert "ok   repair    all of the library is as it was written" in out
+    frames = features_of(2).vectors.tobytes()
+    for file in [*folder.rglob("*.lance/data/*"), *folder.rglob("*.block")]:
+        file.write_bytes(file.read_bytes().replace(frames, frames[:9] + bytes([frames[9] ^ 1]) + frames[10:]))
+    (block,) = folder.rglob("*.block")
+    block.write_bytes(block.read_bytes()[:-1] + b"x")
+    code, out, _ = run("doctor", "--repair", "--library", folder)
+    assert code == 2
+    told = " ".join(out.split())
+    assert f"note repair {block}: was damaged; made anew" in told
+    assert "bad repair /v/v2.mp4: was damaged in the library and is removed; run: untrimmed index /v/v2.mp4" in told

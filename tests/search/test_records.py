@@ -84,7 +84,7 @@ def test_a_copy_is_of_the_version_whose_rows_were_read(folder, monkeypatch):
     table = reader._open_table()
 
     class MovesOn:
-        version = property(lambda self: table.version)
+        version, schema = property(lambda self: table.version), table.schema
 
         def to_table(self, **columns):
             rows = table.to_table(**columns)
@@ -159,3 +159,4 @@ def test_a_library_of_before_opens_and_goes_on_unchanged(tmp_path):
         assert (len(index), index.version()) == (4, version + 1)
         index.compact()
         assert len(index.scan()) == 4
+        assert index.damaged() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from untrimmed.cli.console import USAGE, result_console
 from untrimmed.cli.options import ImportOption, LibraryOption
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import UntrimmedError, shown
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
@@ -40,6 +41,14 @@ def doctor(
         Path | None,
         typer.Option(metavar="RUN", help="Test this model.  \\[default: the library's, if any]", show_default=False),
     ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Read all of the library first: make anew what is derived from its table, remove videos that are "
+            "damaged in it, and name them.",
+        ),
+    ] = False,
     imports: ImportOption = None,
 ) -> None:
     """Check this machine: packages, video decoding, encoders, the library, its model, free disk space.
@@ -47,7 +56,8 @@ def doctor(
     Exit code 2 if something does not work.
     """
     bad = False
-    checks = {
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {"repair": lambda: _repair(library)} if repair else {}
+    checks |= {
         "python": _python,
         "video": _video,
         "encoder": lambda: _encoder(encoder),
@@ -161,6 +171,22 @@ def _library(folder: Path | None) -> Iterator[Finding]:
     yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
     if sys.platform != "linux":
         yield Finding("note", "limits", "the memory limit of the decoding process is enforced on Linux alone")
+
+
+def _repair(folder: Path | None) -> Iterator[Finding]:
+    """Every byte of a library; damaged videos can only be had from their files again."""
+    from untrimmed.search.records import library_folder
+    from untrimmed.search.repair import repair
+
+    found = repair(library_folder(folder))
+    for path in found.files:
+        yield Finding("note", "repair", f"{shown(path)}: was damaged; made anew")
+    for record in found.videos:
+        file = shown(Path(record.path))
+        again = f"untrimmed index {shlex.quote(file)}"
+        yield Finding("bad", "repair", f"{file}: was damaged in the library and is removed; run: {again}")
+    if not found.files and not found.videos:
+        yield Finding("ok", "repair", "all of the library is as it was written")
 
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:

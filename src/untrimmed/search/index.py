@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xxhash
 from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
@@ -53,7 +54,8 @@ def new_video_id() -> str:
 
 _SMALL = ("width", "height", "num_frames")  # in half as many bytes
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
-_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]
+_FIRST_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]  # of libraries of the first versions, too
+_COLUMNS = [*_FIRST_COLUMNS, "record_digest", "vectors_digest"]
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,23 @@ class VideoIndex:
             return table.count_rows() if table is not None else 0
 
     def scan(self) -> list[VideoRecord]:
-        """All records without vectors, by path."""
+        """All records without vectors, by path.
+
+        Raises: IndexMismatchError where one is not as it was written.
+        """
         table = self._open_table()
         if table is None:
             return []
         version = table.version  # of the rows: another thread of this reader may move on while they are read
         with self._reading():
-            rows = table.to_table(columns=_RECORD_COLUMNS).to_pylist()
-        records = sorted((VideoRecord(**row) for row in rows), key=lambda record: record.path)
+            columns = [name for name in table.schema.names if name in (*_RECORD_COLUMNS, "record_digest")]
+            rows = list(_records(table.to_table(columns=columns)))
+        if lost := [record for record, is_whole in rows if not is_whole]:
+            raise IndexMismatchError(
+                f"{shown(self.folder)}: {len(lost)} of its records are not as they were written, that of "
+                f"{shown(Path(lost[0].path))} among them; run: untrimmed doctor --repair"
+            )
+        records = sorted((record for record, _ in rows), key=lambda record: record.path)
         write_copy(self.folder, version, records)
         return records
 
@@ -176,6 +187,15 @@ class VideoIndex:
                 for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
                     yield from _stored(batch)
 
+    def damaged(self) -> list[VideoRecord]:
+        """The records of videos that are not as they were written, vectors included: all are read."""
+        table, found = self._open_table(), []
+        if table is not None:
+            with self._reading():
+                for batch in table.to_batches(batch_size=16):
+                    found += [record for record, why in _checked(batch) if why]
+        return found
+
     # -- writing: each call is one atomic commit
 
     def put(self, video: StoredVideo) -> None:
@@ -186,8 +206,8 @@ class VideoIndex:
         """Add or replace several videos, at least one, in one commit."""
         from untrimmed.search.lance_table import lance, pa
 
-        rows = pa.concat_tables(map(_row, videos))
         table = self._open_table()
+        rows = pa.concat_tables(map(_row, videos)).select(_COLUMNS if table is None else table.schema.names)
         with self._writing():
             if table is None:
                 self._table = lance.write_dataset(rows, self._uri)
@@ -205,6 +225,8 @@ class VideoIndex:
         assert table is not None, "a record comes from a table"
         with self._writing():
             changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
+            if "record_digest" in table.schema.names:
+                changes["record_digest"] = _literal(_record_digest(moved))
             table.update(changes, where=_among([record.video_id]))
         self._committed()
         return moved
@@ -246,7 +268,10 @@ class VideoIndex:
             yield
         except UntrimmedError:
             raise
-        except (OSError, RuntimeError, ValueError) as error:  # what the store raises; Arrow's errors are ValueErrors
+        except BaseException as error:
+            # What the store raises, Arrow's errors being ValueErrors, and where it gives up a thread of its own.
+            if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
+                raise
             raise UntrimmedError(f"{shown(self.folder)}: cannot be {what} ({_line(error)}); {advice}") from error
 
     def _committed(self) -> None:
@@ -264,7 +289,8 @@ class VideoIndex:
                 self._table = lance.dataset(self._uri, version=self._version)
             elif self._follow:
                 self._table.checkout_latest()
-        if self._table.schema.names != _COLUMNS:
+            names = self._table.schema.names
+        if names not in (_COLUMNS, _FIRST_COLUMNS):
             raise IndexMismatchError(
                 f"{self.folder}: its table has columns this program does not know; index into a new --library"
             )
@@ -281,7 +307,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """What the system or the store says, on one line, without the line of the store's source."""
     return getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
 
@@ -294,7 +320,8 @@ def _schema() -> pa.Schema:
     record = ((f.name, pa.int32() if f.name in _SMALL else types[str(f.type)]) for f in fields(VideoRecord))
     times, frames = pa.list_(pa.float64()), pa.large_list(pa.float16())  # frames are row-major [T, D]
     encoded = pa.large_binary()  # a model's own encoding of the video (safetensors); empty: it needs none
-    return pa.schema([*record, *zip(_COLUMNS[-3:], (times, frames, encoded), strict=True)])
+    others = times, frames, encoded, pa.string(), pa.string()
+    return pa.schema([*record, *zip(_COLUMNS[-len(others) :], others, strict=True)])
 
 
 def _row(video: StoredVideo) -> pa.Table:
@@ -306,25 +333,66 @@ def _row(video: StoredVideo) -> pa.Table:
     columns["times_s"] = [np.asarray(video.features.times_s, dtype=np.float64)]
     columns["frames"] = pa.LargeListArray.from_arrays(lengths, pa.array(frames, type=pa.float16()))
     columns["encoded"] = [video.encoded]
+    columns["record_digest"] = [_record_digest(video.record)]
+    columns["vectors_digest"] = [_vectors_digest(columns["times_s"][0], frames, video.encoded)]
     return pa.table(columns, schema=_schema())
 
 
-def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
-    records = batch.select(_RECORD_COLUMNS).to_pylist()
-    times, frames, encoded = (batch.column(name) for name in ("times_s", "frames", "encoded"))
-    for i, row in enumerate(records):
+def _record_digest(record: VideoRecord) -> str:
+    """Of all that a record says, as it is read back."""
+    kinds = {"str": str, "int": int, "float": float}
+    said = repr([kinds[str(field.type)](getattr(record, field.name)) for field in fields(record)])
+    return xxhash.xxh3_64_hexdigest(said.encode())
+
+
+def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> str:
+    digest = xxhash.xxh3_64(repr((len(times_s), len(frames))).encode())
+    for part in (times_s.data, frames.data, encoded):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
+    """And whether each is as it was written, as far as the table knows."""
+    for row in rows.to_pylist():
+        digest = row.pop("record_digest", None)
         record = VideoRecord(**row)
-        vectors = frames[i].values.to_numpy(zero_copy_only=False).reshape(record.num_frames, -1)
-        features = FrameFeatures(vectors, times[i].values.to_numpy(zero_copy_only=False), record.duration_s)
-        if not (np.isfinite(features.times_s).all() and _all_finite(vectors)):
+        yield record, digest is None or digest == _record_digest(record)
+
+
+def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, str]]:
+    """The records, and what is wrong with each video; empty if nothing is."""
+    names = [name for name in batch.schema.names if name in (*_RECORD_COLUMNS, "record_digest")]
+    digests = batch.column("vectors_digest").to_pylist() if "vectors_digest" in batch.schema.names else []
+    for row, (record, is_whole) in enumerate(_records(batch.select(names))):
+        times_s, frames, encoded = _arrays(batch, row)
+        if not is_whole or (digests and digests[row] not in (None, _vectors_digest(times_s, frames, encoded))):
+            yield record, "not as they were written"
+        elif not (np.isfinite(times_s).all() and _all_finite(frames)):
+            yield record, "not all are finite"
+        else:
+            yield record, ""
+
+
+def _arrays(batch: pa.RecordBatch, row: int) -> tuple[np.ndarray, np.ndarray, bytes]:
+    """Times, frames side by side, and the model's own encoding."""
+    times, frames, encoded = (batch.column(name)[row] for name in ("times_s", "frames", "encoded"))
+    return *(part.values.to_numpy(zero_copy_only=False) for part in (times, frames)), encoded.as_py() or b""
+
+
+def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
+    for row, (record, wrong) in enumerate(_checked(batch)):
+        if wrong:
             path = shown(Path(record.path))
             raise IndexMismatchError(
-                f"{path}: its stored vectors are damaged (not all are finite); run `untrimmed rm` with this path, then "
-                "`untrimmed index`"
+                f"{path}: its stored vectors are damaged ({wrong}); run `untrimmed doctor --repair`, which removes "
+                "them, then `untrimmed index`"
             )
-        yield StoredVideo(record, features, encoded[i].as_py() or b"")
+        times_s, frames, encoded = _arrays(batch, row)
+        features = FrameFeatures(frames.reshape(record.num_frames, -1), times_s, record.duration_s)
+        yield StoredVideo(record, features, encoded)
 
 
-def _all_finite(vectors: Float16[np.ndarray, "T D"]) -> bool:
+def _all_finite(vectors: Float16[np.ndarray, " N"]) -> bool:
     """As `np.isfinite` has it, by the bits: an exponent of ones is infinite or no number."""
     return not ((vectors.view(np.uint16) & 0x7C00) == 0x7C00).any()

@@ -116,6 +116,18 @@ def lay_out(
             damaged.add(error.path)
 
 
+def remove_damaged(library: Path) -> list[Path]:
+    """Look at every byte of what is laid out, in any layout, and remove the files that are not as they were written."""
+    damaged = []
+    for path in sorted((library / FOLDER).glob(f"*/*{_SUFFIX}")):
+        try:
+            dict(MappedArrays(path))
+        except DamagedError:
+            path.unlink(missing_ok=True)
+            damaged.append(path)
+    return damaged
+
+
 def ids_of(blocks: Iterable[KeptBlock]) -> Iterator[str]:
     """The videos of blocks that are meant."""
     for block, present in blocks:

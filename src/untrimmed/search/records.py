@@ -227,6 +227,19 @@ def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
         write_whole(folder / _COPY, _digest(copied) + b"\n" + copied)
 
 
+def remove_damaged_copy(folder: Path) -> list[Path]:
+    """Remove the copy of the records if it is not as it was written; what went."""
+    copy = folder / _COPY
+    try:
+        digest, _, copied = copy.read_bytes().partition(b"\n")
+    except OSError:
+        return []
+    if digest == _digest(copied):
+        return []
+    copy.unlink(missing_ok=True)
+    return [copy]
+
+
 def _digest(content: bytes) -> bytes:
     return xxhash.xxh3_128_hexdigest(content).encode()
 

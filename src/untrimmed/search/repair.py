@@ -1,0 +1,34 @@
+"""Look at every byte of a library: what is derived from its table is made anew, what is damaged in that is removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.laid_out import remove_damaged
+from untrimmed.search.records import VideoRecord, remove_damaged_copy
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was damaged: derived files, which are whole again, and videos, which have to be indexed again."""
+
+    files: tuple[Path, ...]
+    videos: tuple[VideoRecord, ...]
+
+
+def repair(folder: Path) -> Repaired:
+    """Check a library whole, and put right what can be.
+
+    Raises:
+        UntrimmedError: There is no library, or its table cannot be read at all.
+        IndexBusyError: Another process is writing to it.
+    """
+    files = (*remove_damaged_copy(folder), *remove_damaged(folder))
+    with VideoIndex(folder) as index:
+        videos = index.damaged()
+        index.remove([record.video_id for record in videos])
+    keep_laid_out(folder)
+    return Repaired(files, tuple(videos))
