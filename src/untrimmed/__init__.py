@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.opened import evaluate, load
-    from untrimmed.search.engine import Hit
+    from untrimmed.search.hits import Hit
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
@@ -29,7 +29,7 @@ _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
     "Failure": "untrimmed.search.index_report:Failure",
     "Filters": "untrimmed.search.query:Filters",
-    "Hit": "untrimmed.search.engine:Hit",
+    "Hit": "untrimmed.search.hits:Hit",
     "IndexReport": "untrimmed.search.index_report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
-from untrimmed.search.engine import Hit, Hits
+from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
 from untrimmed.search.records import VideoRecord

@@ -3,6 +3,8 @@
 import io
 import threading
 import time
+from dataclasses import fields
+from datetime import date
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.toy import write_clip
+from untrimmed.search.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
+from untrimmed.server.schemas import SearchRequest
 from untrimmed.server.search_routes import MOST_PICTURE_BYTES
 
 
@@ -21,19 +25,18 @@ def test_a_search_answers_what_the_library_answers(client):
     assert [(hit["video"], hit["video_id"]) for hit in found["hits"]] == [(str(h.video), h.video_id) for h in hits]
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
     for hit, own in zip(found["hits"], hits, strict=True):
-        assert hit["moments"] == [
-            {"start_s": round(m.start_s, 3), "end_s": round(m.end_s, 3), "score": round(m.score, 6)}
-            for m in own.moments
-        ]
+        assert hit["moments"] == [vars(moment) for moment in own.moments]
+        assert "then" not in hit
         assert (hit["start_s"], hit["end_s"]) == (hit["moments"][0]["start_s"], hit["moments"][0]["end_s"])
     assert len({hit["video_id"] for hit in found["hits"]}) == 3
 
 
 def test_options_reach_the_library(client, world):
-    ask = {"text": "green", "within": str(world / "videos" / "flag.mp4")}
-    assert [hit["video"] for hit in client.post("/api/search", json=ask).json()["hits"]] == [ask["within"]]
+    flag = str(world / "videos" / "flag.mp4")
+    ask = {"text": "green", "filters": {"within": flag}}
+    assert [hit["video"] for hit in client.post("/api/search", json=ask).json()["hits"]] == [flag]
     assert client.post("/api/search", json={"text": "green", "min_score": 2.0}).json()["hits"] == []
-    unknown = client.post("/api/search", json={"text": "green", "within": "/nowhere"})
+    unknown = client.post("/api/search", json={"text": "green", "filters": {"within": "/nowhere"}})
     assert (unknown.status_code, unknown.json()["error"]) == (404, "UnknownNameError")
     assert unknown.json()["detail"].startswith("/nowhere: no video of ")
 
@@ -43,7 +46,9 @@ def test_options_reach_the_library(client, world):
     [
         {}, {"text": ""}, {"text": " "}, {"text": 3}, {"text": "x" * 4001}, {"text": "red", "limit": 0}, {"text": None},
         {"text": "red", "limit": "3"}, {"text": "red", "limit": 501}, {"text": "red", "moments": 0}, [], "red", None,
-        {"text": "red", "min_score": "high"}, {"text": "red", "colour": "red"}, {"text": "red", "within": ""},
+        {"text": "red", "min_score": "high"}, {"text": "red", "colour": "red"}, {"then": "red"},
+        {"text": "red", "filters": {"within": ""}}, {"text": "red", "filters": {"since": "soon"}},
+        {"text": "red", "like": [{"video_id": "../../etc", "start_s": 0}]}, {"text": "red", "weights": {"text": 0}},
     ],
 )  # fmt: skip
 def test_requests_of_another_form_are_refused_in_one_line(client, body):
@@ -61,30 +66,62 @@ def test_bodies_that_are_no_json_are_refused(client, content):
     assert answer.status_code in (400, 422)
 
 
-def test_what_looks_like_a_frame_is_found_by_that_frame(client, ids):
-    answer = client.post("/api/similar", json={"video_id": ids["flag.mp4"], "time_s": 0.5, "moments": 1})
-    first = answer.json()["hits"][0]
-    assert first["video_id"] == ids["flag.mp4"]
-    assert first["start_s"] <= 0.5 <= first["end_s"]
+def test_all_parts_of_a_query_reach_the_library(client, ids, world):
+    flag, sea = ids["flag.mp4"], ids["sea [1].mp4"]
+    request = {
+        "text": "red",
+        "then": "green",
+        "within_s": 5,
+        "without": ["blue"],
+        "like": [{"video_id": flag, "start_s": 0.5}],
+        "unlike": [{"video_id": sea, "start_s": 0, "end_s": 2}],
+        "weights": {"then": 2},
+        "filters": {"min_duration_s": 3, "since": "2000-01-01", "within": str(world / "videos")},
+        "group_by": "moment",
+        "fold": 0.99,
+        "limit": 4,
+        "moments": 2,
+    }
+    query = Query(
+        "red",
+        then="green",
+        within_s=5.0,
+        without=("blue",),
+        like=(Place(flag, 0.5),),
+        unlike=(Place(sea, 0.0, 2.0),),
+        weights=Weights(then=2.0),
+        filters=Filters(min_duration_s=3.0, since=date(2000, 1, 1), within=world / "videos"),
+        group_by="moment",
+        fold=0.99,
+    )
+    answer = client.post("/api/search", json=request).json()
+    own = client.app.state.service.library.search(query, limit=4, moments=2)
+    assert [(hit["video_id"], hit["score"], hit["start_s"]) for hit in answer["hits"]] == [
+        (hit.video_id, hit.score, hit.start_s) for hit in own
+    ]
+    assert answer["hits"][0]["then"] == [vars(moment) for moment in own[0].then]
+    assert set(SearchRequest.model_fields) - {"limit", "moments", "min_score", "min_confidence"} == {
+        field.name for field in fields(Query) if field.name not in ("_", "image")
+    }
 
 
 def test_what_looks_like_a_picture_is_found_by_the_picture(client):
     picture = io.BytesIO()
     Image.fromarray(np.full((40, 60, 3), (0, 0, 255), np.uint8)).save(picture, "PNG")
-    hits = client.post("/api/similar/picture", params={"limit": 1}, content=picture.getvalue()).json()["hits"]
+    hits = client.post("/api/search/picture", params={"limit": 1}, content=picture.getvalue()).json()["hits"]
     assert [hit["video"].rpartition("/")[2] for hit in hits] == ["sea [1].mp4"]
 
 
 def test_what_is_sent_is_decoded_in_the_child_and_has_a_cap(client):
-    assert client.post("/api/similar/picture", content=b"no picture").status_code == 422
-    assert client.post("/api/similar/picture", content=b"").status_code == 422
+    assert client.post("/api/search/picture", content=b"no picture").status_code == 422
+    assert client.post("/api/search/picture", content=b"").status_code == 422
 
     def endless():
         for _ in range(40):
             yield b"\x89PNG" * (1 << 18)
 
     assert MOST_PICTURE_BYTES == 32 << 20
-    assert client.post("/api/similar/picture", content=endless()).status_code == 413
+    assert client.post("/api/search/picture", content=endless()).status_code == 413
 
 
 def test_a_new_video_is_found_within_a_second_of_its_commit(toy, world, tmp_path):

@@ -156,7 +156,7 @@ def test_a_session_by_keyboard_alone(visit):
     page.keyboard.press("v")
     assert page.get_by_role("button", name="Whole video").get_attribute("aria-pressed") == "true"
     page.keyboard.press("i")
-    until(page, "document.body.textContent.includes('look like a frame')")
+    page.wait_for_selector("ul[aria-label=Examples] li")
     page.keyboard.press("Escape")
     until(page, "!document.querySelector('video')")
     page.keyboard.press("q")
@@ -264,6 +264,46 @@ def test_new_videos_are_indexed_from_the_page(visit, world, shot):
     page.keyboard.press("Escape")
     ask(page, "white")
     assert any(name.startswith("new.webm") for name in tile_names(page))
+
+
+def test_first_this_then_that(visit):
+    page = visit("?q=white")
+    page.get_by_text("Then, without, filters").click()
+    page.get_by_label("Then, up to a minute later").fill("green")
+    page.get_by_label("Then, up to a minute later").press("Enter")
+    until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
+    assert tile_names(page)[0].startswith("flag.webm, ")
+    assert "then=green" in page.url
+    page.get_by_label("Without").fill("white; red")
+    page.get_by_label("Without").press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.reload()
+    until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
+    assert page.get_by_label("Without").input_value() == "white; red"
+
+
+def test_more_and_less_like_this(visit, shot):
+    def rank():
+        until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+        return page.locator("li h2").all_text_contents().index("sun.webm")
+
+    page = visit("?q=white")
+    before = rank()
+    page.locator(f"{TILE}[aria-label^='sun.webm']").first.click()
+    page.wait_for_selector("canvas")
+    page.keyboard.press("p")
+    until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('like sun.webm')")
+    liked = rank()
+    assert liked < before
+    assert page.get_by_role("button", name="More like this").get_attribute("aria-pressed") == "true"
+    shot(page, "feedback")
+    page.keyboard.press("n")
+    until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('unlike sun.webm')")
+    assert rank() > liked
+    page.get_by_role("button", name="Without sun.webm").click()
+    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+    assert "like=" not in page.url
+    assert rank() == before
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

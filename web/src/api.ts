@@ -1,13 +1,17 @@
 // The service, as /api/openapi.json describes it.
 
 export interface Moment { start_s: number; end_s: number; score: number }
+export interface Place { video_id: string; start_s: number; end_s: number | null }
 export interface Hit {
   rank: number
   video: string
   video_id: string
   score: number
+  confidence?: number | null // the chance that the video holds it, where that is known
   duration_s: number
   moments: Moment[]
+  then?: Moment[] | null // what follows each of them
+  folded?: string[] | null // videos that look the same
 }
 export interface Answer { warnings: string[]; partial: boolean; hits: Hit[]; took_s: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number }
@@ -29,7 +33,27 @@ export interface Job {
   num_failed: number
   problem: string | null
 }
-export interface Wanted { limit?: number; moments?: number; min_score?: number | null; within?: string | null }
+export interface Filters {
+  within: string | null
+  since: string | null
+  until: string | null
+  min_duration_s: number | null
+  max_duration_s: number | null
+}
+export interface Query {
+  text: string
+  then: string
+  without: string[]
+  like: Place[]
+  unlike: Place[]
+  filters: Filters
+  group_by: 'video' | 'moment'
+  fold: number | null
+  limit: number
+  moments: number
+  min_score: number | null
+  min_confidence: number | null
+}
 export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
 
 async function ask(path: string, init?: RequestInit): Promise<Response> {
@@ -54,18 +78,12 @@ export const folders = () => get<Folder[]>('/api/folders')
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
-export const search = (text: string, wanted: Wanted, signal: AbortSignal) =>
-  post<Answer>('/api/search', { text, ...wanted }, signal)
-export const similar = (video_id: string, time_s: number, wanted: Wanted, signal: AbortSignal) =>
-  post<Answer>('/api/similar', { video_id, time_s, ...wanted }, signal)
-export const similarTo = async (picture: Blob, wanted: Wanted, signal: AbortSignal): Promise<Answer> =>
-  (
-    await ask(`/api/similar/picture?limit=${wanted.limit}&moments=${wanted.moments}`, {
-      method: 'POST',
-      body: picture,
-      signal
-    })
-  ).json()
+export const search = (query: Query, signal: AbortSignal) => post<Answer>('/api/search', query, signal)
+export const searchPicture = async (picture: Blob, query: Query, signal: AbortSignal): Promise<Answer> => {
+  const { text, limit, moments } = query
+  const words = new URLSearchParams({ text, limit: String(limit), moments: String(moments) })
+  return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
+}
 export const curve = (id: string, text: string, signal?: AbortSignal) =>
   get<Curve>(`/api/videos/${id}/relevance?text=${encodeURIComponent(text)}`, signal)
 

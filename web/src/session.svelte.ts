@@ -1,16 +1,26 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
 import * as api from './api'
-import type { Answer, Hit, Mark, Wanted } from './api'
+import type { Answer, Hit, Mark, Place, Query } from './api'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
 export interface Kept extends Mark { video: string }
-
-type Question = { kind: 'text' } | { kind: 'frame'; video_id: string; time_s: number } | { kind: 'picture'; file: File }
+export interface Example extends Place { video: string } // its path is for people
 
 const KEPT = 'untrimmed-basket'
 const SIDE = 'untrimmed-size'
 const SIZES = [120, 168, 232, 320]
+
+const SAME = 0.95 // the cosine from which moments count as one
+// What stands in the address, and under which name.
+const WORDS = { q: 'text', then: 'then', not: 'without', in: 'within', since: 'since', until: 'until' } as const
+const NUMBERS = { min: 'minScore', longer: 'minDuration', shorter: 'maxDuration' } as const
+
+function example(text: string): Example[] {
+  const match = /^([0-9a-f]{16})@([\d.]+)(?:-([\d.]+))?$/.exec(text)
+  if (!match) return []
+  return [{ video: '', video_id: match[1], start_s: Number(match[2]), end_s: match[3] ? Number(match[3]) : null }]
+}
 
 function stored<T>(key: string, otherwise: T): T {
   try {
@@ -22,11 +32,22 @@ function stored<T>(key: string, otherwise: T): T {
 
 class Session {
   text = $state('')
+  then = $state('')
+  without = $state('') // sentences, with semicolons between them
+  like = $state<Example[]>([])
+  unlike = $state<Example[]>([])
+  picture = $state<File | null>(null)
   within = $state('')
+  since = $state('')
+  until = $state('')
+  minDuration = $state<number | null>(null)
+  maxDuration = $state<number | null>(null)
   minScore = $state<number | null>(null)
+  minChance = $state(0) // percent
+  flat = $state(false)
+  fold = $state(false)
   limit = $state(20)
   moments = $state(4)
-  question = $state<Question>({ kind: 'text' })
   answer = $state<Answer | null>(null)
   problem = $state('')
   isBusy = $state(false)
@@ -45,17 +66,51 @@ class Session {
   get tile(): number {
     return SIZES[this.size]
   }
+  /** Whether there is anything to search for: not only what is unwanted. */
   get isAsked(): boolean {
-    return this.question.kind !== 'text' || this.text.trim() !== ''
+    return this.text.trim() !== '' || this.like.length > 0 || this.picture !== null
+  }
+  /** Whether the library's encoder has chances at all. */
+  get knowsChances(): boolean {
+    return this.minChance > 0 || this.hits.some((hit) => hit.confidence != null)
+  }
+  /** The chance that the best hit holds what was asked for. */
+  get bestChance(): number | null {
+    const known = this.answer?.hits.flatMap((hit) => hit.confidence ?? []) ?? []
+    return known.length ? Math.max(...known) : null
   }
   /** The sentence whose relevance a curve can show. */
   get sentence(): string {
-    return this.question.kind === 'text' ? this.text.trim() : ''
+    return this.text.trim()
+  }
+  get numFilters(): number {
+    const { then, without, within, since, until, minDuration, maxDuration, minScore, flat, fold } = this
+    const set = [then.trim(), without.trim(), within, since, until, flat, fold]
+    return set.filter(Boolean).length + [minDuration, maxDuration, minScore].filter((some) => some !== null).length
   }
 
-  #wanted(): Wanted {
-    const { limit, moments, minScore: min_score } = this
-    return { limit, moments, min_score, within: this.within || null }
+  #query(): Query {
+    const place = ({ video_id, start_s, end_s }: Example) => ({ video_id, start_s, end_s })
+    return {
+      text: this.text.trim(),
+      then: this.then.trim(),
+      without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
+      like: this.like.map(place),
+      unlike: this.unlike.map(place),
+      filters: {
+        within: this.within || null,
+        since: this.since || null,
+        until: this.until || null,
+        min_duration_s: this.minDuration,
+        max_duration_s: this.maxDuration
+      },
+      group_by: this.flat ? 'moment' : 'video',
+      fold: this.fold ? SAME : null,
+      limit: this.limit,
+      moments: this.moments,
+      min_score: this.minScore,
+      min_confidence: this.minChance > 0 ? this.minChance / 100 : null
+    }
   }
 
   /** Ask the service; an answer that comes after the next question is dropped. */
@@ -70,15 +125,11 @@ class Session {
       return
     }
     this.isBusy = true
-    const question = this.question
     try {
-      const wanted = this.#wanted()
-      const answer = await (question.kind === 'text'
-        ? api.search(this.text.trim(), wanted, abort.signal)
-        : question.kind === 'frame'
-          ? api.similar(question.video_id, question.time_s, wanted, abort.signal)
-          : api.similarTo(question.file, wanted, abort.signal))
-      this.answer = answer
+      const query = this.#query()
+      this.answer = await (this.picture
+        ? api.searchPicture(this.picture, query, abort.signal)
+        : api.search(query, abort.signal))
       this.chosen = { hit: 0, moment: 0 }
     } catch (error) {
       if (abort.signal.aborted) return
@@ -89,16 +140,25 @@ class Session {
     }
   }
 
-  askText(remember: boolean): void {
-    this.question = { kind: 'text' }
-    void this.ask(remember)
-  }
-  askFrame(video_id: string, time_s: number): void {
-    this.question = { kind: 'frame', video_id, time_s: Math.round(time_s * 100) / 100 }
+  /** Only moments that look like this frame. */
+  askFrame(video: string, video_id: string, time_s: number): void {
+    this.text = this.then = this.without = ''
+    this.unlike = []
+    this.picture = null
+    this.like = [{ video, video_id, start_s: Math.round(time_s * 100) / 100, end_s: null }]
     void this.ask(true)
   }
   askPicture(file: File): void {
-    this.question = { kind: 'picture', file }
+    this.picture = file
+    void this.ask(true)
+  }
+  /** Feedback on a moment: more like it, or less; the second time it is taken back. */
+  judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): void {
+    const isSame = (other: Example) => other.video_id === video_id && other.start_s === start_s && other.end_s === end_s
+    const wasThere = this[kind].some(isSame)
+    this.like = this.like.filter((other) => !isSame(other))
+    this.unlike = this.unlike.filter((other) => !isSame(other))
+    if (!wasThere) this[kind].push({ video, video_id, start_s, end_s })
     void this.ask(true)
   }
 
@@ -187,11 +247,19 @@ class Session {
   /** Say in the address what is shown, so that it can be shared and reloaded. */
   write(remember: boolean): void {
     const words = new URLSearchParams()
-    const { question, open } = this
-    if (question.kind === 'frame') words.set('like', `${question.video_id}@${question.time_s}`)
-    else if (this.text.trim()) words.set('q', this.text.trim())
-    if (this.within) words.set('in', this.within)
-    if (this.minScore !== null) words.set('min', String(this.minScore))
+    const { open } = this
+    for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
+    for (const [name, field] of Object.entries(NUMBERS)) {
+      if (this[field] !== null && Number.isFinite(this[field])) words.set(name, String(this[field]))
+    }
+    if (this.minChance > 0) words.set('sure', String(this.minChance))
+    if (this.flat) words.set('flat', '1')
+    if (this.fold) words.set('fold', '1')
+    for (const kind of ['like', 'unlike'] as const) {
+      for (const { video_id, start_s, end_s } of this[kind]) {
+        words.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
+      }
+    }
     if (open) {
       words.set('v', open.video_id)
       words.set('s', open.start_s.toFixed(3))
@@ -205,12 +273,17 @@ class Session {
   /** Show what the address says. */
   async read(): Promise<void> {
     const words = new URLSearchParams(location.search)
-    this.text = words.get('q') ?? ''
-    this.within = words.get('in') ?? ''
-    const min = words.get('min')
-    this.minScore = min !== null && Number.isFinite(Number(min)) ? Number(min) : null
-    const [video_id, time] = (words.get('like') ?? '').split('@')
-    this.question = time ? { kind: 'frame', video_id, time_s: Number(time) } : { kind: 'text' }
+    for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
+    for (const [name, field] of Object.entries(NUMBERS)) {
+      const value = Number(words.get(name))
+      this[field] = words.has(name) && Number.isFinite(value) ? value : null
+    }
+    this.minChance = Math.min(100, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
+    this.flat = words.has('flat')
+    this.fold = words.has('fold')
+    this.picture = null
+    this.like = words.getAll('like').flatMap(example)
+    this.unlike = words.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
     this.open = null
     const asked = this.#asked(id, start_s, end_s)

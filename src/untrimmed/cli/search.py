@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,10 +47,12 @@ from untrimmed.cli.query_options import (
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import read_precision
+from untrimmed.search.records import library_folder
 
 if TYPE_CHECKING:
-    from untrimmed.search.engine import Hit, Hits
+    from untrimmed.search.hits import Hit, Hits
     from untrimmed.search.library import Library
+    from untrimmed.search.query import Query
     from untrimmed.types import Moment
 
 _ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
@@ -81,6 +83,14 @@ ConfidenceOption = Annotated[
         metavar="X",
         help="Leave out what holds it with a smaller chance, e.g. 0.5; then nothing may be left. Known for sentences "
         "with the encoder builtin, searched without a model.",
+        show_default=False,
+    ),
+]
+ServiceOption = Annotated[
+    bool,
+    typer.Option(
+        " /--no-service",
+        help="Search here, even if `untrimmed serve` runs for this library; else that is asked (not with --image).",
         show_default=False,
     ),
 ]
@@ -120,6 +130,7 @@ def search(
     ray: RayOption = None,
     shards: ShardsOption = 1,
     precision: PrecisionOption = "auto",
+    service: ServiceOption = True,
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
     imports: ImportOption = None,
@@ -132,23 +143,43 @@ def search(
     Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold, or no word of the
     sentence is known to the encoder.
     """
-    import untrimmed
-
-    opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards)
+    folder, products = library_folder(library), read_precision(precision)
     least_most = (since, until), (min_duration, max_duration), (min_size, max_size), (min_height, max_height)
     filters = read_filters(within, *least_most)
     places = {"like": like or [], "unlike": unlike or []}
-    query = read_query(text, then, within_s, without, image, places, parse_weights(weight), opened.folder)
+    query = read_query(text, then, within_s, without, image, places, parse_weights(weight), folder)
     query = replace(query, filters=filters, group_by="moment" if flat else "video", fold=fold)
+    amounts = {"limit": limit, "moments": moments, "min_score": min_score, "min_confidence": min_confidence}
+    hits = _ask_service(folder, query, amounts) if service and ray is None and shards == 1 else None
+    keep = _do_nothing
+    if hits is None:
+        import untrimmed
+
+        opened = untrimmed.open(folder, precision=products, ray=ray, shards=shards)
+        hits, keep = _search(opened, query, amounts, ray), opened.engine.keep
+    told = {"then": then, "without": without, "image": image and str(image), **places}
+    asked = {"text": text} | {what: some for what, some in told.items() if some}
+    _show(folder, asked, hits, json_output, save_frames, keep)
+
+
+def _do_nothing() -> None:
+    """What a search by a service leaves to do."""
+
+
+def _ask_service(folder: Path, query: Query, amounts: dict[str, Any]) -> Hits | None:
+    from untrimmed.server.client import ask_service
+
+    return ask_service(folder, query, **amounts)
+
+
+def _search(library: Library, query: Query, amounts: dict[str, Any], ray: str | None) -> Hits:
     try:
-        hits = opened.search(query, limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
+        return library.search(query, **amounts)
     finally:
         if ray is not None:
             from untrimmed.search.ray_cluster import disconnect
 
             disconnect()
-    told = {"then": then, "without": without, "image": image and str(image), **places}
-    _show(opened, {"text": text} | {what: some for what, some in told.items() if some}, hits, json_output, save_frames)
 
 
 def similar(
@@ -178,14 +209,21 @@ def similar(
         image = read_image(Path(what))
     opened = untrimmed.open(library, precision=read_precision(precision))
     hits = opened.similar(image, limit=limit, moments=moments, min_score=min_score, within=within)
-    _show(opened, {"like": what}, hits, json_output, save_frames)
+    _show(opened.folder, {"like": what}, hits, json_output, save_frames, opened.engine.keep)
 
 
-def _show(library: Library, query: dict[str, Any], hits: Hits, json_output: bool, save_frames: Path | None) -> None:
+def _show(
+    library: Path,
+    query: dict[str, Any],
+    hits: Hits,
+    json_output: bool,
+    save_frames: Path | None,
+    keep: Callable[[], None],
+) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else [None] * len(hits)
     found = [_as_json(i, hit, f) for i, (hit, f) in enumerate(zip(hits, frames, strict=True), 1)]
     document = {**query, "warnings": hits.warnings, "partial": hits.partial, "hits": found}
-    remember(library.folder, hits)
+    remember(library, hits)
     for warning in hits.warnings:
         print_marked("warning:", "yellow", f" {warning}")
     if json_output:
@@ -203,7 +241,7 @@ def _show(library: Library, query: dict[str, Any], hits: Hits, json_output: bool
     best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
     if best < _LIKELY and not json_output:
         progress_console.print(f"perhaps nothing shows it: the best of these does with a chance of {best:.0%}")
-    library.engine.keep()  # after the answer, and before the next process that would read it all again
+    keep()  # after the answer, and before the next process that would read it all again
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
         raise typer.Exit(NOTHING_FOUND)

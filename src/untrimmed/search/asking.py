@@ -19,9 +19,10 @@ from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.combined import CombinedQuery, Term, Unwanted
 from untrimmed.search.confidence import Confidence, background_of
 from untrimmed.search.corpus import Corpus, PreparedQuery
-from untrimmed.search.engine import Hits, View
+from untrimmed.search.engine import View
 from untrimmed.search.folding import span_vector, unit
 from untrimmed.search.found import Cutoff, find
+from untrimmed.search.hits import Hits
 from untrimmed.search.query import Filters, Place, Query
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.sentence import sentence_warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,37 +28,8 @@ from untrimmed.search.records import Records, Settings, newest_commit, read_copy
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
-from untrimmed.types import Moment
 
 A = TypeVar("A")
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A video that fits, and where in it: `start_s` to `end_s` is the first of `moments`."""
-
-    video: Path
-    video_id: str
-    start_s: float
-    end_s: float
-    score: float  # of the video: the relevance of its best window; comparable within one library and encoder
-    duration_s: float
-    moments: tuple[Moment, ...]  # best first, at least one
-    confidence: float | None = None  # the chance that it holds what was asked for; None where that was not measured
-    then: tuple[Moment, ...] = ()  # what follows each of them, where the query asks for it
-    folded: tuple[Path, ...] = ()  # videos of hits that were left out, since they look like this one
-
-
-class Hits(list[Hit]):
-    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read.
-
-    They are `partial` where some videos could not be asked, since a shard of the library did not answer.
-    """
-
-    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = (), *, partial: bool = False):
-        super().__init__(hits)
-        self.warnings = tuple(warnings)
-        self.partial = partial
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 from untrimmed.errors import ConfigError
 from untrimmed.search.combined import CombinedQuery
 from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
-from untrimmed.search.engine import Hit, Hits, View
+from untrimmed.search.engine import View
 from untrimmed.search.folding import fold_hits
+from untrimmed.search.hits import Hit, Hits
 from untrimmed.types import Moment
 
 _MORE = 4  # times as many videos, where those that were looked at leave too few hits

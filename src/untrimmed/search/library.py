@@ -24,9 +24,10 @@ from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.asking import EncoderReader, answer
-from untrimmed.search.engine import Engine, Hits, View, keep_laid_out
+from untrimmed.search.engine import Engine, View, keep_laid_out
 from untrimmed.search.filling import choose_sampling, encoded_by, fill, named_model
 from untrimmed.search.found import Cutoff
+from untrimmed.search.hits import Hits
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.listing import read_records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import uvicorn
@@ -13,6 +14,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
+from untrimmed.server.notice import announced
 
 
 def serve(
@@ -38,9 +40,18 @@ def serve(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5, workers=1
         )
         tell(address + (f"?token={access.token}" if access.token else ""))
-        uvicorn.Server(config).run(sockets=[listening])
+        own = _own_address(host)
+        with announced(library.folder, own, listening.getsockname()[1], access.own_token) if own else nullcontext():
+            uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()
+
+
+def _own_address(host: str) -> str | None:
+    """The address at which programs of this machine reach a service that listens at another; None where they do not."""
+    if host in ("localhost", "127.0.0.1", "0.0.0.0"):
+        return "127.0.0.1"
+    return "::1" if host in ("::1", "::") else None
 
 
 def _socket(host: str, port: int) -> socket.socket:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
+from jaxtyping import UInt8
 from pydantic import BaseModel, ConfigDict, Field
 
-from untrimmed.search.engine import Hit, Hits
+from untrimmed.search.hits import Hit, Hits
+from untrimmed.search.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
 from untrimmed.search.records import VideoRecord
+from untrimmed.types import Moment
 
 VIDEO_ID = r"^[0-9a-f]{16}$"
 LONGEST_TEXT = 4000
@@ -16,6 +21,8 @@ MOST_HITS, MOST_MOMENTS = 500, 50
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
 class Asked(BaseModel):
@@ -24,32 +31,92 @@ class Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Wanted(Asked):
-    """How much of the answer is wanted, and among which videos."""
+class AskedPlace(Asked):
+    """A moment of an indexed video, or with no end the frame at a time."""
 
-    limit: int = Field(10, ge=1, le=MOST_HITS, description="How many videos at most.")
-    moments: int = Field(3, ge=1, le=MOST_MOMENTS, description="How many moments of each video at most.")
-    min_score: float | None = Field(None, description="Leave out videos that score less.")
+    video_id: VideoId
+    start_s: Seconds
+    end_s: Seconds | None = None
+
+
+class AskedWeights(Asked):
+    """How much each part of a query counts."""
+
+    text: Weight = 1.0
+    then: Weight = 1.0
+    without: Weight = 1.0
+    image: Weight = 1.0
+    like: Weight = 0.75
+    unlike: Weight = 0.15
+
+
+class AskedFilters(Asked):
+    """Which videos are searched at all. Dates are those of the file's last change: `2026-05-01`, `2026-05-01T12:30`."""
+
     within: str | None = Field(
-        None, min_length=1, max_length=4096, description="Only videos below this folder, or this one file."
+        default=None, min_length=1, max_length=4096, description="Only videos below this folder, or this one file."
     )
+    since: str | None = Field(default=None, max_length=40)
+    until: str | None = Field(default=None, max_length=40, description="A day: up to its end.")
+    min_duration_s: Seconds | None = None
+    max_duration_s: Seconds | None = None
+    min_bytes: int | None = Field(default=None, ge=0)
+    max_bytes: int | None = Field(default=None, ge=0)
+    min_height: int | None = Field(default=None, ge=0)
+    max_height: int | None = Field(default=None, ge=0)
 
 
-class SearchRequest(Wanted):
-    """A sentence to search for."""
+class SearchRequest(Asked):
+    """What is searched for: the parts of `untrimmed.Query`, each under its name there."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": "a dog jumps into a lake", "limit": 10, "moments": 3}]}
+        json_schema_extra={
+            "examples": [
+                {"text": "a dog jumps into a lake", "then": "the dog shakes itself", "without": ["a person"]},
+                {"like": [{"video_id": "5f0c9a1be2d34477", "start_s": 12.5, "end_s": 16.0}], "limit": 10},
+            ]
+        }
     )
-    text: str = Field(min_length=1, max_length=LONGEST_TEXT, description="What is to be seen, in plain words.")
+    text: str = Field(default="", max_length=LONGEST_TEXT, description="What is to be seen, in plain words.")
+    then: str = Field(default="", max_length=LONGEST_TEXT, description="What is seen afterwards.")
+    within_s: float = Field(default=60.0, gt=0, le=1e7, description="At most so many seconds later.")
+    without: list[Sentence] = Field(default=[], max_length=MOST_PARTS, description="What must not be seen.")
+    like: list[AskedPlace] = Field(default=[], max_length=MOST_PARTS, description="More like these.")
+    unlike: list[AskedPlace] = Field(default=[], max_length=MOST_PARTS, description="Less like these.")
+    weights: AskedWeights = AskedWeights()
+    filters: AskedFilters = AskedFilters()
+    group_by: Literal["video", "moment"] = "video"
+    fold: float | None = Field(default=None, ge=-1, le=1, description="Moments as alike as this cosine count as one.")
+    limit: int = Field(default=10, ge=1, le=MOST_HITS, description="How many hits at most.")
+    moments: int = Field(default=3, ge=1, le=MOST_MOMENTS, description="How many moments of each video at most.")
+    min_score: float | None = Field(default=None, description="Leave out hits that score less.")
+    min_confidence: float | None = Field(default=None, ge=0, le=1, description="Leave out hits with a smaller chance.")
+
+    def query(self, image: UInt8[np.ndarray, "Y X 3"] | None = None) -> Query:
+        """The same as the library takes it.
+
+        Raises:
+            ConfigError: Its parts make no sense together.
+        """
+        filters = self.filters.model_dump()
+        dates = {name: parse_when(filters[name]) for name in ("since", "until") if filters[name] is not None}
+        return Query(
+            self.text,
+            then=self.then,
+            within_s=self.within_s,
+            without=tuple(self.without),
+            image=image,
+            like=_places(self.like),
+            unlike=_places(self.unlike),
+            weights=Weights(**self.weights.model_dump()),
+            filters=Filters(**(filters | dates)),
+            group_by=self.group_by,
+            fold=self.fold,
+        )
 
 
-class SimilarRequest(Wanted):
-    """A frame of an indexed video, to find moments that look like it."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"video_id": "5f0c9a1be2d34477", "time_s": 12.5}]})
-    video_id: VideoId
-    time_s: Seconds
+def _places(asked: list[AskedPlace]) -> tuple[Place, ...]:
+    return tuple(Place(place.video_id, place.start_s, place.end_s) for place in asked)
 
 
 class FoundMoment(BaseModel):
@@ -71,6 +138,15 @@ class FoundVideo(BaseModel):
     start_s: float = Field(description="Of the first of `moments`.")
     end_s: float
     moments: list[FoundMoment] = Field(description="The clearest first.")
+    confidence: float | None = Field(
+        default=None, description="The chance that it holds what was asked for, where known."
+    )
+    then: list[FoundMoment] | None = Field(
+        default=None, description="What follows each of them, where that was asked for."
+    )
+    folded: list[str] | None = Field(
+        default=None, description="Videos with nothing but moments that look like one of this."
+    )
 
     @classmethod
     def of(cls, rank: int, hit: Hit) -> FoundVideo:
@@ -79,15 +155,19 @@ class FoundVideo(BaseModel):
             rank=rank,
             video=str(hit.video),
             video_id=hit.video_id,
-            score=round(hit.score, 6),
-            duration_s=round(hit.duration_s, 3),
-            start_s=round(hit.start_s, 3),
-            end_s=round(hit.end_s, 3),
-            moments=[
-                FoundMoment(start_s=round(m.start_s, 3), end_s=round(m.end_s, 3), score=round(m.score, 6))
-                for m in hit.moments
-            ],
+            score=hit.score,
+            duration_s=hit.duration_s,
+            start_s=hit.start_s,
+            end_s=hit.end_s,
+            moments=_spans(hit.moments),
+            confidence=hit.confidence,
+            then=_spans(hit.then) or None,
+            folded=list(map(str, hit.folded)) or None,
         )
+
+
+def _spans(moments: Iterable[Moment]) -> list[FoundMoment]:
+    return [FoundMoment(start_s=m.start_s, end_s=m.end_s, score=m.score) for m in moments]
 
 
 class SearchAnswer(BaseModel):
@@ -206,7 +286,7 @@ class Mark(Asked):
     video_id: VideoId
     start_s: Seconds
     end_s: Seconds
-    note: str = Field("", max_length=500)
+    note: str = Field(default="", max_length=500)
 
 
 class ExportRequest(Asked):

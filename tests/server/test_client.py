@@ -1,0 +1,122 @@
+"""The command line asks the service of its library, says the same as by itself, and trusts no other."""
+
+import json
+import os
+import socket
+import threading
+
+import pytest
+import uvicorn
+
+import untrimmed
+from tests.cli.conftest import typed  # noqa: F401
+from untrimmed.server.access import Access
+from untrimmed.server.app import create_app
+from untrimmed.server.notice import FILE, announced, find_notice
+
+
+@pytest.fixture
+def served(toy, world):
+    """The library of the world, served and announced."""
+    library, access = world / "library", Access()
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(untrimmed.open(library), access=access), log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    with announced(library, "127.0.0.1", listening.getsockname()[1], access.own_token):
+        yield library
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+    assert not (library / FILE).exists()
+
+
+ASKED = [
+    ["white"],
+    ["white", "--json", "--limit", "2", "--moments", "2"],
+    ["red", "--then", "green", "--not", "blue", "--flat"],
+    ["red", "--like", "flag.mp4@0.5", "--min-score", "0.3"],
+    ["red", "--min-duration", "5", "--since", "2001-02-03"],
+    ["red", "--in", "/nowhere"],
+    ["red", "--min-score", "9"],
+]
+
+
+@pytest.mark.parametrize("words", ASKED, ids=" ".join)
+def test_the_service_says_what_the_library_says(served, typed, world, monkeypatch, words):  # noqa: F811
+    words = [str(world / "videos" / word) if word.startswith("flag.mp4") else word for word in words]
+    options = ["--library", served]
+    alone = typed("search", *words, *options, "--no-service")
+    monkeypatch.setattr("untrimmed.open", lambda *_, **__: pytest.fail("searched here"))
+    assert typed("search", *words, *options) == alone
+
+
+def test_a_place_that_is_nowhere_and_a_service_that_is_gone_are_searched_here(served, typed, world):  # noqa: F811
+    assert "by id or path" in typed("search", "--like", "/nowhere.mp4@1", "--library", served)[2]
+    os.truncate(served / FILE, 0)
+    assert typed("search", "white", "--library", served)[0] == 0
+
+
+@pytest.fixture
+def notice(tmp_path):
+    """The file of a service that runs, and what it says."""
+    with announced(tmp_path, "127.0.0.1", 4321, "secret") as is_announced:
+        assert is_announced
+        yield tmp_path / FILE
+
+
+def test_a_notice_is_for_its_owner_alone_and_ends_with_its_service(tmp_path):
+    with announced(tmp_path, "127.0.0.1", 4321, "secret"):
+        assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+        found = find_notice(tmp_path)
+        assert (found.host, found.port, found.token) == ("127.0.0.1", 4321, "secret")
+        with announced(tmp_path, "127.0.0.1", 1, "other") as second:
+            assert not second
+        assert find_notice(tmp_path).port == 4321
+    assert find_notice(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_notice_that_a_killed_service_left_is_not_believed(notice, tmp_path):
+    left = notice.read_bytes()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / FILE).write_bytes(left)
+    (tmp_path / "other" / FILE).chmod(0o600)
+    assert find_notice(tmp_path) is not None
+    assert find_notice(tmp_path / "other") is None
+    with announced(tmp_path / "other", "127.0.0.1", 99, "new"):
+        assert find_notice(tmp_path / "other").port == 99
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o622])
+def test_a_notice_that_others_can_read_or_write_is_not_believed(notice, mode):
+    notice.chmod(mode)
+    assert find_notice(notice.parent) is None
+
+
+FOREIGN = [{"host": "192.168.1.5"}, {"host": "evil.example"}, {"machine": "elsewhere"}, {"x": 1}]
+
+
+@pytest.mark.parametrize("change", FOREIGN)
+def test_a_notice_of_another_machine_is_not_believed(notice, change):
+    notice.write_text(json.dumps({**json.loads(notice.read_text()), **change}))
+    assert find_notice(notice.parent) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "3", "\0" * 5000])
+def test_a_damaged_notice_is_not_believed(notice, content):
+    notice.write_text(content)
+    assert find_notice(notice.parent) is None
+
+
+def test_links_and_pipes_are_not_believed(notice, tmp_path):
+    for name, make in {"link": lambda path: path.symlink_to(notice), "pipe": os.mkfifo}.items():
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / FILE)
+        assert find_notice(tmp_path / name) is None
+
+
+def test_a_library_that_cannot_be_written_to_is_served_without_a_notice(tmp_path):
+    with announced(tmp_path / "none", "127.0.0.1", 1, "x") as is_announced:
+        assert not is_announced
+    assert not (tmp_path / "none").exists()
