@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.search.test_sharded import sharded
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.folding import span_vector
 from untrimmed.search.query import Filters, Place, Query, Weights
+from untrimmed.search.sharded import shard_of
 from untrimmed.types import Reading
 
 RED, WHITE = np.full((8, 8, 3), (255, 0, 0), np.uint8), np.full((8, 8, 3), 255, np.uint8)
@@ -175,6 +177,27 @@ def test_words_that_are_not_known_are_named_part_by_part(encoder, lib, monkeypat
     assert nothing == []
     assert "then: encoder 'toy' knows no word" in nothing.warnings[0]
     assert names(lib.search(Query("xa", image=RED), limit=1)) == names(lib.similar(RED, limit=1))
+
+
+PARTS = [
+    {"then": "green"},
+    {"without": ("white",)},
+    {"then": "green", "without": ("white", "yellow"), "group_by": "moment"},
+]
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
+    query = Query("red", **parts, like=(Place(lib.search("yellow")[0].video, 0.5),))
+    expected = lib.search(query, limit=9)
+    assert sharded(lib, 3).search(query, limit=9) == expected
+    shards = sharded(lib, 3)
+    shards.search(query)
+    dead = shard_of(expected[0].video_id, 3)
+    shards.engine._shards.dead.add(dead)
+    hits = shards.search(query, limit=9)
+    assert hits.partial
+    assert {hit.video_id for hit in hits} == {h.video_id for h in expected if shard_of(h.video_id, 3) != dead}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from untrimmed.errors import UntrimmedError
 from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
 from untrimmed.types import Moment
 
@@ -138,15 +139,23 @@ class CombinedQuery:
         return curves.times_s, curves.first
 
     def _rate(self, video_ids: Iterable[str]) -> list[RankedVideo]:
-        """The scores of videos, without those in which nothing can follow anything."""
+        """The scores of videos, without those in which nothing can follow anything, or whose shard does not answer."""
         wanted = list(video_ids)
         self._score_all([video_id for video_id in wanted if video_id not in self._known])
         for video_id in wanted:
             if video_id not in self._known:
-                curves = self._curves(video_id)
-                best = self._best(curves, np.ones(len(curves.times_s), dtype=bool))
-                self._known[video_id] = -np.inf if best is None else self._pair_score(curves, *best)
+                self._known[video_id] = self._score_of(video_id)
         return [RankedVideo(v, self._known[v]) for v in wanted if self._known[v] > -np.inf]
+
+    def _score_of(self, video_id: str) -> float:
+        try:
+            curves = self._curves(video_id)
+        except (UntrimmedError, KeyError):
+            if not self.missing:
+                raise
+            return -np.inf
+        best = self._best(curves, np.ones(len(curves.times_s), dtype=bool))
+        return -np.inf if best is None else self._pair_score(curves, *best)
 
     def _score_all(self, video_ids: Collection[str]) -> None:
         """Have every part's own score of these videos."""

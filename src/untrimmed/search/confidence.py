@@ -8,6 +8,7 @@ is above the best fifth of the background.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,7 +86,7 @@ def best_fifth(scores: Float[np.ndarray, " V"]) -> float:
 @cache
 def background_of(identity: str) -> Background | None:
     """The background of an encoder; None where confidence was not measured with exactly these weights."""
-    name = identity.partition("-")[0]
+    name = re.split(r"\W", identity)[0]  # of builtin-2:e2544dce2367 builtin, of siglip:0123abcd siglip
     file = Path(untrimmed.encoders.__path__[0]) / name / "background.npz"
     if not name.isidentifier() or not file.is_file():
         return None
