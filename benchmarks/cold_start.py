@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from benchmarks.search_speed import FPS, build
+from benchmarks.search_speed import FPS, World, build
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
@@ -43,12 +43,13 @@ def main() -> None:
     options = parser.parse_args()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
+        print("making a library", flush=True)
         if options.videos:
             untrimmed.open(folder).index(options.videos, encoder="builtin")
         else:
             encoder = load_encoder("builtin").encoder
-            widths = encoder.frame_dim, encoder.word_dim
-            build(Path(folder), options.hours, Settings(encoder.name, encoder.identity, *widths, FPS, False))
+            settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, False)
+            build(Path(folder), options.hours, settings, World(encoder.frame_dim))
             keep_laid_out(Path(folder))
         program = [sys.executable, "-m", "untrimmed"]
         commands = {
@@ -58,6 +59,7 @@ def main() -> None:
             "search": [*program, "search", "a dog runs along the beach", "--library", folder],
         }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        print(f"{options.rounds + 1} rounds of {len(commands)} commands, a second or two each", flush=True)
         for number in range(options.rounds + 1):
             for name, command in commands.items():
                 measured = run(command, environment)

@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="builtin")
     options = parser.parse_args()
 
+    print(f"writing a library of {options.hours:g} h (half a minute for 100 h on a quiet machine)", flush=True)
     encoder = load_encoder(options.encoder).encoder
     settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, keyframes_only=False)
     with tempfile.TemporaryDirectory() as folder:

@@ -207,6 +207,7 @@ def test_a_run_that_is_not_there_is_one_line_and_no_bar(run, videos, tmp_path):
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert "no model.safetensors here" in err
+    assert run("index", "--model", "ms_sl+ral")[2].strip().endswith("then name the run's folder")
 
 
 def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(run, videos, monkeypatch):

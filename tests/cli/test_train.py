@@ -153,6 +153,17 @@ def test_a_run_is_evaluated_with_changed_settings(trained, typed):
     assert changed["rows"]["fused"] == own["rows"]["clip only"] != own["rows"]["fused"]
 
 
+def test_a_method_is_no_run_and_a_data_set_is_looked_for_by_its_name(trained, refusal):
+    root = trained[0]
+    assert "ms_sl: is a method; train it (untrimmed train ms_sl)" in refusal("evaluate", "ms_sl", "--data", "tvr")
+    assert "that holds it. Did you mean 'tvr'?" in refusal(
+        "train", "ms_sl", "--data", "tvrr", "--root", root, "--out", root / "x"
+    )
+    assert "ms_sl/tvr.yaml with train.epochs=five: train: epochs is 'five'" in refusal(
+        "train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "x", "train.epochs=five"
+    )
+
+
 def test_settings_of_training_do_not_change_in_evaluation(trained, refusal):
     assert "cannot change after training" in refusal("evaluate", trained[0] / "run", "train.epochs=3")
     assert "no run here; KEY=VALUE is for a run, leave it out" in refusal(

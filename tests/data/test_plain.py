@@ -107,7 +107,7 @@ def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):
     with pytest.raises(FeatureError, match="line 1: not JSON"):
         read_plain(path)
     path.write_text('{"video": "a"}\n')
-    with pytest.raises(FeatureError, match="line 1: no field 'caption', found video"):
+    with pytest.raises(FeatureError, match="line 1: found video, wanted a sentence as 'query'"):
         read_plain(path)
 
 

@@ -150,7 +150,7 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"video": "a"}', "line 1: no field 'caption'"),
+        ('{"video": "a"}', "line 1: found video, wanted a sentence as 'query'"),
         ('{"video": "a", "query": " "}', "line 1: query is ' ', wanted a sentence"),
         ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: moment from 3 to 3 s"),
         ('{"video": "a", "query": "one", "end_s": 3}', "line 1: start_s is None"),

@@ -137,11 +137,17 @@ def evaluate(
     else:
         _refuse_options_of_runs(target, {"--truths": truths, "--top": top, "KEY=VALUE": overrides})
         if queries is None:
-            raise ConfigError(
-                f"{target}: no run here; to score a library, name its labelled sentences with --queries FILE"
-            )
+            raise ConfigError(f"{target}: {_missing_run(target)}")
         chosen = read_precision(precision or "auto")
         _evaluate_library(target, queries, chosen, output, details, skip_unknown)
+
+
+def _missing_run(target: Path) -> str:
+    from untrimmed.models.registry import is_method
+
+    if is_method(str(target)):
+        return f"is a method; train it (untrimmed train {target}), then name the run's folder"
+    return "no run here; to score a library, name its labelled sentences with --queries FILE"
 
 
 def _refuse_options_of_runs(target: Path, options: Mapping[str, object]) -> None:

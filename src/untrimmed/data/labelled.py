@@ -75,7 +75,10 @@ def _rows(line: Row) -> Iterator[Row]:
 def _label(row: Row, splits: bool) -> Label:
     values = row.values
     text = "query" if "query" in values and "caption" not in values else "caption"
-    Row.of(values, row.place, ["video", text])
+    if text not in values:
+        found = ", ".join(values) or "none"
+        raise FeatureError(f"{row.place}: found {found}, wanted a sentence as 'query' (or 'caption'); name it so")
+    Row.of(values, row.place, ["video"])
     video, split, caption_id = values["video"], values.get("split") if splits else None, values.get("id")
     if not isinstance(video, str) or not video:
         raise FeatureError(f"{row.place}: video is {video!r}, wanted a path or a file name; correct the line")

@@ -197,6 +197,11 @@ def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     return cls(config)
 
 
+def is_method(text: str) -> bool:
+    """Whether a text is the name of a method, alone or with attachments."""
+    return text.partition("+")[0] in list_models()
+
+
 def list_models() -> list[str]:
     """The names of all methods, sorted."""
     _import_all()

@@ -128,6 +128,8 @@ def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Prese
 def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, where: str) -> Preset:
     if isinstance(values.get("reported"), list):
         values = {**values, "reported": reported([str(name) for name in values["reported"]])}
+    if overrides:
+        where = f"{where} with {' '.join(f'{key}={value}' for key, value in overrides.items())}"
     preset = build(Preset, override(values, overrides or {}), where=where)
     unweighted = [name for name, values in preset.losses.items() if values is not None and name not in preset.weights]
     if unweighted:

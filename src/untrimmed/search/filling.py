@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import FeatureError, UntrimmedError, shown
+from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, shown
 from untrimmed.search.corpus import SearchModel
 from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
 from untrimmed.search.engine import model_in_use
@@ -109,8 +109,11 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
         return None
     if make := training_free(model):
         return make()
+    from untrimmed.models.registry import is_method
     from untrimmed.search.trained import TrainedModel
 
+    if not Path(model).exists() and is_method(os.fspath(model)):
+        raise CheckpointError(f"{model}: is a method; train it (untrimmed train {model}), then name the run's folder")
     trained = TrainedModel(model)
     trained.check_encoder(settings.encoder_identity)
     trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)

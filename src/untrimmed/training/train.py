@@ -15,7 +15,7 @@ from untrimmed.config import checked
 from untrimmed.data.layout import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
-from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.errors import ConfigError, FeatureError, nearest
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import model_class, plain_settings
@@ -161,7 +161,8 @@ def _data(name: str, root: Path, video_features: str | None) -> DataSettings:
     """The data set, whose captions are there; they take a second, features of the first split may take minutes."""
     place = root.resolve()
     if not (place / name).is_dir():
-        raise FeatureError(f"{root / name}: no such folder; --root is the folder that holds it")
+        there = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+        raise FeatureError(f"{root / name}: no such folder; --root is the folder that holds it{nearest(name, there)}")
     for split in ("train", "val"):
         read_split(name, place, split)
     identity = encoder_identity_of(place / name)
