@@ -285,8 +285,8 @@ def evaluate(
     `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`, `changed` as in
     `load`; the title names the changed settings.
 
-    Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else as
-        `open_model`.
+    Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else what
+        `open_model` raises.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:

@@ -29,7 +29,7 @@ WARMUP_EPOCH = "warmup_epoch"  # from which some losses act; it moves with the l
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with what is attached to it, and settings of its own: METHOD[+ATTACHMENT...][,KEY=VALUE,...]."""
+    """A method with what is attached to it, and settings of its own: `METHOD+ATTACHMENT,KEY=VALUE`, both repeatable."""
 
     name: ModelName
     settings: tuple[str, ...] = ()
