@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import re
 import time
 
@@ -264,6 +265,20 @@ def test_new_videos_are_indexed_from_the_page(visit, world, shot):
     page.keyboard.press("Escape")
     ask(page, "white")
     assert any(name.startswith("new.webm") for name in tile_names(page))
+
+
+def test_the_picture_of_the_readme(browser, shot):
+    """Of the demo's library: `untrimmed demo`, `untrimmed serve`, then this with the address that it prints."""
+    if "UNTRIMMED_DEMO_PAGE" not in os.environ:
+        pytest.skip("set UNTRIMMED_DEMO_PAGE to the address of a service of the demo's library")
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.goto(os.environ["UNTRIMMED_DEMO_PAGE"] + "?q=a+cup+of+espresso+on+a+wooden+table")
+    page.locator(TILE).first.click()
+    page.wait_for_selector("canvas[aria-label*='how well']")
+    page.get_by_role("button", name="Into the basket").click()
+    until(page, "document.querySelector('video').currentTime > 31")
+    shot(page, "page")
+    assert page.locator("li h2").first.text_content() == "reel_07.mp4"
 
 
 def test_first_this_then_that(visit):

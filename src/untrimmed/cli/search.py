@@ -20,7 +20,7 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption
+from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption, parse_path
 from untrimmed.cli.query_options import (
     FlatOption,
     FoldOption,
@@ -46,12 +46,11 @@ from untrimmed.cli.query_options import (
 )
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
-from untrimmed.precision import read_precision
+from untrimmed.precision import Precision, read_precision
 from untrimmed.search.records import library_folder
 
 if TYPE_CHECKING:
     from untrimmed.search.hits import Hit, Hits
-    from untrimmed.search.library import Library
     from untrimmed.search.query import Query
     from untrimmed.types import Moment
 
@@ -83,6 +82,16 @@ ConfidenceOption = Annotated[
         metavar="X",
         help="Leave out what holds it with a smaller chance, e.g. 0.5; then nothing may be left. Known for sentences "
         "with the encoder builtin, searched without a model.",
+        show_default=False,
+    ),
+]
+SheetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        parser=parse_path,
+        metavar="FILE",
+        help="Write the hits as one page with pictures and links, which needs no service.",
         show_default=False,
     ),
 ]
@@ -133,6 +142,7 @@ def search(
     service: ServiceOption = True,
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
+    sheet: SheetOption = None,
     imports: ImportOption = None,
 ) -> None:
     """Find the videos that fit a sentence, and where in them.
@@ -150,15 +160,13 @@ def search(
     query = read_query(text, then, within_s, without, image, places, parse_weights(weight), folder)
     query = replace(query, filters=filters, group_by="moment" if flat else "video", fold=fold)
     amounts = {"limit": limit, "moments": moments, "min_score": min_score, "min_confidence": min_confidence}
-    hits = _ask_service(folder, query, amounts) if service and ray is None and shards == 1 else None
-    keep = _do_nothing
-    if hits is None:
-        import untrimmed
-
-        opened = untrimmed.open(folder, precision=products, ray=ray, shards=shards)
-        hits, keep = _search(opened, query, amounts, ray), opened.engine.keep
+    hits, keep = _found(folder, query, amounts, service, products, ray, shards)
     told = {"then": then, "without": without, "image": image and str(image), **places}
     asked = {"text": text} | {what: some for what, some in told.items() if some}
+    if sheet is not None:
+        from untrimmed.cli.contact_sheet import write_sheet
+
+        write_sheet(sheet, text or "hits", hits)
     _show(folder, asked, hits, json_output, save_frames, keep)
 
 
@@ -166,15 +174,26 @@ def _do_nothing() -> None:
     """What a search by a service leaves to do."""
 
 
-def _ask_service(folder: Path, query: Query, amounts: dict[str, Any]) -> Hits | None:
-    from untrimmed.server.client import ask_service
+def _found(
+    folder: Path,
+    query: Query,
+    amounts: dict[str, Any],
+    service: bool,
+    precision: Precision,
+    ray: str | None,
+    shards: int,
+) -> tuple[Hits, Callable[[], None]]:
+    """What a running service of the library finds, or a search here; and what is to be done when that is shown."""
+    if service and ray is None and shards == 1:
+        from untrimmed.server.client import ask_service
 
-    return ask_service(folder, query, **amounts)
+        if (hits := ask_service(folder, query, **amounts)) is not None:
+            return hits, _do_nothing
+    import untrimmed
 
-
-def _search(library: Library, query: Query, amounts: dict[str, Any], ray: str | None) -> Hits:
+    opened = untrimmed.open(folder, precision=precision, ray=ray, shards=shards)
     try:
-        return library.search(query, **amounts)
+        return opened.search(query, **amounts), opened.engine.keep
     finally:
         if ray is not None:
             from untrimmed.search.ray_cluster import disconnect

@@ -1,0 +1,81 @@
+"""Hits as one page that needs no service: thumbnails in the file itself, links that open the video at the moment."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from untrimmed.cli.console import clock
+from untrimmed.errors import FeatureError
+from untrimmed.files import write_whole
+
+if TYPE_CHECKING:
+    from untrimmed.search.hits import Hit
+    from untrimmed.types import Moment
+    from untrimmed.video.reader import FrameReader
+
+_SHORT_SIDE, _QUALITY = 180, 80
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif; }
+body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { margin: 1.6rem 0 .4rem; font-size: 1rem; overflow-wrap: anywhere; }
+h2 span, figcaption { font-weight: normal; font-size: .85rem; opacity: .75; font-variant-numeric: tabular-nums; }
+div { display: flex; flex-wrap: wrap; gap: .75rem; } figure { margin: 0; }
+img, .none { display: block; width: 15rem; height: 8.44rem; object-fit: contain; }
+img, .none { background: #000; border-radius: .5rem; }
+"""
+
+
+def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
+    """Write hits to one HTML file; a video that cannot be read keeps its place without pictures.
+
+    A link opens the video by its path at the moment (`#t=`, media fragments of the W3C): on this machine, or wherever
+    the videos lie at the same place.
+    """
+    from untrimmed.video.reader import FrameReader
+
+    with ExitStack() as stack:
+        reader = stack.enter_context(FrameReader())
+        body = "\n".join(_hit(rank, hit, reader) for rank, hit in enumerate(hits, start=1))
+    shown = html.escape(title)
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    write_whole(
+        file,
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{shown}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>\n'
+        f"<body><h1>{shown}</h1>\n{body or '<p>nothing found</p>'}\n</body></html>\n",
+    )
+
+
+def _hit(rank: int, hit: Hit, reader: FrameReader) -> str:
+    figures = "\n".join(_figures(hit, reader))
+    name = html.escape(str(hit.video))
+    return f'<h2 dir="auto">{rank}. {name} <span>{hit.score:.3f}</span></h2>\n<div>\n{figures}\n</div>'
+
+
+def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
+    address = html.escape(hit.video.as_uri())
+    for moment in hit.moments:
+        times = f"{clock(moment.start_s)} – {clock(moment.end_s)}"
+        picture = _picture(hit.video, moment, reader)
+        image = f'<img src="{picture}" alt="frame of {times}">' if picture else '<span class="none"></span>'
+        link = f"{address}#t={moment.start_s:.3f},{moment.end_s:.3f}"
+        yield f'<figure><a href="{link}">{image}</a><figcaption>{times}</figcaption></figure>'
+
+
+def _picture(video: Path, moment: Moment, reader: FrameReader) -> str | None:
+    from PIL import Image
+
+    try:
+        frame = reader.frame_at(video, (moment.start_s + moment.end_s) / 2, short_side=_SHORT_SIDE)
+    except FeatureError:
+        return None
+    written = io.BytesIO()
+    Image.fromarray(frame).save(written, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode()

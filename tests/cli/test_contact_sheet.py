@@ -1,0 +1,60 @@
+"""`untrimmed search --html`: one page with pictures, which needs no service."""
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+from PIL import Image
+
+from tests.toy import write_clip
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_hits_stand_in_one_file_with_pictures_and_links_that_seek(run, videos, tmp_path):
+    run("index", videos)
+    code, out, _ = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
+    assert code == 0
+    assert "flag.mp4" in out
+    page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))
+    links, images = page.all("a"), page.all("img")
+    assert len(links) == len(images) >= 1
+    assert re.fullmatch(r"file:///.*/videos/flag\.mp4#t=\d+\.\d{3},\d+\.\d{3}", links[0]["href"])
+    picture = Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2])))
+    assert np.asarray(picture).reshape(-1, 3).mean(axis=0).argmax() == 1  # green
+    assert not page.all("script")
+
+
+def test_hostile_names_and_sentences_are_text_there(run, videos, tmp_path):
+    write_clip(videos / "<script>alert(1)<!--\"'.mp4", ["yellow"])
+    run("index", videos)
+    run("search", "yellow </h1><script>", "--html", tmp_path / "hits.html")
+    page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))
+    assert not page.all("script")
+    assert "yellow </h1><script>" in "".join(page.texts)
+    assert "<script>alert(1)<!--\"'.mp4" in "".join(page.texts)
+
+
+def test_a_video_that_is_gone_keeps_its_place(run, videos, tmp_path):
+    run("index", videos)
+    (videos / "flag.mp4").unlink()
+    assert run("search", "green", "--html", tmp_path / "hits.html")[0] == 0
+    page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))
+    assert "flag.mp4" in "".join(page.texts)
+    assert {"class": "none"} in page.all("span")
