@@ -1,10 +1,10 @@
 """How long `untrimmed ls` and a cold `untrimmed search` take, as shares of `python -c 'import torch'`.
 
-    python -m benchmarks.cold_start [VIDEO...] [--hours 100] [--rounds 10]
+    python benchmarks/cold_start.py [VIDEO...] [--hours 100] [--rounds 10]
 
-The library is made by `builtin` from the videos given, or holds so many hours of made vectors as wide (as in
-search_speed.py). Commands run by turns, so that a busy machine slows all alike;
-one round before the first fills the caches, and compiled modules are written even where the shell forbids it.
+The library is made by `builtin` from the videos given, or holds so many hours of made vectors of its width (as in
+search_speed.py). Commands run by turns, so that a busy machine slows all alike; one round before the first fills the
+caches, and compiled modules are written even where the shell forbids it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from benchmarks.search_speed import FPS, World, build
+from search_speed import FPS, World, build
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder

@@ -25,22 +25,20 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.asking import EncoderReader, answer
 from untrimmed.search.engine import Engine, View, keep_laid_out
-from untrimmed.search.filling import choose_sampling, encoded_by, fill, named_model
 from untrimmed.search.found import Cutoff
 from untrimmed.search.hits import Hits
 from untrimmed.search.index import StoredVideo, VideoIndex
-from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
 from untrimmed.search.query import Query
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.sentence import check_sentence
-from untrimmed.search.video_files import find_videos
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
+    from untrimmed.search.index_report import IndexReport, ProgressCallback
     from untrimmed.search.merging import MergeReport
 
 
@@ -111,6 +109,9 @@ class Library:
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
         """
+        from untrimmed.search.filling import choose_sampling, fill  # what a search does without
+        from untrimmed.search.video_files import find_videos
+
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
         if part is not None:
@@ -169,6 +170,8 @@ class Library:
             FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
+        from untrimmed.search.filling import encoded_by, named_model
+
         with VideoIndex(self.folder) as index:
             settings = index.settings
             if settings is None:
