@@ -78,10 +78,13 @@ def builtin_library(tmp_path):
 
 
 def test_a_cold_search_with_builtin_imports_neither_torch_nor_pandas(builtin_library):
+    unwanted = {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "av", "ray", "qdrant_client"}
+    first = imported("search", "a dog", "--library", builtin_library)
+    assert first >= {"lance", "onnxruntime", "numkong", "filelock"}, "nobody has laid it out, so this one does"
+    assert not first & unwanted
     names = imported("search", "a dog", "--library", builtin_library)
-    assert names >= {"lance", "onnxruntime", "numkong"}
-    assert not names & {"torch", "pandas", "lancedb", "transformers", "onnx", "scipy", "h5py", "filelock", "av"}
-    assert not names & {"ray", "qdrant_client"}
+    assert names >= {"onnxruntime", "numkong"}
+    assert not names & (unwanted | {"lance", "pyarrow", "filelock"})
 
 
 def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):
