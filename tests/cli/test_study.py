@@ -33,6 +33,16 @@ def test_a_study_trains_writes_its_page_and_goes_on_with_more_seeds(typed, words
     assert "±" in page.read_text()
 
 
+def test_a_page_can_be_made_of_what_is_there(typed, words, tmp_path):
+    page = tmp_path / "page.md"
+    assert typed(*words, "--seeds", 1, "--attach", "evidence", "--page", page)[0] == 0
+    code, _, told = typed(*words, "--seeds", 2, "--attach", "evidence,transport", "--page", page, "--jobs", 0)
+    assert code == 0
+    assert "on validation videos" not in told
+    assert "Not trained yet, so that the search may still go on elsewhere: `ms_sl+transport`" in page.read_text()
+    assert "1 of 2 seeds" in page.read_text()
+
+
 def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0

@@ -52,3 +52,12 @@ def test_growth_ends_where_it_is_told_to():
     growth, asked = grown({"evidence": 2, "ral": 5}, most=1)
     assert [str(each) for each in growth.kept] == ["ms_sl", "ms_sl+ral"]
     assert asked == ["ms_sl", "ms_sl+evidence", "ms_sl+ral"]
+
+
+def test_what_is_to_be_trained_later_waits_and_the_rest_counts():
+    def reach(candidates):
+        return [None if "transport" in each.name.attachments else 100.0 + len(str(each)) for each in candidates]
+
+    growth = grow(BASE, ["transport", "ral"], lambda each: "", reach)
+    assert [str(each) for each in growth.kept] == ["ms_sl", "ms_sl+ral"]
+    assert [str(each) for each in growth.waiting] == ["ms_sl+transport", "ms_sl+ral+transport"]

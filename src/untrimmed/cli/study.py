@@ -49,7 +49,12 @@ SeedsOption = Annotated[int, typer.Option(metavar="N", help="Of the finalists; m
 DimOption = Annotated[int, typer.Option(metavar="N", help="Width of all models.")]
 FramesOption = Annotated[int, typer.Option(metavar="N", help="Frames of a video, at most.")]
 BatchOption = Annotated[int, typer.Option(metavar="N", help="Videos in a step, each with all its captions.")]
-JobsOption = Annotated[int, typer.Option(metavar="N", min=1, help="Trainings at a time, which share the cores.")]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Trainings at a time, which share the cores; 0: none, for a page of what is there."
+    ),
+]
 PageOption = Annotated[
     Path | None,
     typer.Option(

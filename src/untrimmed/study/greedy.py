@@ -24,29 +24,36 @@ class Growth:
     tried: tuple[Tried, ...]
     kept: tuple[Candidate, ...]
     refused: Mapping[Candidate, str]  # and why
+    waiting: tuple[Candidate, ...] = ()  # not trained yet; the search may still go on from one of them
 
 
 def grow(
     base: Candidate,
     attachments: Sequence[str],
     refusal: Callable[[Candidate], str],
-    reach: Callable[[Sequence[Candidate]], Sequence[float]],
+    reach: Callable[[Sequence[Candidate]], Sequence[float | None]],
     most: int | None = None,
 ) -> Growth:
     """Add the attachment that gains most, then the next, until none gains or `most` are there.
 
-    `reach` gives the SumR of each of some candidates, `refusal` why one cannot be (empty: it can). An attachment that
-    does not fit what has grown fits nothing that grows from it, so it is not asked for again.
+    `reach` gives the SumR of each of some candidates, None for one that is to be trained later; `refusal` why one
+    cannot be (empty: it can). An attachment that does not fit what has grown fits nothing that grows from it, so it is
+    not asked for again.
     """
     (alone,) = reach([base])
+    if alone is None:
+        return Growth((), (base,), {}, (base,))
     best = Tried(base, alone)
     tried, kept, refused, left = [best], [base], dict[Candidate, str](), list(attachments)
+    waiting: list[Candidate] = []
     while most is None or len(kept) <= most:
         reasons = {name: refusal(best.candidate.carrying(name)) for name in left}
         refused |= {best.candidate.carrying(name): reason for name, reason in reasons.items() if reason}
         left = [name for name in left if not reasons[name]]
         added = [best.candidate.carrying(name) for name in left]
-        found = [Tried(*pair, best.candidate) for pair in zip(added, reach(added), strict=True)]
+        sum_r = dict(zip(added, reach(added), strict=True))
+        found = [Tried(each, value, best.candidate) for each, value in sum_r.items() if value is not None]
+        waiting += [each for each, value in sum_r.items() if value is None]
         tried += found
         top = max(found, key=lambda each: each.sum_r, default=best)
         if top.sum_r <= best.sum_r:
@@ -54,4 +61,4 @@ def grow(
         best = top
         kept.append(best.candidate)
         left.remove(best.candidate.name.attachments[-1])
-    return Growth(tuple(tried), tuple(kept), refused)
+    return Growth(tuple(tried), tuple(kept), refused, tuple(waiting))

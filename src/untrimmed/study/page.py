@@ -93,6 +93,8 @@ def _findings(found: Found) -> Iterator[str]:
 
 
 def _refusals(found: Found) -> Iterator[str]:
+    if waiting := [f"`{each}`" for growth in found.growths for each in growth.waiting]:
+        yield f"\nNot trained yet, so that the search may still go on elsewhere: {', '.join(waiting)}."
     reasons = dict.fromkeys(reason for growth in found.growths for reason in growth.refused.values())
     if reasons:
         yield "\nNot tried, because they do not fit:\n"

@@ -87,14 +87,16 @@ def _grown_from(base: Candidate, growths: Sequence[Growth]) -> set[Candidate]:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains some trials, `jobs` at a time, and tells of each that is done."""
+    """Trains some trials, `jobs` at a time, and tells of each that is done; with no job, nothing is trained."""
 
     tell: Tell = lambda line: None
     jobs: int = 1
 
-    def runs(self, trials: Sequence[Trial]) -> list[Run]:
-        """The runs of the trials in their order; those that are there already are only read."""
+    def runs(self, trials: Sequence[Trial]) -> list[Run | None]:
+        """The runs of the trials in their order, None for what is not trained; what is there already is only read."""
         left = [trial for trial in trials if not trial.finished]
+        if not self.jobs:
+            return [open_run(trial.folder) if trial not in left else None for trial in trials]
         if self.jobs == 1 or len(left) < 2:
             for trial in left:
                 self._told(trial, *_timed(trial))
@@ -126,7 +128,7 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
     world.require_own()
     rates = dict(zip(plan.methods, (_best_rate(world, plan, method, trainer) for method in plan.methods), strict=True))
 
-    alone = {method: _reach(world, plan, trainer, rates[method], [method])[0] for method in plan.methods}
+    alone = {method: _reach(world, plan, trainer, rates[method], [method])[0] or 0.0 for method in plan.methods}
     growths = []
     for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
         attachments = plan.attachments if place < plan.grown else ()
@@ -173,9 +175,12 @@ def _refusal(world: World, plan: Plan, rate: float, candidate: Candidate) -> str
     return trial_of(world, plan, candidate, rate).refusal()
 
 
-def _reach(world: World, plan: Plan, trainer: Trainer, rate: float, candidates: Sequence[Candidate]) -> list[float]:
+def _reach(
+    world: World, plan: Plan, trainer: Trainer, rate: float, candidates: Sequence[Candidate]
+) -> list[float | None]:
     """The SumR of each on validation videos, after the steps of the search."""
-    return [reached(run) for run in trainer.runs([trial_of(world, plan, each, rate) for each in candidates])]
+    runs = trainer.runs([trial_of(world, plan, each, rate) for each in candidates])
+    return [None if run is None else reached(run) for run in runs]
 
 
 def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) -> float:
@@ -183,12 +188,13 @@ def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) ->
     if len(plan.rates) == 1:
         return plan.rates[0]
     runs = trainer.runs([trial_of(world, plan, method, rate) for rate in plan.rates])
-    return max(zip(plan.rates, runs, strict=True), key=lambda pair: reached(pair[1]))[0]
+    sum_r = {rate: reached(run) for rate, run in zip(plan.rates, runs, strict=True) if run is not None}
+    return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
 def _finalists(found: Found) -> tuple[Candidate, ...]:
     if not found.plan.attachments:
-        return found.plan.methods
+        return tuple(each for each in found.plan.methods if each in {own.candidate for own in found.tried})
     best = [each.candidate for each in found.tried[: found.plan.finalists]]
     return tuple(dict.fromkeys([*best, *(found.base_of(each) for each in best)]))
 
@@ -205,7 +211,10 @@ def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
     found = replace(found, costs=dict(zip(found.finalists, costs, strict=True)))
     for seed in range(plan.seeds):
         runs = trainer.runs([trial(each, seed) for each in found.finalists])
-        new = {each: evaluate(run, moments=False) for each, run in zip(found.finalists, runs, strict=True)}
+        there = {each: run for each, run in zip(found.finalists, runs, strict=True) if run is not None}
+        if len(there) < len(runs):
+            return
+        new = {each: evaluate(run, moments=False) for each, run in there.items()}
         found = replace(found, reports={each: (*found.reports.get(each, ()), new[each]) for each in found.finalists})
         yield found
 
