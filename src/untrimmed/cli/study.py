@@ -184,15 +184,7 @@ def _write(page: Path, found: list[Found], command: str) -> None:
 
 
 def _print(found: Found) -> None:
-    from rich import box
-    from rich.table import Table
+    from untrimmed.reproduction.render import markdown
+    from untrimmed.study.page import table
 
-    from untrimmed.study.page import table as grid_of
-
-    grid = grid_of(found)
-    table = Table(title=found.world.data, title_justify="left", box=box.SIMPLE)
-    for name, figures in zip(grid.header, grid.are_figures, strict=True):
-        table.add_column(name, justify="right" if figures else "left", overflow="fold")
-    for line in grid.lines:
-        table.add_row(*line)
-    result_console.print(table)
+    result_console.print(markdown(table(found), heading=""))

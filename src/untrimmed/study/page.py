@@ -36,8 +36,9 @@ def section(found: Found) -> Iterator[str]:
         f"Search: {plan.search_steps:,} steps, one seed, the rate of each method among "
         f"{', '.join(f'{rate:g}' for rate in plan.rates)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
-        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR. A step is told in "
-        "milliseconds of one core, what a video keeps in float32.\n"
+        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR; it does not know "
+        "how seeds differ. More steps may change the order. A step is told in milliseconds of one core, what a video "
+        "keeps in float32.\n"
     )
     yield markdown(table(found))
     yield from _findings(found)
@@ -89,6 +90,7 @@ def _findings(found: Found) -> Iterator[str]:
             end = "no further attachment gained" if steps else "no attachment gained"
             end = f"more than {len(steps)} were not tried" if len(steps) == found.plan.most else end
             rate = f"rate {found.rates[base]:g}"
+            end = "what could come next is not all trained yet" if growth.waiting else end
             yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
 
 
@@ -99,3 +101,4 @@ def _refusals(found: Found) -> Iterator[str]:
     if reasons:
         yield "\nNot tried, because they do not fit:\n"
         yield from (f"- {reason}" for reason in reasons)
+    yield ""
