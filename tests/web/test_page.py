@@ -108,6 +108,15 @@ def test_a_hit_plays_its_span_in_a_loop_and_seeks_to_a_tenth_of_a_second(visit, 
     shot(page, "player")
 
 
+def test_a_span_at_the_end_of_its_video_loops_too(visit):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.evaluate("{ const v = document.querySelector('video'); v.currentTime = v.duration - 0.3; void v.play() }")
+    until(page, "(v => !v.paused && v.currentTime < v.duration - 0.5)(document.querySelector('video'))")
+    assert play_time(page) > 3.5
+
+
 def test_hovering_scrubs_through_the_span(visit):
     page = visit("?q=red")
     tile = page.locator(TILE).first
