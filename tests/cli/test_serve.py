@@ -47,6 +47,11 @@ def test_addresses_that_others_reach_are_refused_without_a_token(refusal, tmp_pa
     assert "--token auto" in refusal("serve", "--library", tmp_path, "--host", "0.0.0.0")
 
 
+def test_shards_without_a_cluster_and_a_recall_below_a_half_are_refused(refusal, tmp_path):
+    assert "without the address of a Ray cluster" in refusal("serve", "--library", tmp_path, "--shards", 2)
+    assert "recall is 0.3, must be from 0.5 to 1" in refusal("serve", "--library", tmp_path, "--recall", 0.3)
+
+
 def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
     assert "check --videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
 

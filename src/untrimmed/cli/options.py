@@ -79,6 +79,9 @@ RayOption = Annotated[
         show_default=False,
     ),
 ]
+ShardsOption = Annotated[
+    int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
+]
 CompileOption = Annotated[
     bool, typer.Option("--compile", help="Steps through torch.compile (needs a C++ compiler; CUDA: Triton).")
 ]

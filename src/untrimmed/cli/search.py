@@ -20,7 +20,15 @@ from untrimmed.cli.console import (
     result_console,
 )
 from untrimmed.cli.last_search import remember
-from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption, PrecisionOption, RayOption, parse_path
+from untrimmed.cli.options import (
+    ImportOption,
+    JsonOption,
+    LibraryOption,
+    PrecisionOption,
+    RayOption,
+    ShardsOption,
+    parse_path,
+)
 from untrimmed.cli.query_options import (
     FlatOption,
     FoldOption,
@@ -69,9 +77,6 @@ ScoreOption = Annotated[
         "and the video's best seconds (a trained model has its own). What is high depends on the encoder: builtin 0.2.",
         show_default=False,
     ),
-]
-ShardsOption = Annotated[
-    int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
 ]
 ConfidenceOption = Annotated[
     float | None,

@@ -9,8 +9,20 @@ from typing import Annotated
 import typer
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import LibraryOption, PrecisionOption, parse_path
+from untrimmed.cli.options import LibraryOption, PrecisionOption, RayOption, ShardsOption, parse_path
 from untrimmed.precision import read_precision
+
+RecallOption = Annotated[
+    float,
+    typer.Option(
+        metavar="X",
+        help="How many of the best hits a search has to find, in the mean; with less than 1 large libraries answer "
+        "sooner. Scores stay exact.",
+    ),
+]
+ReplicasOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="How many processes of --ray have the same videos.")
+]
 
 
 def serve(
@@ -44,6 +56,10 @@ def serve(
             metavar="NAME", help="Another name under which it may be asked, as behind a proxy.", show_default=False
         ),
     ] = None,
+    recall: RecallOption = 1.0,
+    ray: RayOption = None,
+    shards: ShardsOption = 1,
+    replicas: ReplicasOption = 1,
     precision: PrecisionOption = "auto",
 ) -> None:
     """Serve a library on this machine: a page to search, watch and collect moments, and a service for programs.
@@ -57,7 +73,9 @@ def serve(
 
     token = secrets.token_urlsafe(24) if token == "auto" else token
     access = Access.to(host, token, allow_host or ())
-    opened = untrimmed.open(library, precision=read_precision(precision))
+    opened = untrimmed.open(
+        library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas, recall=recall
+    )
 
     def tell(address: str) -> None:
         result_console.print(address)
