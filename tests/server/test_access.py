@@ -127,8 +127,9 @@ def guarded(toy, world):
         {"authorization": f"Basic {TOKEN}"},
         {"authorization": f"Bearer {TOKEN}x"},
         {"authorization": f"Bearer {TOKEN[:-1]}"},
-        {"cookie": "untrimmed_token=wrong"},
-        {"cookie": "untrimmed_token"},
+        {"cookie": "untrimmed_token_8765=wrong"},
+        {"cookie": "untrimmed_token_8765"},
+        {"cookie": f"untrimmed_token_8766={TOKEN}"},  # of another service of the machine
         {"cookie": f"other={TOKEN}"},
         {"authorization": "Bearer \xe9".encode("latin-1")},
     ],
@@ -146,6 +147,27 @@ def test_the_token_opens_the_page_and_stays_as_a_cookie_that_scripts_cannot_read
     assert (opened.status_code, opened.headers["location"]) == (303, "/")
     assert {"HttpOnly", "SameSite=strict"} <= set(opened.headers["set-cookie"].split("; "))
     assert guarded.get("/api/videos").status_code == 200
+
+
+@pytest.mark.parametrize("other", ['a={"b":1}', "a=b c", "a[b]=1", "lone", "a=b,c=d"])
+def test_cookies_of_other_programs_do_not_hide_the_token(guarded, other):
+    headers = {"cookie": f"{other}; untrimmed_token_8765={TOKEN}; {other}"}
+    assert guarded.get("/api/videos", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("route", ["/api/search", "/api/export", "/api/jobs"])
+def test_a_body_of_more_than_a_megabyte_is_refused(client, route):
+    sent = []
+
+    def endless():
+        for _ in range(64):
+            sent.append(1)
+            yield b" " * (1 << 17)
+
+    headers = {"content-type": "application/json"}
+    assert client.post(route, content=b" " * (1 + (1 << 20)), headers=headers).status_code == 413
+    answer = client.post(route, content=endless(), headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
 
 
 def test_a_program_sends_the_token_as_a_header(guarded):

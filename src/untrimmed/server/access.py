@@ -13,17 +13,20 @@ import secrets
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
-COOKIE = "untrimmed_token"
+MOST_BODY_BYTES = 1 << 20
+_TOO_LONG = f"the body has more than {MOST_BODY_BYTES >> 20} MB; send less at once"
+_PICTURE = "/api/search/picture"  # its body has a cap of its own
 SHORTEST_TOKEN = 16
 # Scripts, styles, pictures and films of this service alone; nothing may put the page into a frame.
 POLICY = (
@@ -132,10 +135,10 @@ class Guard:
             await problem(status, reason)(scope, receive, strict)
         elif (token := _token_in_address(scope)) is not None and self.access.knows(token):
             answer = RedirectResponse(scope["path"], 303)
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(_cookie_name(headers), token, httponly=True, samesite="strict", path="/")
             await answer(scope, receive, strict)
         else:
-            await self.app(scope, receive, strict)
+            await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), strict)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
         """Status and reason; status 0 where the request may be served."""
@@ -150,7 +153,11 @@ class Guard:
             return 403, "the request comes from a page of another origin; use this service's own page"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_visit(scope, headers):
             return 403, "the request comes from a page of another site; use this service's own page"
-        return self._token_refusal(scope, headers)
+        status, reason = self._token_refusal(scope, headers)
+        length = headers.get("content-length", "")
+        if not status and scope["path"] != _PICTURE and length.isdecimal() and int(length) > MOST_BODY_BYTES:
+            return 413, _TOO_LONG
+        return status, reason
 
     def _token_refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -175,9 +182,24 @@ def _token_in_address(scope: Scope) -> str | None:
     return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("token", [])), None)
 
 
+def _cookie_name(headers: Headers) -> str:
+    """Browsers send the cookies of all ports of a machine to each: one for every port that a service is asked at."""
+    return "_".join(["untrimmed_token", *re.findall(r":([0-9]+)$", headers["host"])])
+
+
 def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""
+    return cookie_parser(headers.get("cookie", "")).get(_cookie_name(headers), "")
+
+
+def _capped(receive: Receive) -> Receive:
+    left = MOST_BODY_BYTES
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise HTTPException(413, _TOO_LONG)
+        return message
+
+    return counted
