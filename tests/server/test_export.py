@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from tests.server.conftest import HOSTILE
+from untrimmed.server import export as export_module
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_csv_has_a_row_a_moment_and_no_formulas(export, moments):
         ["0.000", "1.500"],
         ["0.250", "0.750"],
     ]
-    assert rows[1][3] == "'=cmd()"
+    assert [row[3] for row in rows[1:]] == ["'=cmd()", "two\nlines; #1", "", ""]
     assert rows[4][0].endswith(f"/{HOSTILE}.mp4")
     assert answer.headers["content-disposition"] == 'attachment; filename="moments.csv"'
 
@@ -109,6 +110,36 @@ def test_nothing_is_left_behind(export, moments, monkeypatch, tmp_path):
     for format in ("csv", "otio", "clips"):
         assert export(format, *moments).status_code == 200
     assert export("clips", {**moments[0], "start_s": 50.0, "end_s": 51.0}).status_code == 422
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", ["bytes=abc", "bytes=999999999-", "bytes=0-9"])
+def test_a_part_that_is_asked_for_leaves_nothing_behind(client, ids, monkeypatch, tmp_path, asked):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    url, span = f"/api/videos/{ids['flag.mp4']}/clip", {"start_s": 0, "end_s": 0.5}
+    assert client.get(url, params=span, headers={"range": asked}).status_code in (206, 400, 416)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_of_many_hours_is_refused(export, ids):
+    long = {"video_id": ids["flag.mp4"], "start_s": 0.0, "end_s": 600.0}
+    answer = export("clips", *[long] * 7)
+    assert (answer.status_code, "4200 s together" in answer.json()["detail"]) == (422, True)
+    assert export("csv", *[long] * 7).status_code == 200
+
+
+def test_no_further_clip_is_written_once_the_service_ends(client, export, moments, monkeypatch, tmp_path):
+    written, write = [], export_module.write_clip
+
+    def write_and_end(*values):
+        client.app.state.service.close()
+        written.append(values)
+        return write(*values)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(export_module, "write_clip", write_and_end)
+    assert export("clips", *moments).status_code == 503
+    assert len(written) == 1
     assert list(tmp_path.iterdir()) == []
 
 

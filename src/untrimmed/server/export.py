@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import cut
 
 MOST_CLIP_S = 600.0
+_MOST_CLIPS_S = 3600.0  # of one archive, together
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
 _EDL_RATE = 25  # frames a second of its timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
@@ -33,11 +35,11 @@ class Exported:
     kind: str
 
 
-def export(request: ExportRequest, records: Sequence[VideoRecord]) -> Exported:
-    """Write moments in the format asked for.
+def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
+    """Write moments in the format asked for; no further clip once `ends` is set.
 
     Raises:
-        PublicError: A span is empty or too long, or a video cannot be read.
+        PublicError: A span is empty or too long, or all clips are, a video cannot be read, or the service ends.
         VideoError: A clip cannot be cut.
     """
     moments = list(zip(request.moments, records, strict=True))
@@ -48,10 +50,15 @@ def export(request: ExportRequest, records: Sequence[VideoRecord]) -> Exported:
                 f"{Path(record.path).name!r}: the span from {mark.start_s:g} to {mark.end_s:g} s, wanted a length "
                 f"above 0 and up to {MOST_CLIP_S:g} s",
             )
+    total_s = sum(mark.end_s - mark.start_s for mark, _ in moments)
+    if request.format == "clips" and total_s > _MOST_CLIPS_S:
+        raise PublicError(
+            422, f"the clips last {total_s:g} s together, wanted up to {_MOST_CLIPS_S:g} s; save them in parts"
+        )
     folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
     try:
         if request.format == "clips":
-            return Exported(_write_clips(moments, folder / "moments.zip"), "application/zip")
+            return Exported(_write_clips(moments, folder / "moments.zip", ends), "application/zip")
         suffix, kind, write = _WRITERS[request.format]
         file = folder / f"moments{suffix}"
         file.write_text(write(moments), encoding="utf-8", newline="")
@@ -71,9 +78,11 @@ def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path) -> Path
     return out
 
 
-def _write_clips(moments: _Moments, out: Path) -> Path:
+def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for number, (mark, record) in enumerate(moments, start=1):
+            if ends.is_set():
+                raise PublicError(503, "the service ends; ask again when it runs")
             name = f"{number:02d}_{file_name(record.path)}_{mark.start_s:.1f}-{mark.end_s:.1f}s.mp4"
             clip = write_clip(media_file(record), mark.start_s, mark.end_s, out.with_name("clip.mp4"))
             archive.write(clip, name)
@@ -87,7 +96,10 @@ def _csv(moments: _Moments) -> str:
     rows.writerow(["video", "start_s", "end_s", "note"])
     for mark, record in moments:
         # A name that begins like a formula is one to a spreadsheet.
-        texts = ["'" + text if text[:1] in "=+-@\t\r" else text for text in (record.path, mark.note)]
+        texts = [
+            "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+            for text in (record.path, mark.note)
+        ]
         rows.writerow([texts[0], f"{mark.start_s:.3f}", f"{mark.end_s:.3f}", texts[1]])
     return out.getvalue()
 

@@ -44,6 +44,7 @@ class Service:
         self._search, self._read = CapacityLimiter(4), CapacityLimiter(8)
         self._decode, self._cut = CapacityLimiter(_NUM_DECODERS), CapacityLimiter(1)
         self._lock = threading.Lock()
+        self.ends = threading.Event()  # set once nothing long is to be begun
         self._records: tuple[object, Records] = (None, Records())
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
@@ -100,7 +101,8 @@ class Service:
             log.info("nothing to warm up: %s", error)
 
     def close(self) -> None:
-        """Stop indexing and end the decoders."""
+        """Stop indexing and the writing of clips, and end the decoders."""
+        self.ends.set()
         self.jobs.close()
         self.pictures.close()
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, Response
-from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
 from untrimmed.search.records import VideoRecord
 from untrimmed.server.depends import ARecord, AService
@@ -32,6 +32,16 @@ MOST_POINTS = 4000  # of a curve
 SIDES = (90, 180, 360, 720)  # of frames: few sizes, so that they are found again in the cache
 
 router = APIRouter(prefix="/api", tags=["videos"])
+
+
+class _OneTimeFile(FileResponse):
+    """A file alone in a folder of its own; both are removed once it is sent, or a part of it is refused."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:  # a background task would not run where the answer is a refusal, or nobody reads it
+            _remove(Path(self.path))
 
 
 @router.get("/videos")
@@ -130,7 +140,7 @@ async def clip(
     file = await service.read(media_file, record)
     written = await service.cut(_clip, file, start_s, end_s)
     name = f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
-    return FileResponse(written, media_type="video/mp4", filename=name, background=BackgroundTask(_remove, written))
+    return _OneTimeFile(written, media_type="video/mp4", filename=name)
 
 
 def _clip(file: MediaFile, start_s: float, end_s: float) -> Path:
@@ -156,10 +166,8 @@ async def export_moments(service: AService, request: ExportRequest) -> Response:
     """Moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read
-    made = await work(export, request, records)
-    return FileResponse(
-        made.path, media_type=made.kind, filename=made.path.name, background=BackgroundTask(_remove, made.path)
-    )
+    made = await work(export, request, records, service.ends)
+    return _OneTimeFile(made.path, media_type=made.kind, filename=made.path.name)
 
 
 def _records_of(service: Service, request: ExportRequest) -> list[VideoRecord]:
