@@ -11,7 +11,10 @@ import untrimmed
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
+from untrimmed.search.index_report import IndexReport, Progress
 from untrimmed.server.app import create_app
+from untrimmed.server.jobs import IndexJob
+from untrimmed.server.schemas import Job
 
 
 class SlowEncoder(ToyEncoder):
@@ -130,6 +133,60 @@ def test_a_run_that_is_stopped_keeps_what_was_done_and_frees_the_library(client,
     wait(client, job_id, "stopped")
     assert client.get("/api/videos").json()["total"] == 1
     assert wait(client, start(), "done")["num_done"] == 1
+
+
+@pytest.fixture
+def held(monkeypatch, tmp_path):
+    """A run that is at work, the event that lets it take its one step and end, and its thread."""
+    begun, may = threading.Event(), threading.Event()
+
+    def index(_, progress):
+        progress(Progress(tmp_path / "a", "encoding", 0, 1))
+        begun.set()
+        assert may.wait(20)
+        return IndexReport()
+
+    library, job = untrimmed.open(tmp_path / "library"), IndexJob([])
+    monkeypatch.setattr(library, "index", index)
+    thread = threading.Thread(target=job.run, args=(library,), daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    return job, may, thread
+
+
+def test_a_stop_that_comes_as_the_run_ends_leaves_it_ended(held, monkeypatch):
+    job, may, thread = held
+    copy = Job.model_copy
+
+    def slow(self, *, update):
+        made = copy(self, update=update)
+        if update.get("state") == "stopping":
+            may.set()
+            thread.join(0.5)  # the run ends meanwhile, if it can
+        return made
+
+    monkeypatch.setattr(Job, "model_copy", slow)
+    job.stop()
+    thread.join(20)
+    assert job.shown.state == "done"
+    for steer in (job.pause, job.resume, job.stop):
+        steer()
+        assert job.shown.state == "done"
+
+
+def test_a_run_that_waits_can_be_paused_and_stopped_and_not_paused_again(tmp_path):
+    job = IndexJob([])
+    job.pause()
+    assert job.shown.state == "paused"
+    job.resume()
+    assert job.shown.state == "waiting"
+    job.stop()
+    job.pause()
+    assert job.shown.state == "stopping"
+    thread = threading.Thread(target=job.run, args=(untrimmed.open(tmp_path / "library"),), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert job.shown.state == "stopped"
 
 
 def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):

@@ -38,6 +38,7 @@ class IndexJob:
         self._goes_on = threading.Event()
         self._goes_on.set()
         self._stops = False
+        self._lock = threading.RLock()  # around reading a state and changing it
         self.changed_at = 0  # grows with every change, so that a reader sees that there was one
         self.shown = schemas.Job(
             job_id=self.job_id,
@@ -68,7 +69,9 @@ class IndexJob:
 
     def run(self, library: Library) -> None:
         """Index; from the thread of jobs."""
-        self._show(state="running" if self._goes_on.is_set() else "paused", started_at=time.time())
+        with self._lock:  # paused or stopped while it waited, it stays so
+            state = "running" if self.shown.state == "waiting" else self.shown.state
+            self._show(state=state, started_at=time.time())
         try:
             self._wait()
             report = library.index(list(self.paths), progress=self.step)
@@ -104,23 +107,26 @@ class IndexJob:
         self._wait()
 
     def pause(self) -> None:
-        """Wait at the next step until it is to go on."""
-        self._goes_on.clear()
-        if self.shown.state == "running":
-            self._show(state="paused")
+        """Wait at the next step until it is to go on; nothing where it is to stop, or has ended."""
+        with self._lock:
+            if self.shown.state in ("waiting", "running"):
+                self._show(state="paused")
+                self._goes_on.clear()
 
     def resume(self) -> None:
         """Go on."""
-        if self.shown.state == "paused":
-            self._show(state="running" if self.shown.started_at else "waiting")
-        self._goes_on.set()
+        with self._lock:
+            if self.shown.state == "paused":
+                self._show(state="running" if self.shown.started_at else "waiting")
+                self._goes_on.set()
 
     def stop(self) -> None:
         """End at the next step; the video at work is not kept."""
-        self._stops = True
-        if self.is_open:
-            self._show(state="stopping")
-        self._goes_on.set()
+        with self._lock:
+            if self.is_open:
+                self._stops = True
+                self._show(state="stopping")
+                self._goes_on.set()
 
     def _wait(self) -> None:
         self._goes_on.wait()
@@ -128,8 +134,9 @@ class IndexJob:
             raise _StoppedError
 
     def _show(self, **changes: object) -> None:
-        self.shown = self.shown.model_copy(update=changes)
-        self.changed_at += 1
+        with self._lock:
+            self.shown = self.shown.model_copy(update=changes)
+            self.changed_at += 1
 
 
 class Jobs:
