@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from untrimmed.server.notice import find_notice
+
 
 @contextmanager
 def serving(*options, **environment):
@@ -28,6 +30,7 @@ def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(tmp_path):
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address + "healthz", timeout=20) as answer:
             assert json.load(answer) == {"status": "empty", "num_videos": 0}
+        assert find_notice(tmp_path / "library") is not None
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
 

@@ -51,6 +51,11 @@ def test_the_service_says_what_the_library_says(served, typed, world, monkeypatc
     assert typed("search", *words, *options) == alone
 
 
+def test_a_format_of_numbers_of_ones_own_is_searched_here(served, typed, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("untrimmed.server.client.ask_service", lambda *_, **__: pytest.fail("asked the service"))
+    assert typed("search", "white", "--library", served, "--precision", "float32")[0] == 0
+
+
 def test_a_place_that_is_nowhere_and_a_service_that_is_gone_are_searched_here(served, typed, world):  # noqa: F811
     assert "by id or path" in typed("search", "--like", "/nowhere.mp4@1", "--library", served)[2]
     os.truncate(served / FILE, 0)

@@ -6,7 +6,6 @@ import base64
 import html
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +38,7 @@ def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
     """
     from untrimmed.video.reader import FrameReader
 
-    with ExitStack() as stack:
-        reader = stack.enter_context(FrameReader())
+    with FrameReader() as reader:
         body = "\n".join(_hit(rank, hit, reader) for rank, hit in enumerate(hits, start=1))
     shown = html.escape(title)
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

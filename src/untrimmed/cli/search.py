@@ -104,7 +104,7 @@ ServiceOption = Annotated[
     bool,
     typer.Option(
         " /--no-service",
-        help="Search here, even if `untrimmed serve` runs for this library; else that is asked (not with --image).",
+        help="Search here, even if `untrimmed serve` runs; else that is asked (not with --image, --precision).",
         show_default=False,
     ),
 ]
@@ -189,7 +189,7 @@ def _found(
     shards: int,
 ) -> tuple[Hits, Callable[[], None]]:
     """What a running service of the library finds, or a search here; and what is to be done when that is shown."""
-    if service and ray is None and shards == 1:
+    if service and ray is None and shards == 1 and precision == "auto":
         from untrimmed.server.client import ask_service
 
         if (hits := ask_service(folder, query, **amounts)) is not None:

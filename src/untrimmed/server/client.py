@@ -17,7 +17,6 @@ from untrimmed.server.notice import Notice, find_notice
 from untrimmed.types import Moment
 
 _PATIENCE_S = 60.0  # its first search loads what a search needs
-_REFUSALS = (409, 422)  # with 404: what the library itself would have refused
 
 
 def ask_service(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import uvicorn
@@ -41,6 +41,8 @@ def serve(
         )
         tell(address + (f"?token={access.token}" if access.token else ""))
         own = _own_address(host)
+        with suppress(OSError):  # of a library that nothing was indexed into yet; the notice lies in it
+            library.folder.mkdir(parents=True, exist_ok=True)
         with announced(library.folder, own, listening.getsockname()[1], access.own_token) if own else nullcontext():
             uvicorn.Server(config).run(sockets=[listening])
     finally:
