@@ -217,3 +217,21 @@ def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folde
     read.clear()
     assert hits(Engine(folder)) == expected
     assert read == []
+
+
+def test_a_block_that_is_written_anew_says_of_old_vectors_that_they_are_old(folder, monkeypatch):
+    with VideoIndex(folder) as index:
+        index.put(stored_video(IDS[3], features_of(9), indexed_at=2.0))
+    expected, real = without_disk(folder, monkeypatch), VideoIndex.read
+
+    def reading(index, wanted):
+        found = list(real(index, wanted))
+        for file in blocks_of(folder):  # another process clears them away
+            file.unlink()
+        return iter(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VideoIndex, "read", reading)
+        keep_laid_out(folder)
+    assert blocks_of(folder)
+    assert hits(Engine(folder)) == expected

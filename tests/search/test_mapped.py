@@ -1,5 +1,6 @@
 """Arrays that are mapped: what was written, or an error before anything is made of it."""
 
+import pickle
 import shutil
 
 import numpy as np
@@ -87,3 +88,9 @@ def test_a_file_that_is_removed_stays_for_who_has_it(written, tmp_path):
 def test_a_name_that_was_not_written_is_no_key(written):
     with pytest.raises(KeyError):
         MappedArrays(written)["other"]
+
+
+def test_damage_is_told_to_another_process_as_it_is(tmp_path):
+    error = DamagedError(tmp_path, "cut")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.path) == (str(error), tmp_path)

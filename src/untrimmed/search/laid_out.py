@@ -78,9 +78,12 @@ class LaidOut:
     def _keep(self, block: Mapping[str, np.ndarray], records: Records) -> Path:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
-        known = {record.video_id: self._content(record) for record in records}
         ids = block["ids"].tolist()
-        contents = [known.get(video_id, "") for video_id in ids]
+        if isinstance(block, MappedArrays):  # its file has gone; it may hold what records no longer say of a video
+            contents = block[_CONTENTS].tolist()
+        else:
+            known = {record.video_id: self._content(record) for record in records}
+            contents = [known.get(video_id, "") for video_id in ids]
         name = hashlib.blake2b(repr((ids, contents)).encode(), digest_size=16).hexdigest()
         path = self.folder / f"{name}{_SUFFIX}"
         write_arrays(path, {**block, _CONTENTS: np.array(contents)})

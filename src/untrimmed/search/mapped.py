@@ -29,7 +29,11 @@ class DamagedError(UntrimmedError):
 
     def __init__(self, path: Path, what: str):
         super().__init__(f"{path}: {what}; repair it with: untrimmed doctor --repair")
-        self.path = path
+        self.path, self._what = path, what
+
+    def __reduce__(self) -> tuple[type[DamagedError], tuple[Path, str]]:
+        """What it is made of: other processes raise it, too."""
+        return type(self), (self.path, self._what)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
