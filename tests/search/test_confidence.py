@@ -86,6 +86,20 @@ def test_pairs_are_compared_with_pairs_of_the_background(background, lib):
     assert other.confidence != there.confidence
 
 
+def test_pairs_that_no_clip_of_the_background_can_hold_have_no_chance(background, lib):
+    near = Query("red", then="white", within_s=0.6)  # the clips have a frame a second, the library two
+    hits = lib.search(near)
+    assert hits
+    assert {hit.confidence for hit in hits} == {None}
+    with pytest.raises(ConfigError, match=r"of moments within 0\.6 s of each other mean was not measured"):
+        lib.search(near, min_confidence=0.5)
+
+
+@pytest.mark.parametrize("score", [-81.0, -1e9, 1e9])
+def test_scores_far_from_what_is_usual_have_a_chance(score):
+    assert Confidence(CALIBRATION, 0.2).of(score) == pytest.approx(float(score > 0))
+
+
 def test_where_chances_were_not_measured_nothing_is_made_up(background, lib):
     place = Place(lib.search("blue")[0].video, 0.5)
     assert lib.search(Query("blue", like=(place,)))[0].confidence is None

@@ -211,6 +211,8 @@ def _unknown_chance(view: View, query: Query, encoder: str) -> str:
         why = "of queries with examples"
     elif view.model is not None:
         why = f"of model {view.model.identity}"
+    elif background_of(view.encoder) is not None:
+        why = f"of moments within {query.within_s:g} s of each other"
     else:
         why = f"of encoder {encoder!r}"
     return f"min_confidence: what scores {why} mean was not measured; search with min_score (docs/quality.md)"

@@ -43,9 +43,11 @@ class Confidence:
     usual_best: float  # the mean score of the best fifth of the background
 
     def of(self, score: float) -> float:
-        """In (0, 1); it grows with the score."""
+        """From 0 to 1; it grows with the score."""
         c = self.calibration
-        return 1 / (1 + math.exp(-(c.per_above * (score - self.usual_best) + c.offset)))
+        logit = c.per_above * (score - self.usual_best) + c.offset
+        small = math.exp(-abs(logit))  # of the other sign it overflows far below what is usual
+        return (1 if logit >= 0 else small) / (1 + small)
 
     def least_score(self, confidence: float) -> float:
         """The score from which the chance is at least so large.
@@ -66,10 +68,10 @@ class Background:
     durations_s: dict[str, float]
     calibration: Calibration
 
-    def confidence(self, prepared: PreparedQuery) -> Confidence:
-        """What the scores of a query mean, given the same query before this corpus."""
+    def confidence(self, prepared: PreparedQuery) -> Confidence | None:
+        """What the scores of a query mean, given the same query before this corpus; None where that has none."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
-        return Confidence(self.calibration, best_fifth(np.array(scores)))
+        return Confidence(self.calibration, best_fifth(np.array(scores))) if scores else None
 
 
 def best_fifth(scores: Float[np.ndarray, " V"]) -> float:
