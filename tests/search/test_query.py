@@ -212,12 +212,30 @@ def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
         (lambda: Query("red", without=("blue",) * 33), "33 parts"),
         (lambda: Place("a.mp4", 3.0, 2.0), "from 3.0 to 2.0"),
         (lambda: Weights(like=0.0), "weight of like is 0.0"),
+        (lambda: Filters(until=date.max), "until is 9999-12-31, wanted a day that clocks reach"),
+        (lambda: Filters(since=date.min), "since is 0001-01-01, wanted a day that clocks reach"),
+        (lambda: Filters(since=datetime.min), "since is 0001-01-01 00:00:00, wanted a day that clocks reach"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(make, message):
     with pytest.raises(ConfigError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("without", "rain", "without is 'rain', wanted a tuple of sentences"),
+        ("like", Place("a", 1.0), "like is .*, wanted a tuple of places"),
+        ("unlike", Place("a", 1.0), "unlike is .*, wanted a tuple of places"),
+    ],
+)
+def test_one_where_several_are_taken_is_told_in_one_line(name, value, message):
+    query = Query("dog")
+    object.__setattr__(query, name, value)  # tests check the types of all arguments before
+    with pytest.raises(ConfigError, match=message):
+        query.__post_init__()
 
 
 def test_places_outside_the_library_are_refused(lib):
@@ -229,3 +247,8 @@ def test_places_outside_the_library_are_refused(lib):
     same = (Place(wood, 1.0),)
     with pytest.raises(ConfigError, match="are the same"):
         lib.search(Query(like=same, unlike=same, weights=Weights(like=1.0, unlike=1.0)))
+
+
+def test_a_folder_of_nobody_is_refused(lib):
+    with pytest.raises(ConfigError, match=r"~nouser: Could not determine home directory.*; write \./~NAME"):
+        lib.search(Query("red", filters=Filters(within="~nouser")))

@@ -66,6 +66,14 @@ class Filters:
     min_height: int | None = None  # of the picture, in pixels
     max_height: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, when, end in (("since", self.since, False), ("until", self.until, True)):
+            try:
+                if when is not None:
+                    _seconds(when, end=end)
+            except (ValueError, OverflowError, OSError):
+                raise ConfigError(f"{name} is {when}, wanted a day that clocks reach") from None
+
     def admit(self, record: VideoRecord) -> bool:
         """Whether a video meets all conditions but that on its folder."""
         changed_s = record.mtime_ns / 1e9
@@ -111,6 +119,9 @@ class Query:
     fold: float | None = None  # moments whose mean vectors have at least this cosine count as one
 
     def __post_init__(self) -> None:
+        require_type(self.without, tuple | list, "without", "a tuple of sentences, as ('a person',)")
+        for name in ("like", "unlike"):
+            require_type(getattr(self, name), tuple | list, name, "a tuple of places, as (Place('a.mp4', 3.0),)")
         for what, sentence in (("text", self.text), ("then", self.then), *(("without", some) for some in self.without)):
             require_type(sentence, str, what, "a sentence")
             if sentence or what == "without" or not (self.has_examples or what == "then"):

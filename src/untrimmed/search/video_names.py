@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, shown
 
 
 class VideoNames:
@@ -38,8 +38,11 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     """The path from the root, links in it kept.
 
     Raises:
-        ConfigError: It is empty.
+        ConfigError: It is empty, or begins with the name of a user who is not known.
     """
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
-    return Path(os.path.abspath(Path(path).expanduser()))
+    try:
+        return Path(os.path.abspath(Path(path).expanduser()))
+    except RuntimeError as error:
+        raise ConfigError(f"{shown(Path(path))}: {error}; write ./~NAME for a file that is called so") from None
