@@ -9,6 +9,7 @@ from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_trained import save_run
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
+from untrimmed.search.query import Query
 from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.windows import WindowCorpus
@@ -92,3 +93,41 @@ def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error
     here.dead = {0, 1}
     with pytest.raises(UntrimmedError, match="none of 2 shards answered"):
         shards.search("red")
+
+
+@pytest.mark.parametrize(
+    ("query", "died_before"),
+    [
+        (Query("red"), "moments"),
+        (Query("red", group_by="moment"), "moments"),
+        (Query("red", group_by="moment"), "relevance"),
+        (Query("red", then="green"), "relevance"),
+        (Query("red", without=("white",)), "relevance"),
+        (Query("red", without=("white",), group_by="moment"), "relevance"),
+        (Query("red", then="green"), "second rank"),
+        (Query("red", then="green", without=("white",)), "third rank"),
+    ],
+)
+@pytest.mark.parametrize("among", ["one", "all"])
+def test_a_shard_that_dies_after_it_has_ranked_makes_the_answer_partial(lib, monkeypatch, query, died_before, among):
+    whole = lib.search(query, limit=9, moments=9)
+    number = shard_of(whole[0].video_id, 2)
+    limit = 1 if among == "one" else 9
+    shards = sharded(lib, 2)
+    here = shards.engine._shards
+    real, ranks = here.ask, []
+
+    def ask(method, calls, **asked):
+        ranks.append(method == "rank" and len(calls) > 0 and calls[next(iter(calls))][2].text)
+        nth = len(set(filter(None, ranks)))
+        if died_before in (method, {2: "second rank", 3: "third rank"}.get(nth)):
+            here.dead = {number}
+        return real(method, calls, **asked)
+
+    monkeypatch.setattr(here, "ask", ask)
+    found = shards.search(query, limit=limit, moments=9)
+    assert found.partial
+    assert found.warnings == ("partial: 1 of 2 shards of the library did not answer",)
+    assert {hit.video_id for hit in found} <= {hit.video_id for hit in whole if shard_of(hit.video_id, 2) != number}
+    if among == "all":
+        assert found

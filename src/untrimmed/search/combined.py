@@ -161,7 +161,12 @@ class CombinedQuery:
         """Have every part's own score of these videos."""
         for query, scores in zip(self._queries, self._scores, strict=True):
             if lacking := [video_id for video_id in video_ids if video_id not in scores]:
-                ranked = query.rank(limit=len(lacking), among=lacking)
+                try:
+                    ranked = query.rank(limit=len(lacking), among=lacking)
+                except UntrimmedError:
+                    if not self.missing:
+                        raise
+                    continue  # videos of a shard that has died: they are left out
                 scores.update((video.video_id, video.score) for video in ranked)
 
     def _curves(self, video_id: str) -> _Curves:

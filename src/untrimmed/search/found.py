@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.search.combined import CombinedQuery
 from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
 from untrimmed.search.engine import View
@@ -103,7 +103,12 @@ def _hits_of(
         return [_hit(view, ranked.video_id, ranked.score, pairs)]
     if isinstance(prepared, CombinedQuery):
         return [_hit(view, ranked.video_id, prepared.pair_score(*pair), [pair]) for pair in pairs]
-    times_s, values = prepared.relevance(ranked.video_id)
+    try:
+        times_s, values = prepared.relevance(ranked.video_id)
+    except UntrimmedError:
+        if not (isinstance(prepared, Incomplete) and prepared.missing):
+            raise
+        return []
     values = values + (ranked.score - values.max())
     return [_hit(view, ranked.video_id, _best_in(pair[0], times_s, values), [pair]) for pair in pairs]
 

@@ -191,6 +191,7 @@ class ShardedQuery:
         self._ranked: list[str] = []
         self._moments: dict[int, dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
+        self._alive: set[int] = set()  # those that answered when they were last asked
 
     @property
     def missing(self) -> str:
@@ -231,19 +232,26 @@ class ShardedQuery:
         return found.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Times and fits of one video, see `PreparedQuery.relevance`."""
+        """Times and fits of one video, see `PreparedQuery.relevance`.
+
+        Raises:
+            UntrimmedError: Its shard has died since.
+        """
         number = shard_of(video_id, self._corpus.shards.number)
-        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = self._ask("relevance", {number: (video_id,)})[
-            number
-        ]
+        answers = self._ask("relevance", {number: (video_id,)})
+        if number not in answers:
+            raise UntrimmedError(f"{video_id}: its shard did not answer; see that the cluster has room for all")
+        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number]
         return answer
 
     def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         corpus = self._corpus
         whole = {n: (corpus.version, corpus.others(n), self._query, *own) for n, own in calls.items()}
         answers = corpus.shards.ask(method, whole)
-        self._missing |= calls.keys() - answers.keys()
-        if calls and not answers:
+        lacking = calls.keys() - answers.keys()
+        self._missing |= lacking
+        self._alive = (self._alive | answers.keys()) - lacking
+        if calls and not self._alive:
             raise UntrimmedError(
                 f"{method}: none of {len(calls)} shards answered; see that the cluster has room for all"
             )
