@@ -82,5 +82,10 @@ def test_repair_says_what_was_damaged_and_what_to_do(tmp_path, run):
     code, out, _ = run("doctor", "--repair", "--library", folder)
     assert code == 2
     told = " ".join(out.split())
-    assert f"note repair {block}: was damaged; made anew" in told
+    assert not block.exists(), "another one has the videos that are left"
+    assert f"note repair {block}: was damaged; removed, and nothing is lost: searches have it from the table" in told
     assert "bad repair /v/v2.mp4: was damaged in the library and is removed; run: untrimmed index /v/v2.mp4" in told
+    (block,) = folder.rglob("*.block")
+    block.write_bytes(block.read_bytes()[:-1] + b"x")
+    out = run("doctor", "--repair", "--library", folder)[1]
+    assert f"note repair {block}: was damaged; made anew" in " ".join(out.split())

@@ -9,7 +9,7 @@ import pytest
 from tests.search.test_laid_out import all_hits, blocks_of, flip
 from tests.search.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER
@@ -103,3 +103,12 @@ def test_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
 @pytest.mark.slow
 def test_two_thousand_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
     flip_often(folder, 2000)
+
+
+def test_nothing_is_removed_while_another_process_writes(folder):
+    damaged = [folder / "records.json", *blocks_of(folder)]
+    for file in damaged:
+        flip(file, random.Random(0))
+    with VideoIndex(folder), pytest.raises(IndexBusyError):
+        repair(folder)
+    assert all(file.is_file() for file in damaged)

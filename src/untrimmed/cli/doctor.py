@@ -180,7 +180,8 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
     found = repair(library_folder(folder))
     for path in found.files:
-        yield Finding("note", "repair", f"{shown(path)}: was damaged; made anew")
+        done = "made anew" if path.is_file() else "removed, and nothing is lost: searches have it from the table"
+        yield Finding("note", "repair", f"{shown(path)}: was damaged; {done}")
     for record in found.videos:
         file = shown(Path(record.path))
         again = f"untrimmed index {shlex.quote(file)}"

@@ -1,4 +1,4 @@
-"""Look at every byte of a library: what is derived from its table is made anew, what is damaged in that is removed."""
+"""Look at every byte of a library and remove what is damaged; what was derived from its table is laid out again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from untrimmed.search.records import VideoRecord, remove_damaged_copy
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was damaged: derived files, which are whole again, and videos, which have to be indexed again."""
+    """What was damaged and is removed: derived files, and videos, which have to be indexed again.
+
+    What the files held is in the table. Those of the same name that are there now are new.
+    """
 
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
@@ -26,8 +29,8 @@ def repair(folder: Path) -> Repaired:
         UntrimmedError: There is no library, or its table cannot be read at all.
         IndexBusyError: Another process is writing to it.
     """
-    files = (*remove_damaged_copy(folder), *remove_damaged(folder))
     with VideoIndex(folder) as index:
+        files = (*remove_damaged_copy(folder), *remove_damaged(folder))
         videos = index.damaged()
         index.remove([record.video_id for record in videos])
     keep_laid_out(folder)
