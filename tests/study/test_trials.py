@@ -1,5 +1,6 @@
 """What one training of a study is: its settings, and where its run lies."""
 
+import pickle
 from dataclasses import replace
 from threading import Thread
 
@@ -8,6 +9,8 @@ from filelock import FileLock
 
 from untrimmed.errors import ConfigError
 from untrimmed.running.run import Run
+from untrimmed.study.greedy import Growth, Tried
+from untrimmed.study.study import Found, Plan, _finalists
 from untrimmed.study.trials import Candidate, Trial, World
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
@@ -71,3 +74,23 @@ def test_a_training_that_another_process_is_at_is_waited_for(trial, monkeypatch)
         assert made == []
     other.join()
     assert made == [2]
+
+
+def test_a_trial_goes_to_another_process_without_features(trial):
+    assert trial.overrides["model.query_dim"] == 12
+    again = pickle.loads(pickle.dumps(trial))
+    assert "sets" in vars(trial.world)
+    assert "sets" not in vars(again.world)
+    assert (again, again.overrides) == (trial, trial.overrides)
+
+
+def test_a_finalist_that_two_methods_grew_into_learns_at_the_rate_that_took_it_furthest(trial):
+    one, other, both = (Candidate.of(text) for text in ("ms_sl", "ms_sl+ral", "ms_sl+ral+evidence"))
+    first = Growth((Tried(one, 100, one), Tried(other, 103, one, one), Tried(both, 104, one, other)), (one,), {})
+    second = Growth((Tried(other, 102, other), Tried(both, 109, other, other)), (other,), {})
+    for growths in ((first, second), (second, first)):
+        plan, rates = Plan(methods=(one, other), attachments=("evidence",), finalists=1), {one: 1e-3, other: 1e-4}
+        found = Found(world=trial.world, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
+        assert [each.sum_r for each in found.tried] == [109, 103, 100]
+        assert [found.base_of(each) for each in (both, other, one)] == [other, one, one]
+        assert _finalists(found) == (both, other, one), "every one beside the method that it grew from"

@@ -10,10 +10,14 @@ from untrimmed.study.trials import Candidate
 
 @dataclass(frozen=True)
 class Tried:
-    """A combination and the SumR that it reached on validation videos; `over` is what it adds one attachment to."""
+    """A combination and the SumR that it reached on validation videos; `over` is what it adds one attachment to.
+
+    It learnt at the rate of `base`, the method that it grew from: several may grow into the same combination.
+    """
 
     candidate: Candidate
     sum_r: float
+    base: Candidate
     over: Candidate | None = None
 
 
@@ -43,7 +47,7 @@ def grow(
     (alone,) = reach([base])
     if alone is None:
         return Growth((), (base,), {}, (base,))
-    best = Tried(base, alone)
+    best = Tried(base, alone, base)
     tried, kept, refused, left = [best], [base], dict[Candidate, str](), list(attachments)
     waiting: list[Candidate] = []
     while most is None or len(kept) <= most:
@@ -52,7 +56,7 @@ def grow(
         left = [name for name in left if not reasons[name]]
         added = [best.candidate.carrying(name) for name in left]
         sum_r = dict(zip(added, reach(added), strict=True))
-        found = [Tried(each, value, best.candidate) for each, value in sum_r.items() if value is not None]
+        found = [Tried(each, value, base, best.candidate) for each, value in sum_r.items() if value is not None]
         waiting += [each for each, value in sum_r.items() if value is None]
         tried += found
         top = max(found, key=lambda each: each.sum_r, default=best)

@@ -82,9 +82,9 @@ def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
 
 def _findings(found: Found) -> Iterator[str]:
     """What grew out of each method, by the SumR of the search."""
-    sum_r = {each.candidate: each.sum_r for each in found.tried}
     for growth in found.growths:
         base, *steps = growth.kept
+        sum_r = {each.candidate: each.sum_r for each in growth.tried}
         if len(growth.tried) > 1:
             gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
             end = "no further attachment gained" if steps else "no attachment gained"

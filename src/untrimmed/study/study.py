@@ -71,18 +71,16 @@ class Found:
     reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """The method that a candidate grew from."""
-        return next(base for base in self.rates if candidate in _grown_from(base, self.growths))
+        """The method that a candidate grew from where it reached most: at its rate."""
+        return next((each.base for each in self.tried if each.candidate == candidate), candidate)
 
     @property
     def tried(self) -> list[Tried]:
-        """All that was tried, each once, from the best on."""
-        every = {each.candidate: each for growth in self.growths for each in growth.tried}
-        return sorted(every.values(), key=lambda each: -each.sum_r)
-
-
-def _grown_from(base: Candidate, growths: Sequence[Growth]) -> set[Candidate]:
-    return {base} | {each.candidate for growth in growths if growth.kept[0] == base for each in growth.tried}
+        """All that was tried, each once and where it reached most, from the best on."""
+        every: dict[Candidate, Tried] = {}
+        for each in sorted((each for growth in self.growths for each in growth.tried), key=lambda each: -each.sum_r):
+            every.setdefault(each.candidate, each)
+        return list(every.values())
 
 
 @dataclass(frozen=True)
@@ -195,8 +193,11 @@ def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) ->
 def _finalists(found: Found) -> tuple[Candidate, ...]:
     if not found.plan.attachments:
         return tuple(each for each in found.plan.methods if each in {own.candidate for own in found.tried})
-    best = [each.candidate for each in found.tried[: found.plan.finalists]]
-    return tuple(dict.fromkeys([*best, *(found.base_of(each) for each in best)]))
+    finalists = [each.candidate for each in found.tried[: found.plan.finalists]]
+    for each in finalists:  # those that are added, too: a method may be one that another grew into
+        if (base := found.base_of(each)) not in finalists:
+            finalists.append(base)
+    return tuple(finalists)
 
 
 def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:

@@ -77,6 +77,10 @@ class World:
         train_set, val_set, test_set = (load_dataset(self.data, self.root, split) for split in ("train", "val", "test"))
         return train_set, val_set, test_set
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without features: a process that trains maps them itself."""
+        return {name: value for name, value in vars(self).items() if name != "sets"}
+
     @cached_property
     def num_train(self) -> int:
         """How many videos there are to learn from."""
