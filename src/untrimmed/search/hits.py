@@ -17,7 +17,7 @@ class Hit:
     video_id: str
     start_s: float
     end_s: float
-    score: float  # of the video: the relevance of its best window; comparable within one library and encoder
+    score: float  # by its best window or pair, less what must not be seen, or the model's own; compare within a query
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
     confidence: float | None = None  # the chance that it holds what was asked for; None where that was not measured

@@ -124,7 +124,7 @@ class FoundMoment(BaseModel):
 
     start_s: float
     end_s: float
-    score: float = Field(description="The mean relevance inside.")
+    score: float = Field(description="How well it fits, as docs/json.md says; compare it within one search.")
 
 
 class FoundVideo(BaseModel):
@@ -133,7 +133,7 @@ class FoundVideo(BaseModel):
     rank: int
     video: str = Field(description="The file's path on the machine of the service.")
     video_id: str
-    score: float = Field(description="Relevance of the video's best window; comparable within one library.")
+    score: float = Field(description="How well the video fits, as docs/json.md says; compare it within one search.")
     duration_s: float
     start_s: float = Field(description="Of the first of `moments`.")
     end_s: float
