@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 import re
 import time
@@ -9,7 +10,9 @@ import time
 import pytest
 
 from tests.toy import write_clip
-from tests.web.conftest import CLIPS, HOSTILE, VP9
+from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy
+from untrimmed.encoders.registry import load_encoder
+from untrimmed.search import library as library_module
 
 TILE = "button.tile"
 
@@ -43,14 +46,15 @@ PAINT = """new Promise(done => {
 })"""
 
 
-def test_the_page_is_there_within_a_second_with_the_box_to_write_in(visit):
+@pytest.mark.parametrize("most_ms", [math.inf, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_page_is_there_at_once_with_the_box_to_write_in(visit, most_ms):
     page, paints_ms = visit(), []
     for _ in range(3):  # a busy machine may be late once
         paints_ms.append(page.evaluate(PAINT))
         assert page.evaluate("document.activeElement.id") == "q"
         page.wait_for_selector(TILE)
         page.reload()
-    assert min(paints_ms) < 1000
+    assert min(paints_ms) < most_ms
     print(f"first paint {min(paints_ms):.0f} ms")
 
 
@@ -258,9 +262,28 @@ def test_a_dropped_picture_is_searched_for(visit):
     )
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
+    page.get_by_text("Then, without, filters").click()
+    page.get_by_label("Lowest score").fill("2")
+    page.get_by_label("Lowest score").press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes('Nothing found')")
 
 
-def test_new_videos_are_indexed_from_the_page(visit, world, shot):
+def test_examples_are_searched_for_with_the_chance_set(visit):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sun.webm']").first.click()
+    video_id = re.search(r"v=(\w+)", page.url).group(1)
+    page = visit(f"?sure=50&like={video_id}@0.5")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert any(name.startswith("sun.webm") for name in tile_names(page)[:2])
+    assert page.get_by_label("Sure at least").is_disabled()
+
+
+def test_only_this_page_has_the_toy(address):
+    assert library_module.load_encoder is load_encoder
+
+
+def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
+    monkeypatch.setattr(library_module, "load_encoder", load_toy)
     page = visit()
     page.wait_for_selector(TILE)
     write_clip(world / "videos" / "new.webm", ["white"], **VP9)

@@ -18,7 +18,6 @@ export interface Video { video_id: string; video: string; duration_s: number; wi
 export interface Detail extends Video { can_be_read: boolean; problem: string | null; kind: string | null }
 export interface Curve { times_s: number[]; relevance: number[] }
 export interface Folder { folder_id: string; path: string; num_videos: number }
-export interface Facts { library: string; num_videos: number; duration_s: number; encoder: string | null }
 export interface Job {
   job_id: string
   state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'
@@ -71,7 +70,6 @@ const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await 
 const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
   (await ask(path, body === undefined ? { method: 'POST', signal } : sent(body, signal))).json()
 
-export const facts = () => get<Facts>('/api/facts')
 export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
 export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
@@ -80,8 +78,7 @@ export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folde
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
 export const search = (query: Query, signal: AbortSignal) => post<Answer>('/api/search', query, signal)
 export const searchPicture = async (picture: Blob, query: Query, signal: AbortSignal): Promise<Answer> => {
-  const { text, limit, moments } = query
-  const words = new URLSearchParams({ text, limit: String(limit), moments: String(moments) })
+  const words = new URLSearchParams({ query: JSON.stringify(query) })
   return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
 }
 export const curve = (id: string, text: string, signal?: AbortSignal) =>

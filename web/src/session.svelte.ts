@@ -70,6 +70,10 @@ class Session {
   get isAsked(): boolean {
     return this.text.trim() !== '' || this.like.length > 0 || this.picture !== null
   }
+  /** What examples find has a score, but no chance. */
+  get hasExamples(): boolean {
+    return this.like.length + this.unlike.length > 0 || this.picture !== null
+  }
   /** Whether the library's encoder has chances at all. */
   get knowsChances(): boolean {
     return this.minChance > 0 || this.hits.some((hit) => hit.confidence != null)
@@ -109,7 +113,7 @@ class Session {
       limit: this.limit,
       moments: this.moments,
       min_score: this.minScore,
-      min_confidence: this.minChance > 0 ? this.minChance / 100 : null
+      min_confidence: this.minChance > 0 && !this.hasExamples ? this.minChance / 100 : null
     }
   }
 
@@ -287,8 +291,7 @@ class Session {
     const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
     this.open = null
     const asked = this.#asked(id, start_s, end_s)
-    if (this.isAsked) await this.#keepAddress(() => this.ask(false))
-    else this.answer = null
+    await this.#keepAddress(() => this.ask(false))
     await asked
   }
 

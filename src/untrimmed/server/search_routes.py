@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi import Query as InAddress
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
 from untrimmed.server.depends import AService
 from untrimmed.server.pictures import LIMITS
@@ -18,6 +20,7 @@ from untrimmed.server.service import Service
 from untrimmed.video.reader import read_image
 
 MOST_PICTURE_BYTES = 32 << 20
+_LONGEST_QUERY = 60_000  # in an address
 
 router = APIRouter(prefix="/api", tags=["search"])
 
@@ -44,8 +47,12 @@ async def search_picture(
     text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence beside the picture.")] = "",
     limit: Annotated[int, InAddress(ge=1, le=MOST_HITS)] = 10,
     moments: Annotated[int, InAddress(ge=1, le=MOST_MOMENTS)] = 3,
+    query: Annotated[
+        str, InAddress(max_length=_LONGEST_QUERY, description="Instead of the others: what /api/search takes, as JSON.")
+    ] = "",
 ) -> SearchAnswer:
     """The videos with frames like a picture (PNG, JPEG, WebP, BMP, GIF), which is the body of the request."""
+    asked = _read(query) if query else SearchRequest(text=text, limit=limit, moments=moments)
     with tempfile.NamedTemporaryFile(prefix="untrimmed-") as file:
         size = 0
         async for piece in request.stream():
@@ -55,7 +62,14 @@ async def search_picture(
             file.write(piece)
         file.flush()
         picture = await service.decode(_picture, Path(file.name))
-    return await _answer(service, SearchRequest(text=text, limit=limit, moments=moments), picture)
+    return await _answer(service, asked, picture)
+
+
+def _read(query: str) -> SearchRequest:
+    try:
+        return SearchRequest.model_validate_json(query)
+    except ValidationError as error:
+        raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in error.errors()]) from None
 
 
 def _picture(path: Path) -> Any:
