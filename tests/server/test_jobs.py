@@ -1,6 +1,7 @@
 """Indexing runs: started, watched, paused, stopped, tried again; searches go on meanwhile."""
 
 import json
+import queue
 import threading
 import time
 
@@ -105,7 +106,9 @@ def test_files_that_fail_are_named_and_can_be_tried_again(client, start, videos)
     assert client.post(f"/api/jobs/{mended['job_id']}/retry").status_code == 409
 
 
-def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder):
+def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder, monkeypatch):
+    may_go_on, step = queue.SimpleQueue(), IndexJob._wait
+    monkeypatch.setattr(IndexJob, "_wait", lambda job: (may_go_on.put(job._goes_on.is_set()), step(job)))
     wait(client, start(), "done")
     write_clip(videos / "second.mp4", ["blue"])
     encoder.may.clear()
@@ -113,7 +116,8 @@ def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, vid
     wait(client, job_id, "running")
     assert client.post(f"/api/jobs/{job_id}/pause").json()["state"] == "paused"
     encoder.may.set()
-    time.sleep(0.3)
+    while may_go_on.get(timeout=20):
+        pass
     assert client.get(f"/api/jobs/{job_id}").json()["state"] == "paused"
     assert client.post("/api/search", json={"text": "red"}).status_code == 200
     assert client.get("/api/videos").json()["total"] == 1

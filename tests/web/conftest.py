@@ -28,23 +28,34 @@ CLIPS = {
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """A folder of clips, and the library of them; `old.avi` no browser decodes."""
+    """A folder of clips; `old.avi` no browser decodes."""
     folder = tmp_path_factory.mktemp("page")
     videos = folder / "videos"
     videos.mkdir()
     for name, colours in CLIPS.items():
         write_clip(videos / name, colours, **VP9)
     write_clip(videos / "old.avi", ["yellow", "white"], size=(320, 180))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
-        untrimmed.open(folder / "library").index(videos)
-        yield folder
+    return folder
+
+
+def load_toy(*_, **__):
+    return LoadedEncoder(ToyEncoder(), None)
 
 
 @pytest.fixture(scope="session")
-def address(world):
+def library(world):
+    """The library of the clips; it keeps the encoder that it indexed with."""
+    library = untrimmed.open(world / "library")
+    with pytest.MonkeyPatch.context() as patch:  # until then only: other tests of this process load theirs
+        patch.setattr(library_module, "load_encoder", load_toy)
+        library.index(world / "videos")
+    return library
+
+
+@pytest.fixture(scope="session")
+def address(library):
     """Where the service answers, on a socket of this machine."""
-    app = create_app(untrimmed.open(world / "library"), warm=True)
+    app = create_app(library, warm=True)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
