@@ -171,8 +171,7 @@ def traversals(count, seed=0):
 def test_500_attempts_to_leave_the_library_find_nothing(client, world):
     secrets = [b"root:", b"encoder_identity", b"PATH=", (world / "videos" / "flag.mp4").read_bytes()[:64]]
     for path in traversals(500):
-        scope_path = path.encode("latin-1", "replace").decode("latin-1")
-        answer = client.get(scope_path)
+        answer = client.get(f"{client.base_url}{path}")  # by itself `//name` would name another host
         assert answer.status_code in (400, 404, 405, 422), path
         assert not any(secret in answer.content for secret in secrets), path
 
