@@ -25,6 +25,7 @@ DESCRIBED = schemathesis.openapi.from_dict(create_app(untrimmed.open("nowhere"))
 ROUTES = {found.ok().label: found.ok() for found in DESCRIBED.get_all_operations()}
 ENDLESS = "GET /api/jobs/{job_id}/events"
 MODES = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+LONG_TO_DRAW = "POST /api/search/picture"  # minutes for its pictures and whole queries in an address
 NUM_EACH = int(os.environ.get("UNTRIMMED_SCHEMA_INPUTS", "40"))  # of every route
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -67,7 +68,13 @@ def check(address, route, mode, count):
     return asked
 
 
-@pytest.mark.parametrize("route", sorted(ROUTES.keys() - {ENDLESS}))
+@pytest.mark.parametrize(
+    "route",
+    [
+        pytest.param(route, marks=[pytest.mark.slow] if route == LONG_TO_DRAW else [])
+        for route in sorted(ROUTES.keys() - {ENDLESS})
+    ],
+)
 def test_answers_are_those_that_are_described(address, route):
     has_input = "{" in route or ROUTES[route].query or ROUTES[route].body
     count = sum(check(address, route, mode, NUM_EACH) for mode in (MODES if has_input else MODES[:1]))
