@@ -111,8 +111,8 @@ def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error
 @pytest.mark.parametrize("among", ["one", "all"])
 def test_a_shard_that_dies_after_it_has_ranked_makes_the_answer_partial(lib, monkeypatch, query, died_before, among):
     whole = lib.search(query, limit=9, moments=9)
-    shares = lambda n: {shard_of(hit.video_id, n) for hit in whole}  # noqa: E731
-    count = next(n for n in range(2, 99) if len(shares(n)) > 1)  # ids are drawn: two shards may have all in one
+    ids = [hit.video_id for hit in whole]  # drawn: of two shards one may have them all
+    count = next(n for n in range(2, 99) if len({shard_of(video_id, n) for video_id in ids}) > 1)
     number = shard_of(whole[0].video_id, count)
     limit = 1 if among == "one" else 9
     shards = sharded(lib, count)
