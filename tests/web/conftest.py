@@ -16,7 +16,7 @@ from untrimmed.search import library as library_module
 from untrimmed.server.app import create_app
 
 CHROMIUM = "/usr/bin/chromium"
-HOSTILE = "<img src=x onerror=document.title='broken'> & \u202eright to left"
+HOSTILE = "<img src=x onerror=document.title='broken'> & <script>document.title='broken'< \u202eright\nto left"
 VP9 = {"codec": "libvpx-vp9", "size": (320, 180), "fps": 25, "options": {"deadline": "realtime", "cpu-used": "8"}}
 CLIPS = {
     "flag.webm": ["red", "white", "green", "white", "blue", "red"],
@@ -81,17 +81,20 @@ def browser():
 
 @pytest.fixture
 def visit(browser, address):
-    """Open the page; what a page logs as an error, a refused script or style among them, fails the test."""
+    """Open the page; what a page logs as an error, a refused script or style among them, fails the test.
+
+    With `trouble`, files or the service are to be missed: the browser logs each of them.
+    """
     contexts, errors = [], []
 
-    def run(path="", *, width=1280, height=800, dark=False, **options):
+    def run(path="", *, width=1280, height=800, dark=False, trouble=False, **options):
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", **options
         )
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" and not trouble else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address + path)
         return page

@@ -10,34 +10,10 @@ import time
 import pytest
 
 from tests.toy import write_clip
+from tests.web.browsing import TILE, ask, play_time, tile_names, until
 from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search import library as library_module
-
-TILE = "button.tile"
-
-
-def until(page, expression, arg=None, patience_s=20):
-    """Wait for something to be true in the page; the browser's own way would need a policy that allows `eval`."""
-    deadline = time.monotonic() + patience_s
-    while not page.evaluate(expression, arg):
-        assert time.monotonic() < deadline, expression
-        page.wait_for_timeout(30)
-
-
-def ask(page, text):
-    page.fill("#q", text)
-    page.press("#q", "Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-
-
-def tile_names(page):
-    return page.locator(TILE).evaluate_all("tiles => tiles.map(tile => tile.getAttribute('aria-label'))")
-
-
-def play_time(page):
-    return page.evaluate("document.querySelector('video').currentTime")
-
 
 PAINT = """new Promise(done => {
   const seen = () => performance.getEntriesByName('first-contentful-paint')[0]
@@ -136,12 +112,13 @@ def test_hovering_scrubs_through_the_span(visit):
 
 def test_a_session_by_keyboard_alone(visit):
     page = visit()
-    page.keyboard.type("white")
+    page.keyboard.type("blue")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     page.keyboard.press("ArrowDown")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     first = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert first.startswith("sea.webm"), "one that the browser plays"
     page.keyboard.press("ArrowRight")
     until(
         page,
@@ -175,6 +152,29 @@ def test_a_session_by_keyboard_alone(visit):
     until(page, "!document.querySelector('video')")
     page.keyboard.press("q")
     assert page.evaluate("document.activeElement.id") == "q"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
+    def paper():
+        return page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+
+    light, night = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
+    page = visit("?q=red", dark=dark)
+    page.locator(TILE).first.click()
+    page.wait_for_selector("canvas[aria-label*='how well']")
+    seen = [paper()]
+    for name in ("as the system", "light", "dark"):
+        page.get_by_role("button", name=f"Colours: {name}").click()
+        seen.append(paper())
+    assert seen == [night if dark else light, light, night, night if dark else light]
+    page.get_by_role("button", name="Colours: as the system").click()
+    if not dark:
+        page.get_by_role("button", name="Colours: light").click()
+    page.reload()
+    page.wait_for_selector("canvas[aria-label*='how well']")
+    assert paper() == (light if dark else night), "remembered"
+    shot(page, f"chosen_{'light' if dark else 'dark'}")
 
 
 def test_the_curve_is_drawn_and_leads_to_a_time(visit):
@@ -241,7 +241,9 @@ def test_the_basket_is_kept_and_saved(visit, format, tmp_path):
 def test_hostile_names_are_text(visit):
     page = visit("?q=green")
     page.wait_for_selector("h2[title*='onerror']")
-    assert page.locator("h2[title*='onerror']").text_content() == HOSTILE.replace("\u202e", "\ufffd") + ".webm"
+    shown = re.sub("[\u202e\n]", "\ufffd", HOSTILE) + ".webm"
+    assert page.locator("h2[title*='onerror']").text_content() == shown
+    assert page.locator("h2[title*='onerror']").get_attribute("title").endswith("/" + shown)
     page.locator(f"{TILE}[aria-label*='onerror']").first.click()
     page.get_by_role("button", name="Into the basket").click()
     page.wait_for_selector("section[aria-label=Basket] li")

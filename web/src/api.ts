@@ -56,7 +56,9 @@ export interface Query {
 export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
 
 async function ask(path: string, init?: RequestInit): Promise<Response> {
-  const answer = await fetch(path, init)
+  const answer = await fetch(path, init).catch((error: Error) => {
+    throw error.name === 'AbortError' ? error : new Error('The service does not answer: see whether it still runs.')
+  })
   if (answer.ok) return answer
   const problem = await answer.json().catch(() => null)
   throw new Error(problem?.detail ?? `${answer.status} ${answer.statusText}`)
@@ -100,7 +102,7 @@ export async function download(format: string, moments: Mark[]): Promise<void> {
 }
 
 /** A name as it can be shown: letters that turn or break the line would make it look like another one. */
-const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
+export const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
 export const fileName = (path: string) => plain(path.slice(path.lastIndexOf('/') + 1))
 export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('/')))
 

@@ -1,0 +1,27 @@
+"""What tests of the page do in it again and again."""
+
+import time
+
+TILE = "button.tile"
+
+
+def until(page, expression, arg=None, patience_s=20):
+    """Wait for something to be true in the page; the browser's own way would need a policy that allows `eval`."""
+    deadline = time.monotonic() + patience_s
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(30)
+
+
+def ask(page, text):
+    page.fill("#q", text)
+    page.press("#q", "Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+
+
+def tile_names(page):
+    return page.locator(TILE).evaluate_all("tiles => tiles.map(tile => tile.getAttribute('aria-label'))")
+
+
+def play_time(page):
+    return page.evaluate("document.querySelector('video').currentTime")
