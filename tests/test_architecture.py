@@ -8,14 +8,15 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
 # What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
-BASE = {"types", "batches", "errors"}
+BASE = {"types", "span", "batches", "errors"}
 VALUES = BASE | {"config", "files", "devices", "precision", "plugins"}
 RUNNING = VALUES | {"models", "data", "evaluation", "moments", "presets"}
 TRAINING = RUNNING | {"running", "losses", "nn"}
 ALLOWED = {
     "errors": set(),
     "version": set(),
-    "types": {"errors"},
+    "span": set(),
+    "types": {"errors", "span"},
     "config": {"errors"},
     "files": {"errors"},
     "plugins": {"errors", "files"},
@@ -36,7 +37,7 @@ ALLOWED = {
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores", "video"},
     "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},
-    "server": {"errors", "files", "types", "search", "video", "version"},
+    "server": {"errors", "files", "span", "types", "search", "video", "version"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},
     "study": TRAINING | {"training", "reproduction"},

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.span import Moment as Moment
+
 
 @dataclass(frozen=True)
 class FrameFeatures:
@@ -45,12 +47,3 @@ class TextFeatures:
     words: Float[np.ndarray, "W E"]
     tokens: tuple[str, ...]
     reading: Reading = Reading()
-
-
-@dataclass(frozen=True, order=True)
-class Moment:
-    """A span of one video in seconds and how well it fits; higher is better."""
-
-    start_s: float
-    end_s: float
-    score: float = 0.0

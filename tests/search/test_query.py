@@ -252,3 +252,9 @@ def test_places_outside_the_library_are_refused(lib):
 def test_a_folder_of_nobody_is_refused(lib):
     with pytest.raises(ConfigError, match=r"~nouser: Could not determine home directory.*; write \./~NAME"):
         lib.search(Query("red", filters=Filters(within="~nouser")))
+
+
+@pytest.mark.parametrize("image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((3, 4, 4), np.uint8), "a"])
+def test_what_is_no_picture_is_refused_before_it_is_searched_for(image):
+    with pytest.raises(ConfigError, match="no picture"):
+        Query(image=image)

@@ -3,10 +3,14 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 
+import numpy as np
 import pytest
 import uvicorn
+from PIL import Image
 
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401
@@ -39,16 +43,38 @@ ASKED = [
     ["red", "--min-duration", "5", "--since", "2001-02-03"],
     ["red", "--in", "/nowhere"],
     ["red", "--min-score", "9"],
+    ["--image", "sea.png"],
+    ["red", "--image", "sea.png", "--not", "green", "--limit", "3", "--json"],
 ]
+SHOWN = [["flag.mp4@3"], ["sea.png", "--json", "--moments", "1"], ["sea.png", "--in", "/nowhere"]]
 
 
-@pytest.mark.parametrize("words", ASKED, ids=" ".join)
-def test_the_service_says_what_the_library_says(served, typed, world, monkeypatch, words):  # noqa: F811
+@pytest.mark.parametrize(
+    "words", [["search", *words] for words in ASKED] + [["similar", *words] for words in SHOWN], ids=" ".join
+)
+def test_the_service_says_what_the_library_says(served, typed, world, tmp_path, monkeypatch, words):  # noqa: F811
+    Image.fromarray(np.full((40, 60, 3), (20, 40, 255), np.uint8)).save(tmp_path / "sea.png")
+    monkeypatch.chdir(tmp_path)
     words = [str(world / "videos" / word) if word.startswith("flag.mp4") else word for word in words]
     options = ["--library", served]
-    alone = typed("search", *words, *options, "--no-service")
+    alone = typed(*words, *options, "--no-service")
     monkeypatch.setattr("untrimmed.open", lambda *_, **__: pytest.fail("searched here"))
-    assert typed("search", *words, *options) == alone
+    assert typed(*words, *options) == alone
+
+
+HEAVY = {"numpy", "jaxtyping", "lance", "pyarrow", "torch", "PIL", "av", "fastapi"}
+
+
+def test_a_command_that_asks_the_service_imports_nothing_heavy(served):
+    code = (
+        "import sys; from untrimmed.cli.app import main; sys.argv = ['untrimmed', *sys.argv[1:]]\n"
+        "try: main()\nexcept SystemExit as stop: print(stop.code, *sys.modules)"
+    )
+    words = ["search", "white", "--not", "blue", "--min-duration", "1", "--json", "--library", str(served)]
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    exit_code, *modules = run.stdout.rpartition("}")[2].split()
+    assert (exit_code, HEAVY.intersection(modules)) == ("0", set())
+    assert "untrimmed.server.client" in modules
 
 
 def test_a_format_of_numbers_of_ones_own_is_searched_here(served, typed, monkeypatch):  # noqa: F811

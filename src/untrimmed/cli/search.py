@@ -104,7 +104,7 @@ ServiceOption = Annotated[
     bool,
     typer.Option(
         " /--no-service",
-        help="Search here, even if `untrimmed serve` runs; else that is asked (not with --image, --precision).",
+        help="Search here, even if `untrimmed serve` runs; else that is asked (not with --ray, --precision).",
         show_default=False,
     ),
 ]
@@ -214,12 +214,13 @@ def similar(
     min_score: ScoreOption = None,
     within: WithinOption = None,
     precision: PrecisionOption = "auto",
+    service: ServiceOption = True,
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
     imports: ImportOption = None,
 ) -> None:
     """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
-    import untrimmed
+    from untrimmed.search.query import Filters, Query
     from untrimmed.video.reader import frame_at, is_video_path, read_image
 
     path, at, time = what.rpartition("@")
@@ -231,9 +232,10 @@ def similar(
         raise ConfigError(f"{what}: is a video; name a time of it, too: {what}@12.5")
     else:
         image = read_image(Path(what))
-    opened = untrimmed.open(library, precision=read_precision(precision))
-    hits = opened.similar(image, limit=limit, moments=moments, min_score=min_score, within=within)
-    _show(opened.folder, {"like": what}, hits, json_output, save_frames, opened.engine.keep)
+    folder, query = library_folder(library), Query(image=image, filters=Filters(within=within))
+    amounts = {"limit": limit, "moments": moments, "min_score": min_score, "min_confidence": None}
+    hits, keep = _found(folder, query, amounts, service, read_precision(precision), None, 1)
+    _show(folder, {"like": what}, hits, json_output, save_frames, keep)
 
 
 def _show(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from untrimmed.types import Moment
+from untrimmed.span import Moment
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ import math
 import os
 from dataclasses import KW_ONLY, dataclass, fields
 from datetime import date, datetime, time, timedelta
-from typing import Literal
-
-import numpy as np
-from jaxtyping import UInt8
+from typing import TYPE_CHECKING, Literal
 
 from untrimmed.errors import ConfigError, require_type
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.sentence import check_sentence
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
 
 MOST_PARTS = 32  # sentences to leave out, and places like or unlike: each is one product with all frames, or one read
 
@@ -120,6 +121,8 @@ class Query:
 
     def __post_init__(self) -> None:
         require_type(self.without, tuple | list, "without", "a tuple of sentences, as ('a person',)")
+        if self.image is not None and not _is_picture(self.image):
+            raise ConfigError("the image is no picture; give an array of RGB, 8 bits each, of shape (height, width, 3)")
         for name in ("like", "unlike"):
             require_type(getattr(self, name), tuple | list, name, "a tuple of places, as (Place('a.mp4', 3.0),)")
         for what, sentence in (("text", self.text), ("then", self.then), *(("without", some) for some in self.without)):
@@ -143,6 +146,11 @@ class Query:
     def has_examples(self) -> bool:
         """Whether pictures or places say what is wanted, or not."""
         return self.image is not None or bool(self.like or self.unlike)
+
+
+def _is_picture(image: object) -> bool:
+    shape: tuple[int, ...] = getattr(image, "shape", ())
+    return len(shape) == 3 and shape[2] == 3 and str(getattr(image, "dtype", "")) == "uint8"
 
 
 def parse_when(text: str) -> date | datetime:

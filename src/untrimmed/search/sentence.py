@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from untrimmed.errors import ConfigError, named
-from untrimmed.types import TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.types import TextFeatures
 
 _NUM_NAMED = 8
 _MAX_SHOWN = 40

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import untrimmed.errors as errors
 from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.listing import read_records
 from untrimmed.search.query import Place, Query
 from untrimmed.server.notice import Notice, find_notice
-from untrimmed.types import Moment
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
+from untrimmed.span import Moment
 
 _PATIENCE_S = 60.0  # its first search loads what a search needs
 
@@ -30,13 +36,11 @@ def ask_service(
 ) -> Hits | None:
     """The hits of the service of a library; None where none runs, or it cannot answer: then the caller searches.
 
-    A query with a picture is not sent.
-
     Raises:
         UntrimmedError: What the library would refuse.
     """
     notice = find_notice(library)
-    if notice is None or query.image is not None:
+    if notice is None:
         return None
     like, unlike = (_places(library, places) for places in (query.like, query.unlike))
     if like is None or unlike is None:
@@ -64,15 +68,27 @@ def ask_service(
         "min_score": min_score,
         "min_confidence": min_confidence,
     }
-    answer = _post(notice, request)
+    if query.image is None:
+        answer = _post(notice, "/api/search", json.dumps(request).encode(), "application/json")
+    else:
+        route = f"/api/search/picture?{urlencode({'query': json.dumps(request)})}"
+        answer = _post(notice, route, _png(query.image), "application/octet-stream")
     return None if answer is None else _hits(answer)
 
 
-def _post(notice: Notice, request: dict[str, Any]) -> dict[str, Any] | None:
+def _png(picture: UInt8[np.ndarray, "Y X 3"]) -> bytes:
+    from PIL import Image
+
+    written = io.BytesIO()
+    Image.fromarray(picture).save(written, "PNG", compress_level=1)
+    return written.getvalue()
+
+
+def _post(notice: Notice, route: str, body: bytes, body_type: str) -> dict[str, Any] | None:
     connection = http.client.HTTPConnection(notice.host, notice.port, timeout=_PATIENCE_S)
-    headers = {"Authorization": f"Bearer {notice.token}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {notice.token}", "Content-Type": body_type}
     try:
-        connection.request("POST", "/api/search", json.dumps(request), headers)
+        connection.request("POST", route, body, headers)
         answer = connection.getresponse()
         found = json.loads(answer.read())
     except (OSError, http.client.HTTPException, ValueError):
