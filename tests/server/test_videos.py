@@ -15,6 +15,7 @@ import untrimmed
 from tests.media import read_clock
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
+from untrimmed.server import video_routes
 from untrimmed.server.app import create_app
 
 
@@ -208,6 +209,37 @@ def test_a_link_within_the_folder_is_followed(own):
     shutil.move(file, file.with_name("renamed.mp4"))
     file.symlink_to("renamed.mp4")
     assert answers(client, video_id) == {200}
+
+
+def test_what_comes_in_a_videos_place_between_two_looks_is_never_served(own, tmp_path, monkeypatch):
+    file, client, video_id = own
+    content, secret = file.read_bytes(), write_clip(tmp_path / "secret.mp4", ["green", "green"])
+    whole = client.get(f"/api/videos/{video_id}/media").content
+    for look in ("open_media", "media_file"):
+        monkeypatch.setattr(video_routes, look, swapped_behind(getattr(video_routes, look), file, secret))
+    assert whole == content
+    assert client.get(f"/api/videos/{video_id}/media").content == content, "what was opened, which has no name now"
+    part = client.get(f"/api/videos/{video_id}/media", headers={"range": "bytes=5-104"})
+    assert part.status_code == 409, "for the next one the link is there from the beginning"
+    for what in ("frame?time_s=1", "clip?start_s=0&end_s=1"):
+        file.unlink()
+        file.write_bytes(content)
+        os.utime(file, ns=(0, client.app.state.service.record(video_id).mtime_ns))
+        answer = client.get(f"/api/videos/{video_id}/{what}")
+        assert (answer.status_code, "has changed" in answer.text) == (422, True)
+        assert file.is_symlink()
+
+
+def swapped_behind(look, file, secret):
+    """A look at a file, behind which it is replaced with a link to another one."""
+
+    def swapping(record):
+        seen = look(record)
+        file.unlink()
+        file.symlink_to(secret)
+        return seen
+
+    return swapping
 
 
 @pytest.mark.parametrize("what", ["other content", "folder", "pipe", "gone", "forbidden link"])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from untrimmed.errors import VideoError
 from untrimmed.search.records import VideoRecord
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError
@@ -36,7 +37,7 @@ class Exported:
 
 
 def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
-    """Write moments in the format asked for; no further clip once `ends` is set.
+    """Write moments in the format asked for; the clip at work is left once `ends` is set.
 
     Raises:
         PublicError: A span is empty or too long, or all clips are, a video cannot be read, or the service ends.
@@ -68,23 +69,27 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
         raise
 
 
-def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path) -> Path:
-    """Cut a span out of an indexed file.
+def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
+    """Cut a span out of an indexed file, until `ends` is set.
 
     Raises:
+        PublicError: The service ends.
         VideoError: It cannot be decoded, or shows nothing there.
     """
-    cut(file.path, start_s, end_s, out, limits=_LIMITS)
+    try:
+        cut(file.path, start_s, end_s, out, limits=_LIMITS, identity=file.identity, stop=ends)
+    except VideoError:
+        if ends.is_set():
+            raise PublicError(503, "the service ends; ask again when it runs") from None
+        raise
     return out
 
 
 def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for number, (mark, record) in enumerate(moments, start=1):
-            if ends.is_set():
-                raise PublicError(503, "the service ends; ask again when it runs")
             name = f"{number:02d}_{file_name(record.path)}_{mark.start_s:.1f}-{mark.end_s:.1f}s.mp4"
-            clip = write_clip(media_file(record), mark.start_s, mark.end_s, out.with_name("clip.mp4"))
+            clip = write_clip(media_file(record), mark.start_s, mark.end_s, out.with_name("clip.mp4"), ends)
             archive.write(clip, name)
             clip.unlink()
     return out

@@ -77,14 +77,14 @@ async def retry(service: AService, job: AJob) -> Job:
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse)
-async def events(job: AJob) -> AsyncIterable[ServerSentEvent]:
-    """The run as it changes, as server-sent events of type `job`; ends with the run."""
+async def events(service: AService, job: AJob) -> AsyncIterable[ServerSentEvent]:
+    """The run as it changes, as server-sent events of type `job`; ends with the run, or the service."""
     seen = -1
     while True:
         is_last = not job.is_open
         if job.changed_at != seen:
             seen = job.changed_at
             yield ServerSentEvent(event="job", data=job.shown)
-        if is_last:
+        if is_last or service.ends.is_set():
             return
         await asyncio.sleep(_LOOK_S)

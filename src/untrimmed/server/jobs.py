@@ -194,10 +194,14 @@ class Jobs:
             raise PublicError(409, "every file of this run was indexed; there is nothing to try again")
         return self.start(job.failed_files())
 
-    def close(self, patience_s: float = 10.0) -> None:
-        """Stop all runs, and wait for the one at work to end."""
+    def stop(self) -> None:
+        """Stop all runs at their next step."""
         for job in self.all():
             job.stop()
+
+    def close(self, patience_s: float = 10.0) -> None:
+        """Stop all runs, and wait for the one at work to end."""
+        self.stop()
         deadline = time.monotonic() + patience_s
         while any(job.shown.started_at and job.is_open for job in self.all()) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -32,8 +32,18 @@ class Pictures:
         """Of the pictures that are kept."""
         return self._num_bytes
 
-    def jpeg(self, path: Path, content: str, time_s: float, short_side: int | None, last_for_s: float) -> bytes:
+    def jpeg(
+        self,
+        path: Path,
+        content: str,
+        time_s: float,
+        short_side: int | None,
+        last_for_s: float,
+        identity: list[int] | None = None,
+    ) -> bytes:
         """The frame of a file at a time, to a hundredth of a second; `content` is the hash of the file's.
+
+        With an `identity` (`messages.identity_of`), of that file alone.
 
         Raises:
             VideoError: The file cannot be decoded, or the time lies behind its end.
@@ -47,7 +57,7 @@ class Pictures:
 
         reader = self._readers.get()
         try:
-            frame = reader.frame_at(path, time_s, last_for_s=last_for_s, short_side=short_side)
+            frame = reader.frame_at(path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity)
         finally:
             self._readers.put(reader)
         written = io.BytesIO()

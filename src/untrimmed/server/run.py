@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -44,9 +46,22 @@ def serve(
         with suppress(OSError):  # of a library that nothing was indexed into yet; the notice lies in it
             library.folder.mkdir(parents=True, exist_ok=True)
         with announced(library.folder, own, listening.getsockname()[1], access.own_token) if own else nullcontext():
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config, app.state.service.begin_end).run(sockets=[listening])
     finally:
         listening.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves what is long as soon as it is told to end; requests are given some seconds only after that."""
+
+    def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._leave = leave
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal. Not here, in the middle of any line: that may hold a lock which leaving needs."""
+        threading.Thread(target=self._leave, daemon=True).start()
+        super().handle_exit(sig, frame)
 
 
 def _own_address(host: str) -> str | None:

@@ -100,9 +100,14 @@ class Service:
         except UntrimmedError as error:
             log.info("nothing to warm up: %s", error)
 
+    def begin_end(self) -> None:
+        """Leave what is long: indexing, the writing of clips, and the reports of runs."""
+        self.ends.set()
+        self.jobs.stop()
+
     def close(self) -> None:
         """Stop indexing and the writing of clips, and end the decoders."""
-        self.ends.set()
+        self.begin_end()
         self.jobs.close()
         self.pictures.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from untrimmed.search.records import VideoRecord
 from untrimmed.server.depends import ARecord, AService
 from untrimmed.server.export import MOST_CLIP_S, export, write_clip
-from untrimmed.server.media import MediaFile, media_file
+from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import (
     LONGEST_TEXT,
@@ -98,7 +99,7 @@ async def frame(
     file = await service.read(media_file, record)
     side = next(side for side in SIDES if side >= short_side)
     picture = await service.decode(
-        service.pictures.jpeg, file.path, record.content_hash, time_s, side, record.duration_s
+        service.pictures.jpeg, file.path, record.content_hash, time_s, side, record.duration_s, file.identity
     )
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
     return Response(picture, media_type="image/jpeg", headers=headers)
@@ -115,10 +116,8 @@ async def frame(
 )
 async def media(service: AService, record: ARecord) -> Response:
     """The file itself, whole or by ranges, for a player."""
-    file = await service.read(media_file, record)
-    return FileResponse(
-        file.path, media_type=file.kind, stat_result=file.status, headers={"cache-control": "private, max-age=0"}
-    )
+    file, opened = await service.read(open_media, record)
+    return OpenedResponse(file, opened, {"cache-control": "private, max-age=0"})
 
 
 @router.get(
@@ -138,15 +137,15 @@ async def clip(
             422, f"the span from {start_s:g} to {end_s:g} s: wanted a length above 0 and up to {MOST_CLIP_S:g} s"
         )
     file = await service.read(media_file, record)
-    written = await service.cut(_clip, file, start_s, end_s)
+    written = await service.cut(_clip, file, start_s, end_s, service.ends)
     name = f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
     return _OneTimeFile(written, media_type="video/mp4", filename=name)
 
 
-def _clip(file: MediaFile, start_s: float, end_s: float) -> Path:
+def _clip(file: MediaFile, start_s: float, end_s: float, ends: threading.Event) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
     try:
-        return write_clip(file, start_s, end_s, folder / "clip.mp4")
+        return write_clip(file, start_s, end_s, folder / "clip.mp4", ends)
     except BaseException:
         _remove(folder / "clip.mp4")
         raise

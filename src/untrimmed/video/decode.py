@@ -24,6 +24,7 @@ from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_HOLD_S
 
 # Demuxers of self-contained recordings. The audio ones are here so that the message can say "no video stream".
@@ -76,8 +77,11 @@ class MediaProblemError(Exception):
         self.is_fatal = is_fatal  # this process is no longer sound (out of memory)
 
 
-def open_regular_file(path: str) -> int:
-    """A read-only descriptor of a regular, non-empty file. Never blocks: pipes and devices are refused unopened."""
+def open_regular_file(path: str, identity: list[int] | None = None) -> int:
+    """A read-only descriptor of a regular, non-empty file. Never blocks: pipes and devices are refused unopened.
+
+    With an `identity` (`identity_of`), of that file alone: another one may have come in its place.
+    """
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
@@ -91,6 +95,9 @@ def open_regular_file(path: str) -> int:
     if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
         os.close(descriptor)
         raise MediaProblemError("is empty (0 bytes)", ADVICE_COPY)
+    if identity is not None and identity_of(status) != identity:
+        os.close(descriptor)
+        raise MediaProblemError("has changed since it was looked at", "index it again")
     return descriptor
 
 
@@ -150,14 +157,19 @@ class OpenVideo:
 
 @contextmanager
 def open_video(
-    path: str, *, max_pixels: int, error_log: Callable[[], str], demuxers: str = DEMUXERS
+    path: str,
+    *,
+    max_pixels: int,
+    error_log: Callable[[], str],
+    demuxers: str = DEMUXERS,
+    identity: list[int] | None = None,
 ) -> Iterator[OpenVideo]:
-    """Open a file for decoding; `error_log` gives what FFmpeg has complained about so far.
+    """Open a file for decoding; `error_log` gives what FFmpeg has complained about so far; `identity`: that file alone.
 
     Raises:
         MediaProblemError: no regular file, no known container, no video stream, no decoder, or too large a picture.
     """
-    descriptor = open_regular_file(path)
+    descriptor = open_regular_file(path, identity)
     try:
         options = {
             "fd": str(descriptor),

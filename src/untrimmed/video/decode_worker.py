@@ -91,7 +91,7 @@ class Worker:
             )
 
     def _read_once(self, request: dict[str, Any], *, is_keyframes_only: bool, extra: list[str]) -> FrameSampler:
-        with self._open(request["path"]) as video:
+        with self._open(request) as video:
             sampler = FrameSampler(video, self._on_progress)
             scaler = VideoReformatter()
             fps = request["fps"]
@@ -138,12 +138,12 @@ class Worker:
     def frame_at(self, request: dict[str, Any]) -> None:
         """One frame, in full size or smaller: a `frames` message of a single frame, then `end`."""
         time_s, short_side = request["time_s"], request["short_side"]
-        with self._open(request["path"]) as video:
+        with self._open(request) as video:
             frame = self._seek_frame(video, request) if video.container.format.name in SEEKABLE else None
             if frame is not None:
                 self._send_frame(frame, video, time_s, short_side)
                 return
-        with self._open(request["path"]) as video:
+        with self._open(request) as video:
             frame = self._find_frame(FrameSampler(video, self._on_progress), time_s, request["last_for_s"])
             if frame is None:
                 raise MediaProblemError(f"has no frame that can be decoded{in_brackets([], read_log())}", ADVICE_COPY)
@@ -187,17 +187,17 @@ class Worker:
         """Write a span of a file to a new file, then `end` with the second at which what was written ends."""
         from untrimmed.video.cut import write_cut  # needs numpy, which sampling starts faster without
 
-        with self._open(request["path"]) as video:
+        with self._open(request) as video:
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
-        with self._open(request["path"]) as video:
+        with self._open(request) as video:
             span_s = (request["start_s"], request["end_s"])
             end_s = write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
         self._send({"kind": "end", "end_s": end_s})
 
     def picture(self, request: dict[str, Any]) -> None:
         """A still picture in full size: a `frames` message of a single frame."""
-        with self._open(request["path"], STILL_DEMUXERS) as video:
+        with self._open(request, STILL_DEMUXERS) as video:
             frame = next(video.container.decode(video.stream), None)
             if frame is None:
                 raise MediaProblemError(
@@ -205,8 +205,14 @@ class Worker:
                 )
             self._send_frame(frame, video, 0.0)
 
-    def _open(self, path: str, demuxers: str = DEMUXERS) -> Any:
-        return open_video(path, max_pixels=self.limits["max_pixels"], error_log=read_log, demuxers=demuxers)
+    def _open(self, request: dict[str, Any], demuxers: str = DEMUXERS) -> Any:
+        return open_video(
+            request["path"],
+            max_pixels=self.limits["max_pixels"],
+            error_log=read_log,
+            demuxers=demuxers,
+            identity=request.get("identity"),
+        )
 
     def _send(self, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
         write_message(self.answers, message, pixels)

@@ -29,3 +29,8 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
         left = memoryview(data)
         while left:
             left = left[os.write(descriptor, left) :]
+
+
+def identity_of(status: os.stat_result) -> list[int]:
+    """What tells a file from any other that may come to stand under its name."""
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 IS_AT_END_S = 5.0
 _SLICE_S = 60.0
+_LOOK_S = 0.1  # between two looks whether to stop
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class Limits:
 class DecodeProcess:
     """One running child. It serves one request at a time; after a failure it is thrown away."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
+        """`stop`: once it is set, whoever waits for an answer gives up."""
+        self.limits, self._stop = limits, stop
         self._deadline = math.inf
         # A file and no pipe: nobody has to drain it, and both sides can read it back.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
@@ -123,6 +126,8 @@ class DecodeProcess:
             left_s = self._deadline - time.monotonic()
             if not self._can_read_within(min(self.limits.stall_s, left_s)):
                 self.kill()
+                if self._stop is not None and self._stop.is_set():
+                    raise VideoError(f"{shown(path)}: was left, since the program ends; ask again when it runs")
                 if left_s <= self.limits.stall_s:
                     found = f"took longer than {self.limits.total_s:g} s"
                     advice = "allow more time (Limits.total_s, cut --timeout)"
@@ -140,9 +145,9 @@ class DecodeProcess:
 
     def _can_read_within(self, patience_s: float) -> bool:
         """Wait for an answer, in slices: the system's timer counts no more than 24 days, and not for ever."""
-        end = time.monotonic() + patience_s
-        while not self._poll.poll(min(max(0.0, end - time.monotonic()), _SLICE_S) * 1000):
-            if time.monotonic() >= end:
+        end, slice_s = time.monotonic() + patience_s, _SLICE_S if self._stop is None else _LOOK_S
+        while not self._poll.poll(min(max(0.0, end - time.monotonic()), slice_s) * 1000):
+            if time.monotonic() >= end or (self._stop is not None and self._stop.is_set()):
                 return False
         return True
 

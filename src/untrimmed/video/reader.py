@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -214,9 +215,17 @@ class FrameReader:
         self.close()
 
     def frame_at(
-        self, path: Path, time_s: float, *, last_for_s: float = math.inf, short_side: int | None = None
+        self,
+        path: Path,
+        time_s: float,
+        *,
+        last_for_s: float = math.inf,
+        short_side: int | None = None,
+        identity: list[int] | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
         """The frame on screen at a time, as `frame_at` gives it; with its shorter side at most `short_side` pixels.
+
+        With an `identity` (`messages.identity_of`), of that file alone, whatever stands at its path by then.
 
         Raises:
             VideoError: the file cannot be used, or the time lies further behind its end.
@@ -225,7 +234,7 @@ class FrameReader:
         if not (math.isfinite(time_s) and time_s >= 0):
             raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
         times = {"time_s": time_s, "last_for_s": last_for_s}
-        return self._ask(path, {"task": "frame_at", **times, "short_side": short_side})
+        return self._ask(path, {"task": "frame_at", **times, "short_side": short_side, "identity": identity})
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """A still picture, as `read_image` gives it.
@@ -296,6 +305,8 @@ def cut(
     limits: Limits = Limits(),
     overwrite: bool = False,
     progress: Callable[[float], None] | None = None,
+    identity: list[int] | None = None,
+    stop: threading.Event | None = None,
 ) -> float:
     """Write a span of a video, with its sound, to a new file that starts and ends exactly there.
 
@@ -303,10 +314,12 @@ def cut(
 
     The span is encoded anew (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
     when it is complete. `progress` is told, about once a second, the time in the video that has been reached: below
-    `start_s` while the start is looked for (containers without an index are decoded from their beginning).
+    `start_s` while the start is looked for (containers without an index are decoded from their beginning). With an
+    `identity` (`messages.identity_of`), of that file alone, whatever stands at its path by then. Setting `stop` from
+    another thread ends it.
 
     Raises:
-        VideoError: the file cannot be used, the span lies behind its end, or a limit is reached.
+        VideoError: the file cannot be used, the span lies behind its end, a limit is reached, or it is to stop.
         ConfigError: the span is empty, the suffix is another one, or `out` is there and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
@@ -320,7 +333,7 @@ def cut(
     if not out.parent.is_dir():
         raise ConfigError(f"{shown(out)}: the folder {out.parent} does not exist; create it first")
     try:
-        with whole_file(out, replace=overwrite) as partial, _one_shot(limits) as process:
+        with whole_file(out, replace=overwrite) as partial, _one_shot(limits, stop) as process:
             process.ask(
                 {
                     "task": "cut",
@@ -329,6 +342,7 @@ def cut(
                     "end_s": end_s,
                     "out": os.path.abspath(partial),
                     "format": CUT_FORMATS[out.suffix.lower()],
+                    "identity": identity,
                 }
             )
             message, _ = process.next_message(path, progress)
@@ -338,9 +352,9 @@ def cut(
 
 
 @contextlib.contextmanager
-def _one_shot(limits: Limits) -> Iterator[DecodeProcess]:
+def _one_shot(limits: Limits, stop: threading.Event | None) -> Iterator[DecodeProcess]:
     require_decoder()
-    process = DecodeProcess(limits)
+    process = DecodeProcess(limits, stop)
     try:
         yield process
     finally:

@@ -1,0 +1,56 @@
+"""The service as a process: Ctrl-C ends what is long at once."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import psutil
+import pytest
+
+import untrimmed
+
+
+@pytest.fixture
+def process(world, tmp_path):
+    """`untrimmed serve` of the world's library; and its address."""
+    command = [sys.executable, "-m", "untrimmed", "serve", "--port", "0", "--library", str(world / "library")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def ask(url):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(url, timeout=100).close()
+
+
+@pytest.mark.parametrize("most_s", [30.0, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_a_clip_that_is_being_cut_keeps_nobody_waiting_for_the_end(world, process, tmp_path, most_s):
+    running, address = process
+    video_id = untrimmed.open(world / "library").videos()[0].video_id
+    url = f"{address}api/videos/{video_id}/clip?start_s=0&end_s=1"
+    asking = threading.Thread(target=ask, args=(url,), daemon=True)
+    asking.start()
+    deadline = time.monotonic() + 30
+    while not (children := psutil.Process(running.pid).children()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    children[0].suspend()  # it would need minutes, and never answer
+    running.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    psutil.wait_procs(children, timeout=30)
+    took_s = time.monotonic() - began
+    assert not children[0].is_running()
+    assert took_s < most_s
+    running.wait(30)
+    asking.join(30)
+    assert list(tmp_path.glob("untrimmed-*")) == []
+    print(f"the child ended after {took_s:.2f} s, the service after {time.monotonic() - began:.2f} s")
