@@ -1,5 +1,6 @@
 """A trained model in a library: found by its own scores, encoded from stored frames, changed without a gap."""
 
+import json
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -16,10 +17,12 @@ from tests.toy import WideWordEncoder
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError, UntrimmedError
+from untrimmed.models.ral import RALQueries
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.search import trained as trained_module
 from untrimmed.search.index import VideoIndex
+from untrimmed.search.query import Query
 from untrimmed.types import TextFeatures
 
 SENTENCES = ("something green", "a red and yellow sun", "blue")
@@ -112,6 +115,39 @@ def test_queries_go_through_the_words_alone(lib, encoder, tmp_path, monkeypatch)
     other = own("blue").words
     monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, other, ("blue",)), raising=True)
     assert found(lib) != before
+
+
+@pytest.mark.parametrize(
+    "query", ["A red, red sun set", Query("A red, red sun set", without=("blue",))], ids=["one", "two"]
+)
+def test_words_have_the_weights_that_the_model_gives_them(lib, tmp_path, query):
+    run = save_run(tmp_path / "run", "gmmformer_v2+ral")
+    lib.use(run)
+    hits = lib.search(query)
+    rows = torch.tensor(prepare_words(WideWordEncoder()._text("A red, red sun set").words, max_words=3))[None]
+    with torch.inference_mode():
+        encoded = load_model(run).encode_queries(QueryBatch(words=rows, mask=torch.ones(1, 3, dtype=torch.bool)))
+    wanted = [*RALQueries.of(encoded.attached["ral"]).word_weights[0].tolist(), 0.0, 0.0]  # three words are read
+    assert [one.word for one in hits.words] == ["A", "red,", "red", "sun", "set"]
+    assert [one.weight for one in hits.words] == pytest.approx(wanted, abs=1e-4)
+    assert sum(wanted) == pytest.approx(1)
+    assert len(set(wanted)) > 2
+    assert not any("ambiguous" in line for line in hits.warnings), "nobody knows what is usual"
+
+
+def test_models_that_weigh_no_words_show_none(lib, tmp_path):
+    assert lib.search("red").words == ()
+    lib.use(save_run(tmp_path / "run", "gmmformer_v2"))
+    assert lib.search("red").words == ()
+
+
+@pytest.mark.parametrize(("usual", "is_ambiguous"), [(1e-6, True), (1e6, False), ("no number", False)])
+def test_a_sentence_of_which_the_model_is_unusually_unsure_is_called_ambiguous(lib, tmp_path, usual, is_ambiguous):
+    run = save_run(tmp_path / "run", "gmmformer_v2+ral")
+    epochs = [{"SumR": 10.0, "query_uncertainty_p90": 1e3}, {"SumR": 20.0, "query_uncertainty_p90": usual}]
+    (run / "metrics.jsonl").write_text("".join(json.dumps({"val": val}) + "\n" for val in epochs))
+    lib.use(run)
+    assert any("ambiguous" in line for line in lib.search("red").warnings) == is_ambiguous
 
 
 def test_ranking_in_parts_equals_ranking_as_a_whole(lib, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.toy import write_clip
+from untrimmed.search.hits import Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
 from untrimmed.server.schemas import SearchRequest
@@ -31,6 +32,14 @@ def test_a_search_answers_what_the_library_answers(client):
         assert "then" not in hit
         assert (hit["start_s"], hit["end_s"]) == (hit["moments"][0]["start_s"], hit["moments"][0]["end_s"])
     assert len({hit["video_id"] for hit in found["hits"]}) == 3
+
+
+def test_weights_of_words_are_answered_where_there_are_some(client, monkeypatch):
+    assert "words" not in client.post("/api/search", json={"text": "white"}).json()
+    weighed = Hits(words=[WeighedWord("a", 0.1), WeighedWord("sea", 0.9)])
+    monkeypatch.setattr(client.app.state.service.library, "search", lambda *_, **__: weighed)
+    words = client.post("/api/search", json={"text": "a sea"}).json()["words"]
+    assert words == [{"word": "a", "weight": 0.1}, {"word": "sea", "weight": 0.9}]
 
 
 def test_options_reach_the_library(client, world):

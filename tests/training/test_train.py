@@ -318,6 +318,7 @@ def test_uncertainties_of_queries_and_videos_are_followed_over_the_epochs(data_r
     last = open_model(tmp_path / "ral", split="val", device="cpu")
     by_itself = last.all_queries.attached["ral"].uncertainty.double()
     assert run.best["val"]["query_uncertainty"] == pytest.approx(float(by_itself.mean()), rel=1e-6)
+    assert run.best["val"]["query_uncertainty_p90"] == pytest.approx(np.quantile(by_itself.numpy(), 0.9), rel=1e-6)
     first, second = (entry["val"] for entry in run.history)
     assert 0 < second["video_uncertainty"] != first["video_uncertainty"] > 0
     without = train(

@@ -238,6 +238,28 @@ def test_the_basket_is_kept_and_saved(visit, format, tmp_path):
         assert (tmp_path / "saved").read_bytes()[:2] == b"PK"
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_named(visit, dark, shot):
+    def weigh(route):
+        answer = route.fetch().json()
+        words = [{"word": word, "weight": weight} for word, weight in (("a", 0.0), ("<b>", 0.2), ("sea", 0.8))]
+        route.fulfill(json={**answer, "words": words, "warnings": ["the model finds the sentence ambiguous: 0.6"]})
+
+    page = visit(dark=dark)
+    page.route("**/api/search", weigh)
+    ask(page, "a <b> sea")
+    assert page.locator(".word").all_text_contents() == ["a", "<b>", "sea"]
+    colours = page.locator(".word").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
+    shades = [float(re.search(r"([\d.]+)\)$", colour).group(1)) for colour in colours]
+    assert shades == pytest.approx([0, 0.1125, 0.45], abs=0.01)
+    assert page.locator(".word").last.get_attribute("title") == "80 %"
+    page.get_by_text("finds the sentence ambiguous").wait_for()
+    shot(page, f"words_{'dark' if dark else 'light'}")
+    page.unroute("**/api/search")
+    ask(page, "blue")
+    assert page.locator(".word").count() == 0
+
+
 def test_hostile_names_are_text(visit):
     page = visit("?q=green")
     page.wait_for_selector("h2[title*='onerror']")

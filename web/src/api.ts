@@ -13,7 +13,14 @@ export interface Hit {
   then?: Moment[] | null // what follows each of them
   folded?: string[] | null // videos that look the same
 }
-export interface Answer { warnings: string[]; partial: boolean; hits: Hit[]; took_s: number }
+export interface Word { word: string; weight: number }
+export interface Answer {
+  warnings: string[]
+  partial: boolean
+  hits: Hit[]
+  took_s: number
+  words?: Word[] | null // of the sentence, where the model weighs them
+}
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number }
 export interface Detail extends Video { can_be_read: boolean; problem: string | null; kind: string | null }
 export interface Curve { times_s: number[]; relevance: number[] }

@@ -6,12 +6,12 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch` and `probe`, `losses`, `timeline`,
-`watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the section of that name
-among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the model that carries
-the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`) and its sizes. What
-a part encodes is a `Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
-`MyRecord.of(encoded.attached[self.name])`.
+below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch` and `probe`, `word_weights`,
+`losses`, `timeline`, `watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the
+section of that name among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the
+model that carries the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`)
+and its sizes. What a part encodes is a `Record` of its own that the method's encodings keep: `encoded.attach(self.name,
+record)`, then `MyRecord.of(encoded.attached[self.name])`.
 
 Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
 they are given where the model is trained (`weights.my_loss=0.1`).
@@ -132,6 +132,10 @@ class Attachment(nn.Module):
     def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
         """What its branches look for among them, with their weights."""
         return {}
+
+    def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
+        """How much each row of words counts, as the attachment has learned; None where it weighs none."""
+        return None
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""

@@ -213,6 +213,11 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             raise ConfigError(f"{self.name} has no own_sketch and own_probe, so an index of vectors cannot search it")
         return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
 
+    def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
+        """How much each row of words counts, for people to see; None where no part of the model weighs them."""
+        weighed = (part.word_weights(queries) for part in self.carried)
+        return next((weights for weights in weighed if weights is not None), None)
+
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """A number for each query under each name that training is to follow: metrics.jsonl has the mean of every epoch
         over the validation split. By default those of what is attached; a method adds its own.

@@ -171,6 +171,10 @@ class RAL(Attachment):
         rows = Rows(words, torch.arange(len(words), device=words.device), mask, zeros.to(words.dtype))
         return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_rows(rows, mask))).sigma
 
+    def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
+        """The confidences of CSA (Fig. 8)."""
+        return self.own(queries).word_weights
+
     def watched_queries(self, model: RetrievalModel, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """The uncertainty of queries (Fig. 10)."""
         uncertainty = self.own(queries).uncertainty

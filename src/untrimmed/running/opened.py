@@ -79,7 +79,10 @@ class OpenedModel:
         return score_split(self.model, self.dataset if dataset is None else dataset, self.batching)
 
     def watched(self) -> dict[str, float]:
-        """Means over the split of the numbers that the model wants followed over its epochs, by name; none for most."""
+        """Means over the split of the numbers that the model wants followed over its epochs, by name; none for most.
+
+        `NAME_p90` is what nine in ten queries do not exceed: by it a search tells what is unusual.
+        """
         first = np.arange(1)
         with evaluating(self.model):
             of_queries = self.model.watched_queries(self.queries(first))
@@ -87,7 +90,8 @@ class OpenedModel:
             found = self.model.watched_queries(self.all_queries) if of_queries else {}
             batches = [self.model.watched_videos(videos) for _, videos in self.all_videos()] if of_videos else []
         found |= {name: torch.cat([own[name] for own in batches]) for name in of_videos}
-        return {name: float(values.double().mean()) for name, values in found.items()}
+        means = {name: float(values.double().mean()) for name, values in found.items()}
+        return means | {f"{name}_p90": float(found[name].double().quantile(0.9)) for name in of_queries}
 
     def event_recall(self) -> dict[str, float]:
         """Event-level recall, see `event_recall_of_split`."""

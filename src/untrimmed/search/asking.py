@@ -18,14 +18,14 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.combined import CombinedQuery, Term, Unwanted
 from untrimmed.search.confidence import Confidence, background_of
-from untrimmed.search.corpus import Corpus, PreparedQuery
+from untrimmed.search.corpus import Corpus, Explained, PreparedQuery
 from untrimmed.search.engine import View
 from untrimmed.search.folding import span_vector, unit
 from untrimmed.search.found import Cutoff, find
-from untrimmed.search.hits import Hits
+from untrimmed.search.hits import Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query
 from untrimmed.search.records import VideoRecord
-from untrimmed.search.sentence import sentence_warnings
+from untrimmed.search.sentence import doubt_warnings, sentence_warnings, weighed_words
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.types import TextFeatures
@@ -114,7 +114,22 @@ def answer(
     prepared = plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold)
     told = [replace(hit, confidence=confidence.of(hit.score)) for hit in hits] if confidence else hits
-    return Hits(told, [*hits.warnings, *warnings], partial=hits.partial)
+    words, doubts = _explained(view, prepared, texts.text)
+    return Hits(told, [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
+
+
+def _explained(
+    view: View, prepared: PreparedQuery, text: TextFeatures | None
+) -> tuple[tuple[WeighedWord, ...], tuple[str, ...]]:
+    """What the library's model makes of the sentence: the weights of its words, and a line where it is ambiguous."""
+    if text is None or view.model is None or view.model.folder is None:
+        return (), ()
+    own = prepared if isinstance(prepared, Explained) else view.corpus().prepare(text)
+    if not isinstance(own, Explained):
+        return (), ()
+    weights, doubt = own.word_weights(), own.doubt()
+    words = () if weights is None else weighed_words(text.text, text.tokens, weights.tolist())
+    return words, doubt_warnings(doubt) if doubt else ()
 
 
 def sampled_ids(view: View) -> list[str]:

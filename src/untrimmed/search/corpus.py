@@ -61,6 +61,26 @@ class PreparedQuery(Protocol):
 
 
 @runtime_checkable
+class Explained(Protocol):
+    """A prepared query whose model says what it makes of the sentence."""
+
+    def word_weights(self) -> Float[np.ndarray, " N"] | None:
+        """How much each of the first N words of the encoder counts; None where the model weighs none."""
+        ...
+
+    def doubt(self) -> Doubt | None:
+        """How unsure the model is of the sentence; None where it does not say."""
+        ...
+
+
+class Doubt(NamedTuple):
+    """A predicted standard deviation, and what nine in ten captions that the model was validated on do not exceed."""
+
+    deviation: float
+    usual: float
+
+
+@runtime_checkable
 class Corpus(Protocol):
     """Videos by their ids, searched by some model; it never changes, so that any thread may ask it."""
 

@@ -25,13 +25,30 @@ class Hit:
     folded: tuple[Path, ...] = ()  # videos of hits that were left out, since they look like this one
 
 
+@dataclass(frozen=True)
+class WeighedWord:
+    """A word of a sentence and how much it counts beside the others."""
+
+    word: str
+    weight: float
+
+
 class Hits(list[Hit]):
     """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read.
 
+    `words` are those of the sentence with their weights, where a trained model weighs them; else there are none.
     They are `partial` where some videos could not be asked, since a shard of the library did not answer.
     """
 
-    def __init__(self, hits: Iterable[Hit] = (), warnings: Sequence[str] = (), *, partial: bool = False):
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        warnings: Sequence[str] = (),
+        *,
+        partial: bool = False,
+        words: Sequence[WeighedWord] = (),
+    ):
         super().__init__(hits)
         self.warnings = tuple(warnings)
         self.partial = partial
+        self.words = tuple(words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from untrimmed.scores.max_sim import Branches
 from untrimmed.search.blocks import Blocks, Part
 from untrimmed.search.coded_videos import CodedVideos, Coder, Level
 from untrimmed.search.codes import Probe
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpus import Doubt, RankedVideo
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -47,7 +48,11 @@ LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
-_RUN_SETTINGS = "config.yaml"  # where `untrimmed.running.run` keeps them, which search does not depend on
+_RUN_SETTINGS, _RUN_FIGURES = (
+    "config.yaml",
+    "metrics.jsonl",
+)  # of `untrimmed.running.run`, on which search may not depend
+_DOUBT = "query_uncertainty"  # what the model calls it
 
 
 class TrainedModel:
@@ -97,6 +102,21 @@ class TrainedModel:
                     f"{self.folder}: trained on {what} of width {wanted}, the library's encoder gives {found}; use a "
                     "model trained on features of this encoder (untrimmed features, untrimmed train)"
                 )
+
+    @cached_property
+    def usual_doubt(self) -> float | None:
+        """What nine in ten captions of the validation split did not exceed when the model was the best of its run.
+
+        None for models that predict none, that were imported, or whose run was made before this was written down.
+        """
+        try:
+            lines = (self.folder / _RUN_FIGURES).read_text(encoding="utf-8").splitlines()
+            figures = [json.loads(line)["val"] for line in lines]
+            best = max(figures, key=lambda val: val.get("event SumR", val["SumR"]))  # the first is there if it chose
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        usual = best.get(f"{_DOUBT}_p90")
+        return usual if isinstance(usual, float) else None
 
     @torch.inference_mode()
     def encode_video(self, features: FrameFeatures) -> bytes:
@@ -221,7 +241,7 @@ class TrainedQuery:
 
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
         self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
-        self._recall = recall
+        self._recall, self._usual = recall, corpus.model.usual_doubt
         self._probes: dict[str, list[Probe]] = {}  # what `_vectors` is to codes, by branch
         self._looked_at = 0  # videos that the method's own score was taken of
 
@@ -287,6 +307,16 @@ class TrainedQuery:
         """What the query looks for in each branch, without what has no weight."""
         branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
         return {branch: rows[np.abs(rows).max(axis=1) > 0] for branch, rows in branches.items()}
+
+    def word_weights(self) -> Float[np.ndarray, " N"] | None:
+        """Those of the model (RAL, Fig. 8), see `Explained`."""
+        weights = self._model.word_weights(self._encoded)
+        return None if weights is None else weights[0].numpy()
+
+    def doubt(self) -> Doubt | None:
+        """The predicted deviation (RAL, Fig. 3) of a model whose run tells what is usual, see `Explained`."""
+        deviation = self._model.watched_queries(self._encoded).get(_DOUBT)
+        return None if deviation is None or self._usual is None else Doubt(deviation.item(), self._usual)
 
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:

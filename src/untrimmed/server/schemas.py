@@ -170,19 +170,30 @@ def _spans(moments: Iterable[Moment]) -> list[FoundMoment]:
     return [FoundMoment(start_s=m.start_s, end_s=m.end_s, score=m.score) for m in moments]
 
 
+class Word(BaseModel):
+    """A word of the sentence, and how much it counts beside the others."""
+
+    word: str
+    weight: float
+
+
 class SearchAnswer(BaseModel):
     """Videos, best first, each with its moments."""
 
-    warnings: list[str] = Field(description="One line each: words that the encoder does not know, or does not read.")
+    warnings: list[str] = Field(
+        description="One line each: words that the encoder does not know or read, an ambiguous sentence."
+    )
     partial: bool = Field(description="Whether a shard of the library did not answer.")
     hits: list[FoundVideo]
     took_s: float = Field(description="How long the search took.")
+    words: list[Word] | None = Field(default=None, description="Of the sentence, where a trained model weighs them.")
 
     @classmethod
     def of(cls, hits: Hits, took_s: float) -> SearchAnswer:
         """Hits as they are answered."""
         found = [FoundVideo.of(rank, hit) for rank, hit in enumerate(hits, start=1)]
-        return cls(warnings=list(hits.warnings), partial=hits.partial, hits=found, took_s=round(took_s, 4))
+        words = [Word(word=word.word, weight=word.weight) for word in hits.words] or None
+        return cls(warnings=list(hits.warnings), partial=hits.partial, hits=found, took_s=round(took_s, 4), words=words)
 
 
 class Video(BaseModel):
