@@ -17,6 +17,7 @@ EXTRAS = {  # package that only some installations have -> what to install
     "lance": "untrimmed[video]",
     "lightning": "untrimmed[train]",
     "matplotlib": "untrimmed[plot]",
+    "mcp": "untrimmed[mcp]",
     "numkong": "untrimmed[video]",
     "onnxruntime": "untrimmed[offline]",
     "opentimelineio": "untrimmed[server]",
@@ -111,6 +112,18 @@ def shown_value(value: object) -> str:
     """
     found = repr(value)
     return f"a {type(value).__name__}" if len(found) > 60 or "\n" in found else found
+
+
+def missing_package(error: ModuleNotFoundError) -> str | None:
+    """What to install, on one line; None for a module that is of no extra of this package.
+
+    >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
+    "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return f"this needs the package {package!r}, which is not installed; run: pip install '{EXTRAS[package]}'"
 
 
 def one_line(error: BaseException) -> str:

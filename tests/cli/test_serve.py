@@ -63,3 +63,8 @@ def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
     with serving("--library", tmp_path / "library") as (_, address):
         port = address.rstrip("/").rpartition(":")[2]
         assert "choose another --port" in refusal("serve", "--library", tmp_path, "--port", port)
+
+
+def test_agents_of_other_machines_need_a_token_and_http(refusal, tmp_path):
+    assert "--token auto" in refusal("mcp", "--library", tmp_path, "--http", 0, "--host", "0.0.0.0")
+    assert "add --http PORT" in refusal("mcp", "--library", tmp_path, "--host", "0.0.0.0")

@@ -15,7 +15,7 @@ import untrimmed
 from tests.media import read_clock
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
-from untrimmed.server import video_routes
+from untrimmed.server import service, video_routes
 from untrimmed.server.app import create_app
 
 
@@ -215,8 +215,8 @@ def test_what_comes_in_a_videos_place_between_two_looks_is_never_served(own, tmp
     file, client, video_id = own
     content, secret = file.read_bytes(), write_clip(tmp_path / "secret.mp4", ["green", "green"])
     whole = client.get(f"/api/videos/{video_id}/media").content
-    for look in ("open_media", "media_file"):
-        monkeypatch.setattr(video_routes, look, swapped_behind(getattr(video_routes, look), file, secret))
+    for module, look in ((video_routes, "open_media"), (video_routes, "media_file"), (service, "media_file")):
+        monkeypatch.setattr(module, look, swapped_behind(getattr(module, look), file, secret))
     assert whole == content
     assert client.get(f"/api/videos/{video_id}/media").content == content, "what was opened, which has no name now"
     part = client.get(f"/api/videos/{video_id}/media", headers={"range": "bytes=5-104"})

@@ -13,7 +13,7 @@ import typer
 
 from untrimmed import __version__
 from untrimmed.cli.console import USAGE
-from untrimmed.errors import EXTRAS, UntrimmedError
+from untrimmed.errors import UntrimmedError, missing_package
 
 INTERRUPTED, UNREAD = 130, 141  # as of a program that the signal of Ctrl-C, or of a closed pipe, has ended
 
@@ -25,6 +25,7 @@ _COMMANDS = {  # name -> panel of the help, module
     "similar": (VIDEOS, "search"),
     "cut": (VIDEOS, "cut"),
     "serve": (VIDEOS, "serve"),
+    "mcp": (VIDEOS, "mcp"),
     "ls": (VIDEOS, "inspect"),
     "status": (VIDEOS, "inspect"),
     "rm": (VIDEOS, "inspect"),
@@ -87,10 +88,10 @@ def main() -> None:
     except UntrimmedError as error:
         _end(str(error))
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        reason = missing_package(error)
+        if reason is None:
             raise
-        _end(f"this needs the package {package!r}, which is not installed; run: pip install '{EXTRAS[package]}'")
+        _end(reason)
     except OSError as error:
         if error.filename is None:
             raise

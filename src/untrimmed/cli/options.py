@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,11 @@ def _import_all(modules: list[str] | None) -> list[str] | None:
 
         import_module(module)
     return modules
+
+
+def _make_token(text: str | None) -> str | None:
+    """The token that was named, or a new one."""
+    return secrets.token_urlsafe(24) if text == "auto" else text
 
 
 ImportOption = Annotated[
@@ -81,6 +87,30 @@ RayOption = Annotated[
 ]
 ShardsOption = Annotated[
     int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
+]
+HostOption = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine's own need --token."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TEXT|auto",
+        envvar="UNTRIMMED_TOKEN",
+        callback=_make_token,
+        help="Answer only who names it: at least 16 characters; auto makes one and prints it.",
+        show_default=False,
+    ),
+]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="Another name under which it may be asked, as behind a proxy.",
+        show_default=False,
+    ),
 ]
 CompileOption = Annotated[
     bool, typer.Option("--compile", help="Steps through torch.compile (needs a C++ compiler; CUDA: Triton).")

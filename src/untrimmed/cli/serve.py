@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import LibraryOption, PrecisionOption, RayOption, ShardsOption, parse_path
+from untrimmed.cli.options import (
+    AllowHostOption,
+    HostOption,
+    LibraryOption,
+    PrecisionOption,
+    RayOption,
+    ShardsOption,
+    TokenOption,
+    parse_path,
+)
 from untrimmed.precision import read_precision
 
 RecallOption = Annotated[
@@ -27,19 +35,9 @@ ReplicasOption = Annotated[
 
 def serve(
     library: LibraryOption = None,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine's own need --token.")
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT|auto",
-            envvar="UNTRIMMED_TOKEN",
-            help="Answer only who names it: at least 16 characters; auto makes one and prints it.",
-            show_default=False,
-        ),
-    ] = None,
+    token: TokenOption = None,
     videos: Annotated[
         list[Path] | None,
         typer.Option(
@@ -50,12 +48,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Another name under which it may be asked, as behind a proxy.", show_default=False
-        ),
-    ] = None,
+    allow_host: AllowHostOption = None,
     recall: RecallOption = 1.0,
     ray: RayOption = None,
     shards: ShardsOption = 1,
@@ -71,7 +64,6 @@ def serve(
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
 
-    token = secrets.token_urlsafe(24) if token == "auto" else token
     access = Access.to(host, token, allow_host or ())
     opened = untrimmed.open(
         library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas, recall=recall

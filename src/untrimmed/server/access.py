@@ -168,7 +168,10 @@ class Guard:
             is_open = self.access.token is None or scope["path"] == "/healthz"
             if is_open or self.access.knows(_token_in_address(scope) or _cookie(headers)):
                 return 0, ""
-        return 401, "the token is missing or wrong; open the address that `untrimmed serve` printed, with its ?token="
+        return 401, (
+            "the token is missing or wrong; open the address that was printed, with its ?token=, or send "
+            "Authorization: Bearer TOKEN"
+        )
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:

@@ -45,12 +45,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     """
     moments = list(zip(request.moments, records, strict=True))
     for mark, record in moments:
-        if not 0 < mark.end_s - mark.start_s <= MOST_CLIP_S:
-            raise PublicError(
-                422,
-                f"{Path(record.path).name!r}: the span from {mark.start_s:g} to {mark.end_s:g} s, wanted a length "
-                f"above 0 and up to {MOST_CLIP_S:g} s",
-            )
+        check_span(record, mark.start_s, mark.end_s)
     total_s = sum(mark.end_s - mark.start_s for mark, _ in moments)
     if request.format == "clips" and total_s > _MOST_CLIPS_S:
         raise PublicError(
@@ -67,6 +62,25 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def check_span(record: VideoRecord, start_s: float, end_s: float) -> None:
+    """Refuse a span of a video that makes no clip.
+
+    Raises:
+        PublicError: It is empty or too long.
+    """
+    if not 0 < end_s - start_s <= MOST_CLIP_S:
+        raise PublicError(
+            422,
+            f"{Path(record.path).name!r}: the span from {start_s:g} to {end_s:g} s, wanted a length above 0 and up to "
+            f"{MOST_CLIP_S:g} s",
+        )
+
+
+def clip_name(record: VideoRecord, start_s: float, end_s: float) -> str:
+    """What a clip is called: by its video and its span."""
+    return f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
 def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
@@ -88,7 +102,7 @@ def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: t
 def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for number, (mark, record) in enumerate(moments, start=1):
-            name = f"{number:02d}_{file_name(record.path)}_{mark.start_s:.1f}-{mark.end_s:.1f}s.mp4"
+            name = f"{number:02d}_{clip_name(record, mark.start_s, mark.end_s)}"
             clip = write_clip(media_file(record), mark.start_s, mark.end_s, out.with_name("clip.mp4"), ends)
             archive.write(clip, name)
             clip.unlink()

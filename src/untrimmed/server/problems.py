@@ -12,11 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from untrimmed.errors import (
-    EXTRAS,
     ConfigError,
     FeatureError,
     UnknownNameError,
     UntrimmedError,
+    missing_package,
 )
 
 log = logging.getLogger(__name__)
@@ -83,12 +83,8 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ModuleNotFoundError)
     async def not_installed(_: Request, error: ModuleNotFoundError) -> Response:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            return _bug(error)
-        return problem(
-            409, f"this needs the package {package!r}, which is not installed; run: pip install '{EXTRAS[package]}'"
-        )
+        reason = missing_package(error)
+        return _bug(error) if reason is None else problem(409, reason)
 
     @app.exception_handler(RequestValidationError)
     async def no_such_form(_: Request, error: RequestValidationError) -> Response:

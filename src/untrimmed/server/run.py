@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from untrimmed.errors import ConfigError
 from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.notice import announced
+from untrimmed.server.service import Service
 
 
 def serve(
@@ -33,20 +35,35 @@ def serve(
     Raises:
         ConfigError: The address cannot be had.
     """
-    listening = _socket(host, port)
-    try:
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
+    with listening_at(host, port) as (listening, address):
         app = create_app(library, access=access, folders=folders, warm=True)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5, workers=1
-        )
         tell(address + (f"?token={access.token}" if access.token else ""))
         own = _own_address(host)
         with suppress(OSError):  # of a library that nothing was indexed into yet; the notice lies in it
             library.folder.mkdir(parents=True, exist_ok=True)
         with announced(library.folder, own, listening.getsockname()[1], access.own_token) if own else nullcontext():
-            _Server(config, app.state.service.begin_end).run(sockets=[listening])
+            run_app(app, listening, app.state.service)
+
+
+def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
+    """Serve an application on a socket until Ctrl-C, which ends what is long in its service."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5, workers=1
+    )
+    _Server(config, service.begin_end).run(sockets=[listening])
+
+
+@contextmanager
+def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A socket that listens at an address, and the address as a browser takes it; port 0 is any that is free.
+
+    Raises:
+        ConfigError: The address cannot be had.
+    """
+    listening = _socket(host, port)
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        yield listening, f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
         listening.close()
 

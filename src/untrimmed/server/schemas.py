@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from pydantic import BaseModel, ConfigDict, Field
 
 from untrimmed.search.hits import Hit, Hits
@@ -247,6 +247,14 @@ class Curve(BaseModel):
 
     times_s: list[float]
     relevance: list[float]
+
+    @classmethod
+    def of(cls, times_s: Float[np.ndarray, " T"], relevance: Float[np.ndarray, " T"], points: int) -> Curve:
+        """A curve as it is answered: of more than `points` times the best of each so many in a row."""
+        if len(relevance) > points:
+            starts = np.unique(np.linspace(0, len(relevance), points, endpoint=False).astype(int))
+            times_s, relevance = times_s[starts], np.maximum.reduceat(relevance, starts)
+        return cls(times_s=np.round(times_s, 3).tolist(), relevance=np.round(relevance, 5).tolist())
 
 
 class Folder(BaseModel):

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api", tags=["search"])
 @router.post("/search", response_model_exclude_none=True)
 async def search(service: AService, request: SearchRequest) -> SearchAnswer:
     """The videos, or moments, that fit best: docs/queries.md says how parts make one score."""
-    return await _answer(service, request)
+    return await answer(service, request)
 
 
 @router.post(
@@ -62,7 +62,7 @@ async def search_picture(
             file.write(piece)
         file.flush()
         picture = await service.decode(_picture, Path(file.name))
-    return await _answer(service, asked, picture)
+    return await answer(service, asked, picture)
 
 
 def _read(query: str) -> SearchRequest:
@@ -76,7 +76,12 @@ def _picture(path: Path) -> Any:
     return read_image(path, limits=LIMITS)
 
 
-async def _answer(service: Service, request: SearchRequest, picture: Any = None) -> SearchAnswer:
+async def answer(service: Service, request: SearchRequest, picture: Any = None) -> SearchAnswer:
+    """Search, and say how long it took.
+
+    Raises:
+        UntrimmedError: What the library refuses.
+    """
     started = time.perf_counter()
     amounts = request.model_dump(include={"limit", "moments", "min_score", "min_confidence"})
     hits = await service.search(service.library.search, request.query(picture), **amounts)

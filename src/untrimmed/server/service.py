@@ -23,6 +23,7 @@ from untrimmed.search.library import Library
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Records, VideoRecord, newest_commit, settings_file
 from untrimmed.server.jobs import Jobs
+from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
 
@@ -82,7 +83,19 @@ class Service:
         try:
             return self.records().of(video_id)
         except KeyError:
-            raise PublicError(404, "no video has this id; list them anew: /api/videos") from None
+            raise PublicError(404, "no video has this id; search again, or list the videos anew") from None
+
+    async def frame(self, record: VideoRecord, time_s: float, short_side: int) -> bytes:
+        """The frame of a video on screen at a time, as JPEG; behind the end the last one.
+
+        Raises:
+            PublicError: Its file is gone, or has changed since it was indexed.
+            VideoError: It cannot be decoded.
+        """
+        file = await self.read(media_file, record)
+        return await self.decode(
+            self.pictures.jpeg, file.path, record.content_hash, time_s, short_side, record.duration_s, file.identity
+        )
 
     def indexable(self) -> dict[str, Path]:
         """The folders that may be indexed, by opaque ids: those named, and the topmost that hold indexed videos."""

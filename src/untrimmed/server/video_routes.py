@@ -7,14 +7,13 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from untrimmed.search.records import VideoRecord
 from untrimmed.server.depends import ARecord, AService
-from untrimmed.server.export import MOST_CLIP_S, export, write_clip
+from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import (
@@ -25,7 +24,6 @@ from untrimmed.server.schemas import (
     Video,
     VideoDetail,
     VideoList,
-    file_name,
 )
 from untrimmed.server.service import Service
 
@@ -78,10 +76,7 @@ async def relevance(
 ) -> Curve:
     """How well each time of the video fits a sentence."""
     times_s, curve = await service.search(service.library.relevance, text, record.path)
-    if len(curve) > points:
-        starts = np.unique(np.linspace(0, len(curve), points, endpoint=False).astype(int))
-        times_s, curve = times_s[starts], np.maximum.reduceat(curve, starts)
-    return Curve(times_s=np.round(times_s, 3).tolist(), relevance=np.round(curve, 5).tolist())
+    return Curve.of(times_s, curve, points)
 
 
 @router.get(
@@ -96,11 +91,8 @@ async def frame(
     short_side: Annotated[int, Query(ge=1, le=720, description=f"In pixels, raised to one of {SIDES}.")] = 180,
 ) -> Response:
     """The frame on screen at a time, as JPEG."""
-    file = await service.read(media_file, record)
     side = next(side for side in SIDES if side >= short_side)
-    picture = await service.decode(
-        service.pictures.jpeg, file.path, record.content_hash, time_s, side, record.duration_s, file.identity
-    )
+    picture = await service.frame(record, time_s, side)
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
     return Response(picture, media_type="image/jpeg", headers=headers)
 
@@ -132,14 +124,10 @@ async def clip(
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
     """A span of the video as a file of its own, picture and sound, exact to the frame."""
-    if not 0 < end_s - start_s <= MOST_CLIP_S:
-        raise PublicError(
-            422, f"the span from {start_s:g} to {end_s:g} s: wanted a length above 0 and up to {MOST_CLIP_S:g} s"
-        )
+    check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
     written = await service.cut(_clip, file, start_s, end_s, service.ends)
-    name = f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
-    return _OneTimeFile(written, media_type="video/mp4", filename=name)
+    return _OneTimeFile(written, media_type="video/mp4", filename=clip_name(record, start_s, end_s))
 
 
 def _clip(file: MediaFile, start_s: float, end_s: float, ends: threading.Event) -> Path:

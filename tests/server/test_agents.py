@@ -1,0 +1,299 @@
+"""The library as an agent meets it: the SDK's own client, in memory, over stdio and over HTTP."""
+
+import base64
+import io
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+import untrimmed
+from tests.media import write_clip as write_clock
+from untrimmed.server.access import Access
+from untrimmed.server.service import Service
+from untrimmed.video.reader import VideoReader
+
+pytest.importorskip("mcp", reason="untrimmed[mcp] is not installed")
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from untrimmed.server.agents import create_agents_app, create_server
+
+TOKEN = "correct-horse-battery"
+# `untrimmed` as it is typed, but for its encoder.
+COMMAND = """
+import sys
+from tests.toy import ToyEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library
+library.load_encoder = lambda *_, **__: LoadedEncoder(ToyEncoder(), None)
+sys.argv = ["untrimmed", *sys.argv[1:]]
+from untrimmed.cli.app import main
+main()
+"""
+
+
+def talk(server, conversation):
+    """Let a conversation with a server be held; gives what it returns."""
+
+    async def run():
+        with anyio.fail_after(120):
+            async with Client(server) as client:
+                return await conversation(client)
+
+    return anyio.run(run)
+
+
+@pytest.fixture
+def ask(toy, world, tmp_path):
+    """Call tools, one after another, of a server that may write clips; gives their results."""
+    service = Service(untrimmed.open(world / "library"))
+
+    def run(*calls, clips=tmp_path):
+        async def conversation(client):
+            return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+        return talk(create_server(service, clips=clips), conversation)
+
+    yield run
+    service.close()
+
+
+@pytest.fixture
+def video_id(ask):
+    """Of the red, white and green clip."""
+    (found,) = ask(("search", {"text": "red"}))
+    return found.structured_content["hits"][0]["video_id"]
+
+
+def refusal(result):
+    """The one line with which a call is refused."""
+    assert result.is_error
+    (block,) = result.content
+    assert len(block.text.splitlines()) == 1
+    return block.text
+
+
+def test_an_agent_is_told_what_it_can_do(toy, world):
+    service = Service(untrimmed.open(world / "library"))
+
+    async def conversation(client):
+        return client.instructions, (await client.list_tools()).tools
+
+    instructions, tools = talk(create_server(service), conversation)
+    service.close()
+    assert "seconds" in instructions
+    assert {tool.name: tool.annotations.read_only_hint for tool in tools} == {
+        "search": True,
+        "show": True,
+        "curve": True,
+        "cut": False,
+    }
+    search = next(tool for tool in tools if tool.name == "search")
+    assert {"text", "then", "without", "filters", "limit", "min_confidence"} < search.input_schema["properties"].keys()
+    assert not search.input_schema.get("required")
+    assert search.output_schema["properties"].keys() == {"warnings", "partial", "hits", "took_s"}
+
+
+def test_a_search_finds_the_moment_and_a_look_shows_it(ask):
+    (found,) = ask(("search", {"text": "green", "limit": 2, "filters": {"within": None}}))
+    hits = found.structured_content["hits"]
+    assert len(hits) == 2
+    flag = next(hit for hit in hits if hit["video"].endswith("flag.mp4"))
+    span = flag["moments"][0]
+    assert 3.5 <= span["start_s"] < span["end_s"] <= 6.5  # red to 2 s, white to 4 s, green to 6 s
+    (shown,) = ask(("show", {"video_id": flag["video_id"], "time_s": (span["start_s"] + span["end_s"]) / 2}))
+    (block,) = shown.content
+    assert (block.type, block.mime_type) == ("image", "image/jpeg")
+    red, green, blue = Image.open(io.BytesIO(base64.b64decode(block.data))).resize((1, 1)).getpixel((0, 0))
+    assert green > 200 > 60 > max(red, blue)
+
+
+def test_parts_of_a_query_filters_and_the_least_confidence_bind_the_search(ask, world):
+    found = [
+        [hit["video"].rpartition("/")[2] for hit in result.structured_content["hits"]]
+        for result in ask(
+            ("search", {"text": "white", "then": "green", "within_s": 5, "limit": 1}),
+            ("search", {"text": "yellow", "without": ["green"], "limit": 1}),
+            ("search", {"text": "green", "filters": {"within": str(world / "videos" / "sea [1].mp4")}}),
+            ("search", {"text": "green", "filters": {"min_duration_s": 500}}),
+        )
+    ]
+    assert found[0] == ["flag.mp4"]
+    assert found[1][0] not in ("flag.mp4", "ß" * 125 + ".mp4")
+    assert found[2:] == [["sea [1].mp4"], []]
+    assert "confidence" in refusal(ask(("search", {"text": "red", "min_confidence": 0.5}))[0])
+
+
+def test_more_like_a_moment_needs_no_sentence(ask, video_id):
+    (found,) = ask(("search", {"like": [{"video_id": video_id, "start_s": 4.5, "end_s": 5.5}], "limit": 2}))
+    assert video_id in [hit["video_id"] for hit in found.structured_content["hits"]]
+
+
+def test_the_curve_says_where_in_a_video_to_look(ask, video_id):
+    whole, short = (
+        result.structured_content
+        for result in ask(
+            ("curve", {"video_id": video_id, "text": "green"}),
+            ("curve", {"video_id": video_id, "text": "green", "points": 3}),
+        )
+    )
+    best = max(range(len(whole["relevance"])), key=whole["relevance"].__getitem__)
+    assert 4 <= whole["times_s"][best] <= 6
+    assert len(short["times_s"]) == 3
+    assert max(short["relevance"]) == max(whole["relevance"])
+
+
+def test_clips_are_written_where_the_starter_said_and_overwrite_nothing(ask, video_id, tmp_path):
+    call = ("cut", {"video_id": video_id, "start_s": 1.0, "end_s": 2.5})
+    first, second = (result.structured_content for result in ask(call, call))
+    assert [first["file"], second["file"]] == [
+        str(tmp_path / "flag_1.0-2.5s.mp4"),
+        str(tmp_path / "flag_1.0-2.5s_2.mp4"),
+    ]
+    with VideoReader() as reader:
+        assert reader.read(tmp_path / "flag_1.0-2.5s.mp4").info.duration_s == pytest.approx(1.5, abs=0.1)
+    assert (tmp_path / "flag_1.0-2.5s.mp4").stat().st_size == first["num_bytes"]
+    assert "--clips DIR" in refusal(ask(call, clips=None)[0])
+
+
+WRONG = [
+    ("search", {}, "the sentence to search for is empty"),
+    ("search", {"query": "red"}, "no argument of search named 'query'"),
+    ("search", {"text": "red", "limit": 0}, "limit: Input should be greater than or equal to 1"),
+    ("search", {"text": "red", "filters": {"folder": "/"}}, "filters.folder: Extra inputs are not permitted"),
+    ("search", {"text": "red", "filters": {"within": "/nowhere"}}, "/nowhere"),
+    ("search", {"text": "red", "filters": {"since": "yesterday"}}, "'yesterday' is no date"),
+    ("show", {"video_id": "0123456789abcdef", "time_s": 1.0}, "no video has this id; search again"),
+    ("show", {"video_id": "../../etc/passwd", "time_s": 1.0}, "video_id: String should match pattern"),
+    ("show", {"video_id": "0123456789abcdef"}, "time_s: Field required"),
+    ("curve", {"video_id": "0123456789abcdef", "text": ""}, "text: String should have at least 1 character"),
+    ("cut", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}, "no video has this id"),
+    ("delete", {}, "Unknown tool: delete"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "line"), WRONG)
+def test_what_is_wrong_is_told_in_one_line(ask, tool, arguments, line):
+    assert line in refusal(ask((tool, arguments))[0])
+
+
+@pytest.mark.parametrize("end_s", [1.0, 0.5, 3600.0])
+def test_spans_that_make_no_clip_are_refused(ask, video_id, end_s):
+    assert "wanted a length above 0" in refusal(ask(("cut", {"video_id": video_id, "start_s": 1.0, "end_s": end_s}))[0])
+
+
+def test_a_bug_shows_its_traceback_to_the_log_and_not_to_the_agent(ask, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("untrimmed.search.library.Library.search", broken)
+    assert refusal(ask(("search", {"text": "red"}))[0]) == "Error executing tool search"
+    assert "a secret" in caplog.text
+
+
+def test_what_is_indexed_meanwhile_is_found_and_a_changed_file_is_not_shown(toy, tmp_path):
+    videos, library = tmp_path / "videos", untrimmed.open(tmp_path / "library")
+    videos.mkdir()
+    service = Service(untrimmed.open(tmp_path / "library"))
+
+    async def conversation(client):
+        empty = await client.call_tool("search", {"text": "red"})
+        write_clock(videos / "clock.webm", codec="libvpx-vp9", rate=25)
+        await anyio.to_thread.run_sync(library.index, videos)
+        found = await client.call_tool("search", {"text": "red"})
+        (videos / "clock.webm").write_bytes(b"another")
+        look = {"video_id": found.structured_content["hits"][0]["video_id"], "time_s": 0.0}
+        return empty, found, await client.call_tool("show", look)
+
+    empty, found, changed = talk(create_server(service), conversation)
+    service.close()
+    assert "untrimmed index" in refusal(empty)
+    assert [hit["rank"] for hit in found.structured_content["hits"]] == [1]
+    assert "has changed since it was indexed" in refusal(changed)
+
+
+def test_over_stdio_a_client_starts_the_command_and_talks_with_it(world, tmp_path):
+    command = ["-c", COMMAND, "mcp", "--library", str(world / "library"), "--clips", str(tmp_path / "clips")]
+
+    async def conversation(client):
+        found = await client.call_tool("search", {"text": "green", "then": "yellow"})
+        video_id = found.structured_content["hits"][0]["video_id"]
+        shown = await client.call_tool("show", {"video_id": video_id, "time_s": 1.0, "short_side": 180})
+        written = await client.call_tool("cut", {"video_id": video_id, "start_s": 0.0, "end_s": 1.0})
+        return found, shown, written
+
+    found, shown, written = talk(
+        StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)), conversation
+    )
+    assert found.structured_content["hits"][0]["video"].endswith("ß.mp4")
+    assert shown.content[0].mime_type == "image/jpeg"
+    assert written.structured_content["file"].startswith(str(tmp_path / "clips"))
+
+
+@contextmanager
+def serving(*options):
+    """The address that `untrimmed mcp --http` prints."""
+    command = [sys.executable, "-c", COMMAND, "mcp", "--http", "0", *map(str, options)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+@asynccontextmanager
+async def over_http(address, headers):
+    """How the SDK's client sends headers of one's own."""
+    async with (
+        httpx2.AsyncClient(headers=headers) as client,
+        streamable_http_client(address, http_client=client) as way,
+    ):
+        yield way
+
+
+def test_over_http_a_client_with_the_token_is_answered_and_one_without_is_not(world):
+    async def conversation(client):
+        return await client.call_tool("search", {"text": "green", "limit": 1})
+
+    with serving("--library", world / "library", "--token", TOKEN) as address:
+        assert address.startswith("http://127.0.0.1:")
+        assert address.endswith("/mcp")
+        found = talk(over_http(address, {"Authorization": f"Bearer {TOKEN}"}), conversation)
+        assert len(found.structured_content["hits"]) == 1
+        assert httpx2.post(address, json={}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost.evil.example:80"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"content-length": str(1 << 21)}, 413),
+    ],
+)
+def test_over_http_foreign_pages_and_foreign_names_get_nothing(toy, world, headers, status):
+    service = Service(untrimmed.open(world / "library"))
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    }
+    accept = {"accept": "application/json, text/event-stream"}
+    with TestClient(create_agents_app(service, Access()), base_url="http://localhost:8766") as client:
+        answer = client.post("/mcp", json=hello, headers=accept | headers)
+    service.close()
+    assert answer.status_code == status
