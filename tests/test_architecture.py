@@ -37,6 +37,7 @@ ALLOWED = {
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores", "video"},
     "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},
+    "retrievers": {"search", "server"},
     "server": {"errors", "files", "span", "types", "search", "video", "version"},
     "parity": TRAINING | {"training", "scores"},
     "reproduction": TRAINING | {"training", "version"},

@@ -9,7 +9,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import untrimmed.errors as errors
 from untrimmed.search.hits import Hit, Hits
@@ -45,6 +45,38 @@ def ask_service(
     like, unlike = (_places(library, places) for places in (query.like, query.unlike))
     if like is None or unlike is None:
         return None
+    request = _request(query, limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
+    answer = _post(notice, request | {"like": like, "unlike": unlike}, query.image)
+    return None if answer is None else _hits(answer)
+
+
+def ask_address(
+    address: str, query: Query, *, token: str | None = None, limit: int, moments: int, min_confidence: float | None
+) -> Hits:
+    """The hits of a service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
+
+    Raises:
+        UntrimmedError: It is no address, no service answers there, or the service refuses.
+    """
+    place = urlsplit(address)
+    if place.scheme not in ("http", "https") or not place.hostname:
+        raise errors.ConfigError(f"{address!r} is no address of a service; name one as http://127.0.0.1:8765")
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    request = _request(query, limit=limit, moments=moments, min_score=None, min_confidence=min_confidence)
+    try:
+        connection = kind(place.hostname, place.port, timeout=_PATIENCE_S)
+        status, found = _send(connection, token, f"{place.path.rstrip('/')}/api/search", request, None)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = errors.one_line(error)
+        raise errors.UntrimmedError(f"{address}: no service answers ({reason}); start: untrimmed serve") from None
+    if status == 200:
+        return _hits(found)
+    _raise(found)
+    raise errors.UntrimmedError(f"{address}: {found.get('detail') or found.get('title') or status}")
+
+
+def _request(query: Query, **cutoff: float | None) -> dict[str, Any]:
+    """What is sent for a query, but for its places and its picture."""
     filters = {
         name: str(value) if name in ("since", "until") else os.fspath(value) if name == "within" else value
         for name, value in asdict(query.filters).items()
@@ -52,28 +84,17 @@ def ask_service(
     }
     if "within" in filters:
         filters["within"] = os.path.abspath(os.path.expanduser(filters["within"]))
-    request = {
+    return {
         "text": query.text,
         "then": query.then,
         "within_s": query.within_s,
         "without": query.without,
-        "like": like,
-        "unlike": unlike,
         "weights": asdict(query.weights),
         "filters": filters,
         "group_by": query.group_by,
         "fold": query.fold,
-        "limit": limit,
-        "moments": moments,
-        "min_score": min_score,
-        "min_confidence": min_confidence,
+        **cutoff,
     }
-    if query.image is None:
-        answer = _post(notice, "/api/search", json.dumps(request).encode(), "application/json")
-    else:
-        route = f"/api/search/picture?{urlencode({'query': json.dumps(request)})}"
-        answer = _post(notice, route, _png(query.image), "application/octet-stream")
-    return None if answer is None else _hits(answer)
 
 
 def _png(picture: UInt8[np.ndarray, "Y X 3"]) -> bytes:
@@ -84,23 +105,52 @@ def _png(picture: UInt8[np.ndarray, "Y X 3"]) -> bytes:
     return written.getvalue()
 
 
-def _post(notice: Notice, route: str, body: bytes, body_type: str) -> dict[str, Any] | None:
+def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y X 3"] | None) -> dict[str, Any] | None:
     connection = http.client.HTTPConnection(notice.host, notice.port, timeout=_PATIENCE_S)
-    headers = {"Authorization": f"Bearer {notice.token}", "Content-Type": body_type}
     try:
-        connection.request("POST", route, body, headers)
-        answer = connection.getresponse()
-        found = json.loads(answer.read())
+        status, found = _send(connection, notice.token, "/api/search", request, picture)
     except (OSError, http.client.HTTPException, ValueError):
         return None
+    if status == 200:
+        return found
+    _raise(found)
+    return None  # a limit of the service that the library does not have, or a bug: the search here says it
+
+
+def _send(
+    connection: http.client.HTTPConnection,
+    token: str | None,
+    route: str,
+    request: dict[str, Any],
+    picture: UInt8[np.ndarray, "Y X 3"] | None,
+) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of the answer.
+
+    Raises:
+        OSError, http.client.HTTPException, ValueError: There is none.
+    """
+    text = json.dumps(request)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        if picture is None:
+            connection.request("POST", route, text.encode(), headers | {"Content-Type": "application/json"})
+        else:
+            headers |= {"Content-Type": "application/octet-stream"}
+            connection.request("POST", f"{route}/picture?{urlencode({'query': text})}", _png(picture), headers)
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
+        if not isinstance(found, dict):
+            raise ValueError("the answer is none of a service")
+        return answer.status, found
     finally:
         connection.close()
-    if answer.status == 200:
-        return found
-    kind = getattr(errors, str(found.get("error")), None)
+
+
+def _raise(problem: dict[str, Any]) -> None:
+    """Raise what the library of the service has raised, if it is one of our errors."""
+    kind = getattr(errors, str(problem.get("error")), None)
     if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError):
-        raise kind(found["detail"])
-    return None  # a limit of the service that the library does not have, or a bug: the search here says it
+        raise kind(problem["detail"])
 
 
 def _places(library: Path, places: tuple[Place, ...]) -> list[dict[str, Any]] | None:

@@ -1,0 +1,70 @@
+"""What retrievers share: where moments are searched for, and what a document says of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from untrimmed.search.hits import Hit
+from untrimmed.search.library import Library
+from untrimmed.search.query import Filters, Query
+from untrimmed.server.client import ask_address
+
+Source: TypeAlias = Library | str  # a library that is open, or the address of a service of one
+GroupBy: TypeAlias = Literal["video", "moment"]
+_MOST_MOMENTS = 50  # of one video, that a service gives
+
+
+@dataclass(frozen=True)
+class MomentDocument:
+    """A moment in words, and in numbers.
+
+    A library knows frames, no captions: the words are the file's name and the span. `metadata` holds `video` (a path),
+    `video_id`, `start_s`, `end_s`, `score`, `confidence` (None where it was not measured) and the video's `duration_s`.
+    """
+
+    document_id: str
+    text: str
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, hit: Hit) -> MomentDocument:
+        """The first moment of a hit."""
+        return cls(
+            f"{hit.video_id}@{hit.start_s:.3f}-{hit.end_s:.3f}",
+            f"{Path(hit.video).name}, {hit.start_s:.1f} to {hit.end_s:.1f} s",
+            {
+                "video": str(hit.video),
+                "video_id": hit.video_id,
+                "start_s": hit.start_s,
+                "end_s": hit.end_s,
+                "score": hit.score,
+                "confidence": hit.confidence,
+                "duration_s": hit.duration_s,
+            },
+        )
+
+
+def find_documents(
+    source: Source,
+    text: str,
+    *,
+    token: str | None = None,
+    limit: int = 5,
+    min_confidence: float | None = None,
+    filters: Filters = Filters(),
+    group_by: GroupBy = "video",
+) -> list[MomentDocument]:
+    """The moments that fit a sentence best, best first: one of each video, or by `group_by="moment"` any.
+
+    Raises:
+        UntrimmedError: The library refuses the query, or no service answers at the address.
+    """
+    query = Query(text, filters=filters, group_by=group_by)
+    moments = 1 if group_by == "video" else min(limit, _MOST_MOMENTS)
+    if isinstance(source, Library):
+        hits = source.search(query, limit=limit, moments=moments, min_confidence=min_confidence)
+    else:
+        hits = ask_address(source, query, token=token, limit=limit, moments=moments, min_confidence=min_confidence)
+    return [MomentDocument.of(hit) for hit in hits]

@@ -1,0 +1,65 @@
+"""A LlamaIndex retriever of moments: `pip install 'untrimmed[llama-index]'`."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from untrimmed.retrievers.documents import GroupBy, Source, find_documents
+from untrimmed.search.library import open_library
+from untrimmed.search.query import Filters
+
+
+class MomentRetriever(BaseRetriever):
+    """Finds moments for a sentence, as nodes with scores: the file's name and the span, the rest in `metadata`.
+
+    `aretrieve` searches in a thread of its own, so that other work goes on. Errors are those of the library.
+    """
+
+    def __init__(
+        self,
+        source: Source | None = None,
+        *,
+        token: str | None = None,
+        limit: int = 5,
+        min_confidence: float | None = None,
+        filters: Filters = Filters(),
+        group_by: GroupBy = "video",
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        """Choose where and what to search.
+
+        Args:
+            source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's own library.
+            token: What the service wants to be told, if anything.
+            limit: How many nodes at most.
+            min_confidence: Leave out those whose chance to hold the sentence is smaller, from 0 to 1.
+            filters: Which videos are searched at all.
+            group_by: A node is the best moment of a video, or with `moment` any.
+            callback_manager: LlamaIndex's own.
+        """
+        super().__init__(callback_manager)
+        self._find = partial(
+            find_documents,
+            open_library() if source is None else source,
+            token=token,
+            limit=limit,
+            min_confidence=min_confidence,
+            filters=filters,
+            group_by=group_by,
+        )
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(
+                node=TextNode(id_=one.document_id, text=one.text, metadata=one.metadata), score=one.metadata["score"]
+            )
+            for one in self._find(query_bundle.query_str)
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -1,0 +1,119 @@
+"""Moments as documents of LangChain and LlamaIndex, from a library and from a service on a socket."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+import uvicorn
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError
+from untrimmed.retrievers.documents import find_documents
+from untrimmed.search import library as library_module
+from untrimmed.search.query import Filters
+from untrimmed.server.access import Access
+from untrimmed.server.app import create_app
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("retrieved")
+    (folder / "videos").mkdir()
+    write_clip(folder / "videos" / "flag.mp4", ["red", "white", "green", "white"])
+    write_clip(folder / "videos" / "sea.mp4", ["blue", "blue"])
+    library = untrimmed.open(folder / "library")
+    with pytest.MonkeyPatch.context() as patch:  # it keeps the encoder that it indexed with
+        patch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
+        library.index(folder / "videos")
+    return library
+
+
+@pytest.fixture(scope="module")
+def address(library):
+    """Of a service of the library that wants a token."""
+    app = create_app(library, access=Access.to("127.0.0.1", TOKEN))
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+def langchain(source, **options):
+    """Sync and async answers of LangChain's retriever: text, metadata and score of each document."""
+    module = pytest.importorskip("untrimmed.retrievers.langchain", reason="untrimmed[langchain] is not installed")
+    retriever = module.MomentRetriever(source=source, **options)
+
+    def told(documents):
+        return [(one.id, one.page_content, one.metadata, one.metadata["score"]) for one in documents]
+
+    return lambda text: (told(retriever.invoke(text)), told(asyncio.run(retriever.ainvoke(text))))
+
+
+def llama_index(source, **options):
+    """The same of LlamaIndex's."""
+    module = pytest.importorskip("untrimmed.retrievers.llama_index", reason="untrimmed[llama-index] is not installed")
+    retriever = module.MomentRetriever(source, **options)
+
+    def told(nodes):
+        return [(one.node.node_id, one.node.text, one.node.metadata, one.score) for one in nodes]
+
+    return lambda text: (told(retriever.retrieve(text)), told(asyncio.run(retriever.aretrieve(text))))
+
+
+@pytest.mark.parametrize("framework", [langchain, llama_index])
+def test_hits_come_as_documents_from_a_library_and_from_its_service(framework, library, address):
+    (hit,) = library.search("green", limit=1)
+    found, found_meanwhile = framework(library, limit=1)("green")
+    ((document_id, text, metadata, score),) = found
+    assert found_meanwhile == found
+    assert text == f"flag.mp4, {hit.start_s:.1f} to {hit.end_s:.1f} s"
+    assert 3.5 <= metadata["start_s"] < metadata["end_s"] <= 6.5
+    assert metadata["video"] == str(hit.video)
+    assert {"video_id", "score", "confidence", "duration_s"} < metadata.keys()
+    assert score == metadata["score"] == hit.score
+    assert document_id.startswith(hit.video_id)
+    for answer in framework(address, limit=1, token=TOKEN)("green"):
+        assert answer == found
+
+
+@pytest.mark.parametrize("framework", [langchain, llama_index])
+def test_filters_grouping_and_limits_bind_the_search(framework, library, address):
+    for source in (library, address):
+        few, _ = framework(source, filters=Filters(max_duration_s=5), token=TOKEN)("green")
+        assert [text.partition(",")[0] for _, text, _, _ in few] == ["sea.mp4"]
+        flat, _ = framework(source, group_by="moment", limit=3, token=TOKEN)("white")
+        assert sum(text.startswith("flag.mp4") for _, text, _, _ in flat) >= 2
+        with pytest.raises(ConfigError, match="confidence"):
+            framework(source, min_confidence=0.5, token=TOKEN)("green")
+
+
+@pytest.mark.parametrize(
+    ("place", "token", "line"),
+    [
+        ("127.0.0.1:8765", None, "is no address of a service"),
+        ("ftp://127.0.0.1", None, "is no address of a service"),
+        ("http://127.0.0.1:1", None, "no service answers"),
+        ("{address}", None, "the token is missing or wrong"),
+        ("{address}/no/such/path", TOKEN, "Method Not Allowed"),
+    ],
+)
+def test_a_service_that_is_not_there_or_refuses_is_told_in_one_line(address, place, token, line):
+    with pytest.raises(UntrimmedError, match=line) as error:
+        find_documents(place.format(address=address), "green", token=token)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_service_says_what_the_library_would(address, library):
+    wrong = Filters(within="/nowhere")
+    for source in (address, library):
+        with pytest.raises(UnknownNameError, match="/nowhere"):
+            find_documents(source, "green", token=TOKEN, filters=wrong)
