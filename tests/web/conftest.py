@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,9 @@ def library(world):
     return library
 
 
-@pytest.fixture(scope="session")
-def address(library):
-    """Where the service answers, on a socket of this machine."""
+@contextmanager
+def served(library):
+    """The address of a service of a library, on a socket of this machine."""
     app = create_app(library, warm=True)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
@@ -64,6 +65,13 @@ def address(library):
     server.should_exit = True
     thread.join(20)
     listening.close()
+
+
+@pytest.fixture(scope="session")
+def address(library):
+    """Where the service answers."""
+    with served(library) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,89 @@
+"""Known items, looked for on the page as a person would: type, look at what is on the screen, type something else."""
+
+import re
+
+import numpy as np
+import pytest
+
+import untrimmed
+from tests.web.conftest import served
+from tests.web.known_items import KNOWN_ITEMS
+from tests.web.test_page import TILE, ask, tile_names, until
+from untrimmed.demo.queries import QUERIES
+from untrimmed.demo.reels import render_corpus
+from untrimmed.errors import EncoderError, VideoError
+from untrimmed.moments.overlap import iou, spans_of
+from untrimmed.types import Moment
+
+LEAST_IOU = 0.5  # of the moment that is shown, with the true one
+LEAST_FOUND = 16  # of 20, with the encoder `builtin`
+ON_SCREEN = f"""
+[...document.querySelectorAll('{TILE}')].map(tile => tile.getBoundingClientRect().bottom <= innerHeight)
+"""
+LABEL = re.compile(r"(?P<video>.+), (?P<start>[\d:.]+) to (?P<end>[\d:.]+?)(?:, then .+)?")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, browser):
+    """The address of a service of the demo's library, and each source's true moment."""
+    folder = tmp_path_factory.mktemp("demo")
+    try:
+        truths = render_corpus(folder / "reels")
+        library = untrimmed.open(folder / "library")
+        library.index(folder / "reels", encoder="builtin")
+    except (VideoError, EncoderError) as error:
+        pytest.skip(str(error))
+    sources = {query: source for source, query in QUERIES.items()}
+    with served(library) as address:
+        yield address, {sources[truth.query]: truth for truth in truths}
+
+
+def seconds(clock):
+    return sum(60**power * float(part) for power, part in enumerate(reversed(clock.split(":"))))
+
+
+def place_of(truth, page):
+    """Where the true moment is among those that the page shows, from 1, and whether nobody has to scroll to see it."""
+    for number, (name, is_seen) in enumerate(zip(tile_names(page), page.evaluate(ON_SCREEN), strict=True), start=1):
+        label = LABEL.fullmatch(name)
+        shown = Moment(seconds(label["start"]), seconds(label["end"]))
+        overlap = float(np.squeeze(iou(spans_of([shown]), spans_of([truth.moment]))))
+        if label["video"] == truth.video and overlap >= LEAST_IOU:
+            return number, is_seen
+    return None, False
+
+
+def look_for(page, address, typed):
+    page.goto(address)
+    if typed.then:
+        page.fill("#q", typed.text)
+        page.get_by_text("Then, without, filters").click()
+        page.get_by_label("Then, up to a minute later").fill(typed.then)
+        page.get_by_label("Then, up to a minute later").press("Enter")
+        until(page, f"document.querySelector('{TILE}')?.ariaLabel.includes(', then ')")
+    else:
+        ask(page, typed.text)
+
+
+@pytest.mark.slow  # rendering, indexing and looking take a minute and a half of processor time
+def test_known_items_are_found_in_at_most_three_queries_without_scrolling(browser, demo):
+    address, truths = demo
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page, found, lines = context.new_page(), {}, []
+    for source, queries in KNOWN_ITEMS.items():
+        places = []
+        for number, typed in enumerate(queries, start=1):
+            look_for(page, address, typed)
+            place, is_seen = place_of(truths[source], page)
+            places.append(f"{place or 'none'}{'' if is_seen else ' (below)'}")
+            if is_seen:
+                found[source] = number
+                break
+        lines.append(f"{source:<12} {'query ' + str(found[source]) if source in found else 'not found'}: {places}")
+    context.close()
+    print(*lines, sep="\n")
+    print(
+        f"{len(found)} of {len(KNOWN_ITEMS)} found, {sum(number == 1 for number in found.values())} by the first query"
+    )
+    assert truths.keys() == KNOWN_ITEMS.keys()
+    assert len(found) >= LEAST_FOUND, lines
