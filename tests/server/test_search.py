@@ -1,5 +1,6 @@
 """Searches over HTTP are the library's, and errors are one line."""
 
+import asyncio
 import io
 import json
 import math
@@ -15,11 +16,12 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.toy import write_clip
+from untrimmed.errors import UntrimmedError
 from untrimmed.search.hits import Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
 from untrimmed.server.schemas import SearchRequest
-from untrimmed.server.search_routes import MOST_PICTURE_BYTES
+from untrimmed.server.search_routes import MOST_PICTURE_BYTES, search_lines
 
 
 def test_a_search_answers_what_the_library_answers(client):
@@ -40,6 +42,57 @@ def test_weights_of_words_are_answered_where_there_are_some(client, monkeypatch)
     monkeypatch.setattr(client.app.state.service.library, "search", lambda *_, **__: weighed)
     words = client.post("/api/search", json={"text": "a sea"}).json()["words"]
     assert words == [{"word": "a", "weight": 0.1}, {"word": "sea", "weight": 0.9}]
+
+
+def test_lines_tell_each_video_before_the_whole_answer(client):
+    ask = {"text": "white", "limit": 3}
+    answer = client.post("/api/search/lines", json=ask)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    *told, last = map(json.loads, answer.text.splitlines())
+    wanted = client.post("/api/search", json=ask).json()
+    assert [line["hit"] for line in told] == wanted["hits"] == last["answer"]["hits"]
+    assert last["answer"].keys() == wanted.keys()
+    flat = client.post("/api/search/lines", json={**ask, "group_by": "moment"}).text.splitlines()
+    assert len(flat) == 1, "moments of all videos are put in order first"
+
+
+def test_the_first_line_does_not_wait_for_the_others(client, monkeypatch):
+    library, told = client.app.state.service.library, threading.Event()
+    hits = library.search("white")
+
+    def search(*_, on_hit, **__):
+        on_hit(hits[0])
+        assert told.wait(20)
+        return hits
+
+    monkeypatch.setattr(library, "search", search)
+
+    async def first():
+        request = SearchRequest(text="white")
+        answer = await search_lines(client.app.state.service, request)
+        lines = answer.body_iterator
+        line = await anext(lines)
+        told.set()
+        return line, [rest async for rest in lines]
+
+    line, rest = asyncio.run(first())
+    assert json.loads(line)["hit"]["video_id"] == hits[0].video_id
+    assert len(json.loads(rest[-1])["answer"]["hits"]) == len(hits)
+
+
+def test_what_lines_cannot_answer_is_refused_or_told_at_the_end(client, monkeypatch):
+    refused = client.post("/api/search/lines", json={"text": "green", "filters": {"within": "/nowhere"}})
+    assert (refused.status_code, refused.json()["error"]) == (404, "UnknownNameError")
+    library = client.app.state.service.library
+    hits = library.search("white")
+
+    def search(*_, on_hit, **__):
+        on_hit(hits[0])
+        raise UntrimmedError("the table is damaged")
+
+    monkeypatch.setattr(library, "search", search)
+    *_, last = client.post("/api/search/lines", json={"text": "white"}).text.splitlines()
+    assert json.loads(last) == {"problem": "the table is damaged"}
 
 
 def test_options_reach_the_library(client, world):

@@ -61,6 +61,7 @@ def look_for(page, address, typed):
         page.get_by_label("Then, up to a minute later").fill(typed.then)
         page.get_by_label("Then, up to a minute later").press("Enter")
         until(page, f"document.querySelector('{TILE}')?.ariaLabel.includes(', then ')")
+        until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     else:
         ask(page, typed.text)
 

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 import math
 import os
 import re
+import threading
 import time
 
 import pytest
@@ -58,6 +60,31 @@ def test_a_search_groups_moments_by_video_and_is_quick(visit, shot):
     print(f"from Enter to hits {1000 * min(spent_s):.0f} ms of processor time")
     assert min(spent_s) < 0.3
     shot(page, "search")
+
+
+def test_the_first_video_is_shown_before_the_others_are_known(visit, library, monkeypatch):
+    go_on, own = threading.Event(), library.search
+
+    def search(*values, on_hit=None, **options):
+        def tell(hit):
+            on_hit(hit)
+            assert go_on.wait(20)
+
+        return own(*values, on_hit=on_hit and tell, **options)
+
+    page = visit()
+    page.wait_for_selector(TILE)
+    monkeypatch.setattr(library, "search", search)
+    page.fill("#q", "green")
+    page.press("#q", "Enter")
+    until(page, "location.search === '?q=green' && document.querySelectorAll('li h2').length === 1")
+    assert page.text_content("[role=status]").strip() == "Searching …"
+    page.locator(TILE).first.click()
+    page.wait_for_selector("video")
+    go_on.set()
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert page.locator("li h2").count() > 1
+    assert page.locator("video").count() == 1
 
 
 def test_nothing_is_found_honestly(visit):
@@ -241,12 +268,13 @@ def test_the_basket_is_kept_and_saved(visit, format, tmp_path):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_named(visit, dark, shot):
     def weigh(route):
-        answer = route.fetch().json()
+        *hits, last = route.fetch().text().splitlines()
         words = [{"word": word, "weight": weight} for word, weight in (("a", 0.0), ("<b>", 0.2), ("sea", 0.8))]
-        route.fulfill(json={**answer, "words": words, "warnings": ["the model finds the sentence ambiguous: 0.6"]})
+        said = {"words": words, "warnings": ["the model finds the sentence ambiguous: 0.6"]}
+        route.fulfill(body="\n".join([*hits, json.dumps({"answer": {**json.loads(last)["answer"], **said}}), ""]))
 
     page = visit(dark=dark)
-    page.route("**/api/search", weigh)
+    page.route("**/api/search/lines", weigh)
     ask(page, "a <b> sea")
     assert page.locator(".word").all_text_contents() == ["a", "<b>", "sea"]
     colours = page.locator(".word").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
@@ -255,7 +283,7 @@ def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_named(visit, da
     assert page.locator(".word").last.get_attribute("title") == "80 %"
     page.get_by_text("finds the sentence ambiguous").wait_for()
     shot(page, f"words_{'dark' if dark else 'light'}")
-    page.unroute("**/api/search")
+    page.unroute("**/api/search/lines")
     ask(page, "blue")
     assert page.locator(".word").count() == 0
 

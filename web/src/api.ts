@@ -85,7 +85,23 @@ export const folders = () => get<Folder[]>('/api/folders')
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
-export const search = (query: Query, signal: AbortSignal) => post<Answer>('/api/search', query, signal)
+/** Ask, and hear of each video as soon as it is found; the answer is the whole. */
+export async function search(query: Query, signal: AbortSignal, tell: (hit: Hit) => void): Promise<Answer> {
+  const { body } = await ask('/api/search/lines', sent(query, signal))
+  const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
+  for (let rest = ''; ; ) {
+    const { value, done } = await reader.read()
+    if (done) throw new Error('The service broke off its answer: search once more.')
+    const lines = (rest + value).split('\n')
+    rest = lines.pop()!
+    for (const line of lines) {
+      const { hit, answer, problem } = JSON.parse(line) as { hit?: Hit; answer?: Answer; problem?: string }
+      if (problem) throw new Error(problem)
+      if (answer) return answer
+      if (hit) tell(hit)
+    }
+  }
+}
 export const searchPicture = async (picture: Blob, query: Query, signal: AbortSignal): Promise<Answer> => {
   const words = new URLSearchParams({ query: JSON.stringify(query) })
   return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()

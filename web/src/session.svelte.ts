@@ -51,6 +51,7 @@ class Session {
   answer = $state<Answer | null>(null)
   problem = $state('')
   isBusy = $state(false)
+  isArriving = $state(false) // the first of what is shown are those of the present question
   library = $state<Hit[]>([]) // shown while nothing is asked
   numVideos = $state(0)
   open = $state<Open | null>(null)
@@ -125,23 +126,35 @@ class Session {
     this.write(remember)
     if (!this.isAsked) {
       this.answer = null
-      this.isBusy = false
+      this.isBusy = this.isArriving = false
       return
     }
     this.isBusy = true
+    this.isArriving = false
     try {
       const query = this.#query()
       this.answer = await (this.picture
         ? api.searchPicture(this.picture, query, abort.signal)
-        : api.search(query, abort.signal))
-      this.chosen = { hit: 0, moment: 0 }
+        : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
+      if (!this.isArriving) this.chosen = { hit: 0, moment: 0 }
     } catch (error) {
       if (abort.signal.aborted) return
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
       this.problem = String((error as Error).message)
     } finally {
-      if (!abort.signal.aborted) this.isBusy = false
+      if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
+  }
+  /** Show what is known of an answer already. */
+  #take(hit: Hit, { aborted }: AbortSignal): void {
+    if (aborted) return
+    if (hit.rank === 1) {
+      this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
+      this.chosen = { hit: 0, moment: 0 }
+      this.isArriving = true
+    }
+    const { hits } = this.answer!
+    if (!hits.some((other) => other.video_id === hit.video_id)) hits.push(hit) // the library may have changed meanwhile
   }
 
   /** Only moments that look like this frame. */

@@ -22,7 +22,7 @@ from untrimmed.search.corpus import Corpus, Explained, PreparedQuery
 from untrimmed.search.engine import View
 from untrimmed.search.folding import span_vector, unit
 from untrimmed.search.found import Cutoff, find
-from untrimmed.search.hits import Hits, WeighedWord
+from untrimmed.search.hits import Hit, Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query
 from untrimmed.search.records import VideoRecord
 from untrimmed.search.sentence import doubt_warnings, sentence_warnings, weighed_words
@@ -83,9 +83,15 @@ class _Texts:
 
 
 def answer(
-    query: Query, view: View, reader: EncoderReader, cutoff: Cutoff, *, within: str | os.PathLike[str] | None = None
+    query: Query,
+    view: View,
+    reader: EncoderReader,
+    cutoff: Cutoff,
+    *,
+    within: str | os.PathLike[str] | None = None,
+    on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
-    """The best videos or moments of a version of a library.
+    """The best videos or moments of a version of a library; `on_hit` is told as `find` says.
 
     A sentence of which no word is known does not count; where nothing is left that says what is wanted, or what is to
     follow, there are no hits and no video is loaded.
@@ -112,10 +118,14 @@ def answer(
             raise ConfigError(_unknown_chance(view, query, reader.name))
         cutoff = cutoff.at_least(confidence.least_score(cutoff.min_confidence))
     prepared = plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
-    hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold)
-    told = [replace(hit, confidence=confidence.of(hit.score)) for hit in hits] if confidence else hits
+
+    def sure(hit: Hit) -> Hit:
+        return replace(hit, confidence=confidence.of(hit.score)) if confidence else hit
+
+    tell = (lambda hit: on_hit(sure(hit))) if on_hit else None
+    hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=tell)
     words, doubts = _explained(view, prepared, texts.text)
-    return Hits(told, [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
+    return Hits(map(sure, hits), [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
 
 
 def _explained(

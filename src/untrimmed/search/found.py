@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -59,8 +59,12 @@ def find(
     among: Collection[str] | None = None,
     group_by: Literal["video", "moment"] = "video",
     fold: float | None = None,
+    on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
     """The best hits among the videos of these ids. Of those that score alike the first by path comes first.
+
+    Where hits are videos and nothing is folded, `on_hit` is told each when its moments are known: ranking all videos
+    takes as long for one as for many, moments take their time for each.
 
     Moments are a list of their own with `group_by="moment"`: each scores what its best time does, so that none is above
     its video. With `fold`, what looks like something before it is left out, and others move up.
@@ -74,6 +78,9 @@ def find(
         for video in kept:
             if video.video_id not in made:
                 made[video.video_id] = _hits_of(view, prepared, video, cutoff.moments, group_by)
+                if on_hit is not None and group_by == "video" and fold is None:
+                    for hit in made[video.video_id]:
+                        on_hit(hit)
         hits = [hit for video in kept for hit in made[video.video_id] if cutoff.admits(hit.score)]
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))

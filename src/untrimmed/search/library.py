@@ -26,7 +26,7 @@ from untrimmed.precision import Precision, read_precision
 from untrimmed.search.asking import EncoderReader, answer
 from untrimmed.search.engine import Engine, View, keep_laid_out
 from untrimmed.search.found import Cutoff
-from untrimmed.search.hits import Hits
+from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
@@ -265,6 +265,7 @@ class Library:
         min_score: float | None = None,
         min_confidence: float | None = None,
         within: str | os.PathLike[str] | None = None,
+        on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
         """The videos that fit a sentence, or a `Query` of several parts, best, each with its best moments.
 
@@ -280,6 +281,8 @@ class Library:
             min_confidence: Leave out hits whose chance to hold what was asked for is smaller, from 0 to 1: nothing may
                 be left. Only for encoders on which chances were measured (docs/quality.md).
             within: Only videos below this folder, or this one file.
+            on_hit: Told videos, best first, each when its moments are known; not where hits are moments or folded. What
+                is returned counts: where the library changes meanwhile, some may be told anew.
 
         Raises:
             ConfigError: The sentence is empty or no text, or an option makes no sense.
@@ -289,7 +292,9 @@ class Library:
         """
         asked = query if isinstance(query, Query) else Query(query)
         cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
-        return self.engine.answer(lambda view: answer(asked, view, self._reader(view), cutoff, within=within))
+        return self.engine.answer(
+            lambda view: answer(asked, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
+        )
 
     def similar(
         self,

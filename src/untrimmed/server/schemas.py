@@ -196,6 +196,14 @@ class SearchAnswer(BaseModel):
         return cls(warnings=list(hits.warnings), partial=hits.partial, hits=found, took_s=round(took_s, 4), words=words)
 
 
+class SearchLine(BaseModel):
+    """A line of a search that is answered as it goes: one of these."""
+
+    hit: FoundVideo | None = Field(default=None, description="Known already: the next of the best, by `rank`.")
+    answer: SearchAnswer | None = Field(default=None, description="The last line: all of it, and what counts.")
+    problem: str | None = Field(default=None, description="The last line, where the search failed on the way.")
+
+
 class Video(BaseModel):
     """An indexed video."""
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import tempfile
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi import Query as InAddress
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
+from untrimmed.errors import UntrimmedError
+from untrimmed.search.hits import Hit
 from untrimmed.server.depends import AService
 from untrimmed.server.pictures import LIMITS
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import LONGEST_TEXT, MOST_HITS, MOST_MOMENTS, SearchAnswer, SearchRequest
+from untrimmed.server.schemas import (
+    LONGEST_TEXT,
+    MOST_HITS,
+    MOST_MOMENTS,
+    FoundVideo,
+    SearchAnswer,
+    SearchLine,
+    SearchRequest,
+)
 from untrimmed.server.service import Service
 from untrimmed.video.reader import read_image
 
@@ -29,6 +43,53 @@ router = APIRouter(prefix="/api", tags=["search"])
 async def search(service: AService, request: SearchRequest) -> SearchAnswer:
     """The videos, or moments, that fit best: docs/queries.md says how parts make one score."""
     return await answer(service, request)
+
+
+class _Lines(StreamingResponse):
+    media_type = "application/x-ndjson"
+
+
+@router.post(
+    "/search/lines", response_class=_Lines, responses={200: {"model": SearchLine, "description": "JSON lines."}}
+)
+async def search_lines(service: AService, request: SearchRequest) -> Response:
+    """The same as it becomes known: a line for each video, then the whole answer.
+
+    Moments of long videos take their time when they are first met; the best one need not wait for the others.
+    """
+    lines: asyncio.Queue[SearchLine | None] = asyncio.Queue()
+    loop, ranks = asyncio.get_running_loop(), itertools.count(1)
+
+    def tell(hit: Hit) -> None:
+        loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=FoundVideo.of(next(ranks), hit)))
+
+    work = asyncio.create_task(answer(service, request, on_hit=tell))
+
+    def done(work: asyncio.Task[SearchAnswer]) -> None:
+        lines.put_nowait(None)
+        if not work.cancelled():
+            work.exception()  # has been seen, even if whoever asked has gone
+
+    work.add_done_callback(done)
+    first = await lines.get()
+    if first is None:
+        await work  # what the library refuses is answered as such
+
+    async def told() -> AsyncIterator[str]:
+        line = first
+        while line is not None:
+            yield _line(line)
+            line = await lines.get()
+        try:
+            yield _line(SearchLine(answer=await work))
+        except UntrimmedError as error:
+            yield _line(SearchLine(problem=str(error)))
+
+    return _Lines(told())
+
+
+def _line(line: SearchLine) -> str:
+    return line.model_dump_json(exclude_none=True) + "\n"
 
 
 @router.post(
@@ -76,13 +137,15 @@ def _picture(path: Path) -> Any:
     return read_image(path, limits=LIMITS)
 
 
-async def answer(service: Service, request: SearchRequest, picture: Any = None) -> SearchAnswer:
-    """Search, and say how long it took.
+async def answer(
+    service: Service, request: SearchRequest, picture: Any = None, on_hit: Callable[[Hit], None] | None = None
+) -> SearchAnswer:
+    """Search, and say how long it took; `on_hit` is called from a thread, as `Library.search` says.
 
     Raises:
         UntrimmedError: What the library refuses.
     """
     started = time.perf_counter()
     amounts = request.model_dump(include={"limit", "moments", "min_score", "min_confidence"})
-    hits = await service.search(service.library.search, request.query(picture), **amounts)
+    hits = await service.search(service.library.search, request.query(picture), on_hit=on_hit, **amounts)
     return SearchAnswer.of(hits, time.perf_counter() - started)
