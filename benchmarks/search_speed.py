@@ -163,7 +163,7 @@ def compare(corpus: WindowCorpus, world: World, repeats: int = 20) -> None:
     for way in ways:
         print(f"  {way:22} {np.median(times[way]):22.1f} ms, {100 * np.mean(found[way]):.1f} % of the best")
     assert min(found["codes, all of the best"]) == 1
-    coded = sum(corpus.coder.of(part.block).nbytes for part in corpus.blocks.parts)
+    coded = sum(codes.nbytes for part in corpus.blocks.parts for codes in corpus.coder.of(part.block).values())
     frames = sum(part.block.frames.nbytes for part in corpus.blocks.parts)
     print(f"  codes are {coded / 1e9:.2f} GB beside {frames / 1e9:.2f}")
 

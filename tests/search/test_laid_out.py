@@ -11,12 +11,15 @@ from filelock import FileLock
 
 from tests.search.test_updates import LIBRARY, features_of, sentence
 from tests.toy import stored_video
+from untrimmed.search import coded_videos as coded_module
+from untrimmed.search import kept_codes
 from untrimmed.search import laid_out as laid_out_module
 from untrimmed.search import windows as windows_module
+from untrimmed.search.codes import Codes
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import VideoIndex
-from untrimmed.search.laid_out import FOLDER
+from untrimmed.search.laid_out import FOLDER, remove_damaged
 from untrimmed.search.mapped import MappedArrays
 
 IDS = [f"v{number:02d}" for number in range(12)]
@@ -44,6 +47,10 @@ def blocks_of(folder):
     return sorted((folder / FOLDER).glob("*/*.block"))
 
 
+def codes_of(folder):
+    return sorted((folder / FOLDER).glob("*/*.codes"))
+
+
 def hits(engine):
     """What is found, and the curve of each video among it."""
 
@@ -59,10 +66,39 @@ def hits(engine):
     return engine.answer(ask)
 
 
+def best_hits(engine):
+    """So few that codes are worth it."""
+    return engine.answer(
+        lambda view: [
+            list(find(view, view.corpus().prepare(sentence(seed)), Cutoff(limit=2, moments=1), among=None))
+            for seed in range(4)
+        ]
+    )
+
+
 def without_disk(folder, monkeypatch, ask=hits):
     with monkeypatch.context() as patch:
-        patch.setattr(laid_out_module.LaidOut, "paths", lambda _: set())
+        patch.setattr(laid_out_module.LaidOut, "paths", lambda *_: set())
         return ask(Engine(folder))
+
+
+@pytest.fixture
+def coded(folder, monkeypatch):
+    """The same library with codes, which are used from the first search on and never made by searches."""
+    monkeypatch.setattr(windows_module, "LEAST_CODED", 1)
+    monkeypatch.setattr(windows_module, "LEAST_CODED_AT_ONCE", 1)
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 10**9)
+    keep_laid_out(folder)
+    assert len(codes_of(folder)) == len(blocks_of(folder))
+    return folder
+
+
+@pytest.fixture
+def scanned(monkeypatch):
+    """How often codes of a block were scanned."""
+    asked, real = [], Codes.products
+    monkeypatch.setattr(Codes, "products", lambda *args: asked.append(1) or real(*args))
+    return asked
 
 
 @pytest.fixture
@@ -182,13 +218,14 @@ def all_hits(engine):
     )
 
 
-def flip_often(folder, expected, flips):
-    """Of one or two files: blocks, the copy of the records."""
+def flip_often(folder, expected, flips, ask=all_hits):
+    """Of one or two files: blocks, their codes, the copy of the records."""
     rng = random.Random(0)
+    laid_out = [file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size]
     for _ in range(flips):
-        files = [rng.choice([folder / "records.json", *blocks_of(folder)]) for _ in range(rng.choice((1, 1, 2)))]
+        files = [rng.choice([folder / "records.json", *laid_out]) for _ in range(rng.choice((1, 1, 2)))]
         contents = {file: flip(file, rng) for file in dict.fromkeys(files)}
-        assert all_hits(Engine(folder)) == expected, list(contents)
+        assert ask(Engine(folder)) == expected, list(contents)
         for file, content in contents.items():
             file.write_bytes(content)
 
@@ -197,9 +234,18 @@ def test_a_hundred_bits_that_change_are_found_and_no_answer_is_wrong(folder, mon
     flip_often(folder, without_disk(folder, monkeypatch, all_hits), 100)
 
 
+def test_bits_of_codes_that_change_are_found_and_no_answer_is_wrong(coded, monkeypatch):
+    flip_often(coded, without_disk(coded, monkeypatch, best_hits), 50, best_hits)
+
+
 @pytest.mark.slow
 def test_two_thousand_bits_that_change_are_found_and_no_answer_is_wrong(folder, monkeypatch):
     flip_often(folder, without_disk(folder, monkeypatch, all_hits), 2000)
+
+
+@pytest.mark.slow
+def test_two_thousand_bits_that_change_in_a_library_with_codes_are_found(coded, monkeypatch):
+    flip_often(coded, without_disk(coded, monkeypatch, best_hits), 2000, best_hits)
 
 
 def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folder, monkeypatch, read):
@@ -235,3 +281,60 @@ def test_a_block_that_is_written_anew_says_of_old_vectors_that_they_are_old(fold
         keep_laid_out(folder)
     assert blocks_of(folder)
     assert hits(Engine(folder)) == expected
+
+
+def test_a_new_process_searches_by_codes_that_are_kept(coded, scanned, monkeypatch):
+    expected = without_disk(coded, monkeypatch, best_hits)
+    scanned.clear()
+    monkeypatch.setattr(Codes, "of", lambda *_: pytest.fail("made"))
+    assert best_hits(Engine(coded)) == expected
+    assert len(scanned) == 4 * len(blocks_of(coded))
+
+
+def test_only_new_blocks_are_coded(coded, scanned, monkeypatch):
+    before = {file: file.stat().st_mtime_ns for file in codes_of(coded)}
+    with VideoIndex(coded) as index:
+        index.put(stored_video("new", features_of(8)))
+    keep_laid_out(coded)
+    kept = before.keys() & set(codes_of(coded))
+    assert kept
+    assert {file: file.stat().st_mtime_ns for file in kept} == {file: before[file] for file in kept}
+    assert len(codes_of(coded)) == len(blocks_of(coded)), "those of joined blocks are gone"
+    expected = without_disk(coded, monkeypatch, best_hits)
+    scanned.clear()
+    assert best_hits(Engine(coded)) == expected
+    assert scanned
+
+
+def test_codes_of_another_program_are_made_anew(coded, scanned, monkeypatch):
+    before = codes_of(coded)
+    monkeypatch.setattr(kept_codes, "_VERSION", 99)
+    best_hits(Engine(coded))
+    assert not scanned
+    keep_laid_out(coded)
+    assert len(codes_of(coded)) == len(before)
+    assert not set(before) & set(codes_of(coded))
+    assert len(list((coded / FOLDER).glob("*/*.axes"))) == 1
+    best_hits(Engine(coded))
+    assert scanned
+
+
+@pytest.mark.parametrize("kind", ["codes", "axes"])
+def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
+    file = min((coded / FOLDER).glob(f"*/*.{kind}"))
+    flip(file, random.Random(1))
+    assert remove_damaged(coded) == [file]
+    keep_laid_out(coded)
+    assert len(codes_of(coded)) == len(blocks_of(coded))
+    best_hits(Engine(coded))
+    assert scanned
+
+
+def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
+    monkeypatch.setattr(windows_module, "LEAST_CODED_AT_ONCE", 10**9)
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 4)
+    engine = Engine(coded)
+    best_hits(engine)
+    assert not scanned
+    best_hits(engine)
+    assert scanned

@@ -20,9 +20,12 @@ from untrimmed.search import laid_out as laid_out_module
 from untrimmed.search import tf_prvr as tf_prvr_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
+from untrimmed.search.corpus import Keepable, KeptBlock
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import VideoIndex
+from untrimmed.search.kept_codes import KeptCodes
+from untrimmed.search.mapped import MappedArrays, write_arrays
 from untrimmed.search.records import Records, Settings
 from untrimmed.search.tf_prvr import TFPRVRModel
 from untrimmed.search.trained import TrainedModel
@@ -74,6 +77,8 @@ def answers(corpus, known, query, among=None):
 def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows_module, "_ROWS_OF_BLOCK", 24)
+        patch.setattr(windows_module, "LEAST_CODED", 30)
+        patch.setattr(windows_module, "LEAST_CODED_AT_ONCE", 30)
         patch.setattr(tf_prvr_module, "_ROWS_OF_BLOCK", 24)
         patch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
         yield
@@ -115,6 +120,26 @@ def test_any_updates_answer_as_a_fresh_corpus(empty):
         assert answers(corpus, known, query, among) == answers(fresh, known, query, among)
 
     follow()
+
+
+def test_what_is_laid_out_in_files_answers_as_what_was_written(empty, tmp_path):
+    """And as a corpus without the videos that are no longer meant, whatever is added to it later."""
+    if not isinstance(empty, Keepable):
+        pytest.skip("is not kept on disk")
+    seeds = {video_id: number for number, video_id in enumerate(IDS)}
+    corpus = empty.update(videos_of(empty, seeds))
+    kept = []
+    for number, arrays in enumerate(corpus.arrays()):
+        write_arrays(tmp_path / f"{number}", arrays)
+        mapped = MappedArrays(tmp_path / f"{number}")
+        kept.append(KeptBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), KeptCodes()))
+    restored = empty.restored(kept)
+    left = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
+    fresh = empty.update(videos_of(empty, left))
+    assert answers(restored, left, sentence()) == answers(fresh, left, sentence())
+    later = dict(left, v1=9, v2=8)
+    restored, fresh = (some.update(videos_of(empty, {"v1": 9, "v2": 8})) for some in (restored, fresh))
+    assert answers(restored, later, sentence()) == answers(fresh, later, sentence())
 
 
 def test_a_search_goes_on_with_what_it_began_with(empty):
@@ -200,7 +225,7 @@ class LibraryAndModel:
 
     def damage(self, video_id, number):
         """A byte of what is laid out."""
-        files = sorted(self.index.folder.glob("laid_out/*/*.block"))
+        files = [file for file in sorted(self.index.folder.glob("laid_out/*/*")) if file.stat().st_size]
         if files:
             file = files[number % len(files)]
             content = file.read_bytes()
@@ -208,10 +233,10 @@ class LibraryAndModel:
             file.unlink()
             file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
 
-    def found(self, query, within=None):
+    def found(self, query, within=None, limit=4):
         def ask(view):
             among = None if within is None else view.below(within)
-            return find(view, view.corpus().prepare(query), Cutoff(limit=4, moments=1), among=among)
+            return find(view, view.corpus().prepare(query), Cutoff(limit=limit, moments=1), among=among)
 
         return [(str(hit.video), hit.score) for hit in self.engine.answer(ask)]
 
@@ -246,6 +271,7 @@ def follow_a_library(operations):
             places = [None, *(place for place in ("/v/1", "/moved/2") if world.expected(query, place))]
             for place in places:
                 found, expected = world.found(query, place), world.expected(query, place)
+                assert world.found(query, place, limit=1) == found[:1], "by codes, where there are some"
                 assert [path for path, _ in found] == [path for path, _ in expected]
                 assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=2e-6)
 

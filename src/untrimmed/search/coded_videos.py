@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,6 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Float16, Int
 
 from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, share
+from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
+from untrimmed.search.mapped import DamagedError, MappedArrays
 from untrimmed.search.products import LANES, padded_width
 
 LEAST_SEARCHES = 2
@@ -102,52 +106,84 @@ class CodedVideos:
 # Of each of some videos, for the vectors that a query looks for: the products of their best rows, summed; what the sum
 # is not above, whatever all products are off together; the variance of what it is off, times the margin squared.
 Level = Callable[[CodedVideos, Sequence[Probe], Int[np.ndarray, " N"]], Float[np.ndarray, "3 N"]]
+Arrays = Mapping[str, np.ndarray]
 K = TypeVar("K")
 C = TypeVar("C")
 
 
 class Coder(Generic[K, C]):
-    """Codes of blocks of videos, made by a thread of its own after some searches and kept as long as the block.
+    """Codes of blocks of videos by branch, from disk or made after some searches, and kept as long as the block.
 
-    To code a video takes as long as to compare it with dozens of queries: whoever searches once or twice is better off
-    without, and nobody waits for them.
+    To code a video takes as long as to compare it with dozens of queries, so that a thread of its own does it: whoever
+    searches once or twice is better off without, and nobody waits for them. Loops over codes have to be loaded, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[C]) -> None:
+        """`kind`: what the codes of a branch are."""
+        self._kind = kind
         self._lock = threading.Lock()
         self._axes: dict[str, Axes] = {}
-        self._codes: WeakKeyDictionary[K, C] = WeakKeyDictionary()
+        self._axes_read: dict[Path, dict[str, Axes]] = {}
+        self._kept: WeakKeyDictionary[K, tuple[KeptCodes, str]] = WeakKeyDictionary()
+        self._codes: WeakKeyDictionary[K, dict[str, C]] = WeakKeyDictionary()
         self._searches = 0
         self._left = (
             0.0  # of all videos, the share that codes left in doubt: the mean of searches, the last counts most
         )
         self._maker: threading.Thread | None = None
 
-    def ready(self, blocks: Sequence[K], make: Callable[[K], C]) -> bool:
+    def keep(self, block: K, kept: KeptCodes, context: str = "") -> None:
+        """Note where the codes of a block are on disk; those that depend on another `context` do not count."""
+        self._kept[block] = kept, context
+
+    def ready(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]], *, many: bool = False) -> bool:
         """Whether all blocks have their codes, and these help; after a few searches those that lack begin to be made.
 
-        Where codes leave most videos in doubt they are of no use: they are tried now and then only.
+        Where codes leave most videos in doubt they are of no use: they are tried now and then only. Those on disk are
+        read when so `many` videos are searched that it is worth it at once, or after as many searches.
+
+        Raises: DamagedError where those on disk are not as they were written.
         """
         with self._lock:
             self._searches += 1
+            often = self._searches > LEAST_SEARCHES
+            if not ((often or many) and can_scan()):
+                return False
+            for block in blocks:
+                if block not in self._codes and (found := self._read(block)) is not None:
+                    self._codes[block] = found
             lacking = [block for block in blocks if block not in self._codes]
             idle = self._maker is None or not self._maker.is_alive()
-            if lacking and idle and self._searches > LEAST_SEARCHES and find_spec("numba") is not None:
+            if lacking and idle and often:
                 self._maker = threading.Thread(target=self._make, args=(lacking, make), name="codes", daemon=True)
                 self._maker.start()
             return not lacking and (self._left < _MOST_LEFT or self._searches % _TRIED_EACH == 0)
+
+    def lacking(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]]) -> Iterator[tuple[K, Arrays, Arrays]]:
+        """Blocks that have no codes on disk, with the arrays of their codes and of the axes; each is made in its turn.
+
+        Raises: DamagedError where what is there is not as it was written.
+        """
+        for block in blocks:
+            if can_scan() and self._where(block) is None:
+                codes, (_, context) = make(block), self._kept.get(block, (None, ""))
+                yield block, arrays_of(codes, context), arrays_of_axes(self._axes, self._kind)
 
     def learn(self, share: float) -> None:
         """Remember how many of all videos the last search by codes had to look at besides."""
         with self._lock:
             self._left += (share - self._left) / 4
 
-    def of(self, block: K) -> C:
+    def of(self, block: K) -> dict[str, C]:
         """The codes of a block that is ready."""
         return self._codes[block]
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """For all blocks the axes that fit the first of them; only `make` may ask."""
+        """For all blocks those on disk, or else the axes that fit the first of them; only `make` may ask."""
+        for kept, _ in [*self._kept.values()]:
+            if not self._axes and kept.axes is not None:
+                with contextlib.suppress(DamagedError):  # others do as well
+                    self._axes = dict(self._axes_at(kept.axes))
         if branch not in self._axes:
             self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO], len(self._axes))
         return self._axes[branch]
@@ -157,13 +193,35 @@ class Coder(Generic[K, C]):
         if self._maker is not None:
             self._maker.join()
 
-    def _make(self, blocks: Sequence[K], make: Callable[[K], C]) -> None:
+    def _axes_at(self, path: Path) -> dict[str, Axes]:
+        if path not in self._axes_read:
+            self._axes_read[path] = read_axes(path, self._kind)
+        return self._axes_read[path]
+
+    def _where(self, block: K) -> tuple[MappedArrays, dict[str, Axes]] | None:
+        """The codes of a block on disk, and their axes; None where there are none that count."""
+        kept, context = self._kept.get(block, (KeptCodes(), ""))
+        if kept.axes is None or kept.codes is None or not (axes := self._axes_at(kept.axes)):
+            return None
+        arrays = MappedArrays(kept.codes)
+        return (arrays, axes) if arrays["context"] == context else None
+
+    def _read(self, block: K) -> dict[str, C] | None:
+        found = self._where(block)
+        return None if found is None else codes_of(*found, self._kind)
+
+    def _make(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]]) -> None:
         if sys.platform == "linux":  # there alone threads have a priority of their own; searches come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         for block in blocks:
             made = make(block)
             with self._lock:
                 self._codes[block] = made
+
+
+def can_scan() -> bool:
+    """Whether what scans codes is installed."""
+    return find_spec("numba") is not None
 
 
 def _call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Float64
 
+from untrimmed.search.kept_codes import KeptCodes
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -25,10 +26,20 @@ class RankedVideo:
 
 
 class KeptBlock(NamedTuple):
-    """What `Keepable.arrays` gave of a block, and which of its videos are meant."""
+    """What `Keepable.arrays` gave of a block, which of its videos are meant, and where its codes are."""
 
     arrays: Mapping[str, np.ndarray]
     present: Bool[np.ndarray, " V"]
+    codes: KeptCodes
+
+
+class KeptVideos(Protocol):
+    """A block as it is laid out."""
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """All that it consists of."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,13 @@ class Keepable(LocalCorpus, Protocol):
 
     def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
         """The blocks; `ids` of each are those of its videos."""
+        ...
+
+    def lacking_codes(self) -> Iterator[tuple[KeptVideos, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
+        """Blocks that have no codes on disk, with arrays of these and of their axes, each made when its turn comes.
+
+        None where so few videos are searched without.
+        """
         ...
 
     def restored(self, kept: Iterable[KeptBlock]) -> Keepable:

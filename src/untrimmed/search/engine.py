@@ -169,7 +169,7 @@ class Engine:
     def keep(self) -> None:
         """Lay out on disk what the searches so far have read from the table, where that can be."""
         for model in self._not_kept:
-            keep_laid_out(self._folder, model)
+            keep_laid_out(self._folder, model, codes=False)
         self._not_kept.clear()
 
     def _on_disk(self, view: View, model: InUse | None) -> tuple[LocalCorpus, Records]:
@@ -181,17 +181,18 @@ class Engine:
         return corpus.restored(blocks), Records(map(view.records.of, ids_of(blocks)))
 
 
-def keep_laid_out(folder: Path, *models: InUse | None) -> None:
+def keep_laid_out(folder: Path, *models: InUse | None, codes: bool = True) -> None:
     """Lay out on disk what a library is searched by, or by these models, so that new processes have it at once.
 
-    Where it cannot be done, nothing happens: searches say what is wrong, or do without it.
+    Codes take longer than all else: who waits does without. Where it cannot be done, nothing happens: searches say what
+    is wrong, or do without it.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()
         for model in models or (view.model,):
             empty = empty_corpus(folder, model)
             if isinstance(empty, Keepable):
-                lay_out(folder, empty, view.records, lambda ids: view.index.read(ids))
+                lay_out(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
 
 
 def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from untrimmed.search.blocks import Block, Blocks, Part
-from untrimmed.search.corpus import FrameSum
+from untrimmed.search.corpus import FrameSum, KeptBlock
 
 
 @runtime_checkable
@@ -26,6 +26,11 @@ class SummedVideo(Protocol):
 @runtime_checkable
 class VideoBlock(Block, Protocol):
     """A block that gives its videos."""
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """All that it consists of."""
+        ...
 
     def video(self, row: int) -> Any:
         """One of them."""
@@ -45,8 +50,9 @@ C = TypeVar("C", bound="FrameCorpus[Any, Any]")
 class FrameCorpus(Generic[B, V]):
     """Videos in blocks, beside what other shards of the library have; it never changes."""
 
-    def __init__(self, blocks: Blocks[B]):
-        self.blocks = blocks
+    def __init__(self, blocks: Blocks[B], restore: Callable[[Mapping[str, np.ndarray]], B]):
+        """`restore`: the block that consists of these arrays."""
+        self.blocks, self._restore = blocks, restore
         self._frames = FrameSum(0.0, 0)
         self._beside: tuple[FrameSum, ...] = ()  # of the other shards of the library
 
@@ -77,6 +83,19 @@ class FrameCorpus(Generic[B, V]):
         frames = _added([self._frames, *self._beside])
         return float(sentence @ np.float32(frames.total / max(1, frames.num_frames)))
 
+    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
+        """See `Keepable`."""
+        return [part.block.arrays for part in self.blocks.parts]
+
+    def restored(self: C, kept: Iterable[KeptBlock]) -> C:
+        """See `Keepable`."""
+        parts = [Part(self._restore(arrays), present) for arrays, present, _ in kept]
+        gone = [part.block.video(row).sum for part in parts for row in np.flatnonzero(~part.present).tolist()]
+        corpus = copy.copy(self)
+        corpus.blocks = self.blocks.of(parts)
+        corpus._frames = _without(_added([part.block.sum for part in parts]), gone)
+        return corpus
+
     def _changed(self: C, new: Sequence[VideoBlock], changed: Collection[str]) -> C:
         """With new blocks, whose videos are among those that have changed, and without the others of these."""
         out = [self.video(video_id).sum for video_id in changed if video_id in self.blocks]
@@ -84,14 +103,6 @@ class FrameCorpus(Generic[B, V]):
         corpus = copy.copy(self)
         corpus.blocks = self.blocks.update(new, changed)
         corpus._frames = _added([kept, *(block.sum for block in new)])
-        return corpus
-
-    def _of(self: C, parts: Sequence[Part[B]]) -> C:
-        """With these blocks alone."""
-        gone = [part.block.video(row).sum for part in parts for row in np.flatnonzero(~part.present).tolist()]
-        corpus = copy.copy(self)
-        corpus.blocks = self.blocks.of(parts)
-        corpus._frames = _without(_added([part.block.sum for part in parts]), gone)
         return corpus
 
 

@@ -1,7 +1,8 @@
 """What corpora have laid out, kept beside the table, so that another process maps it instead of laying it out again.
 
 A block of a corpus is a file of arrays. It can be missing or damaged at any time, for the table has all that it was
-made of. Each video in it counts for as long as its record says the same of its vectors.
+made of. Each video in it counts for as long as its record says the same of its vectors. Codes of a block are a file of
+their own, whose name says of which block they are, to the bit, and by which axes; these are one more, the same for all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.search.corpus import Keepable, KeptBlock
+from untrimmed.search.kept_codes import KeptCodes
 from untrimmed.search.mapped import DamagedError, MappedArrays, write_arrays
 from untrimmed.search.records import Records, VideoRecord, content_stamp
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 FOLDER = "laid_out"
-_SUFFIX = ".block"
+_SUFFIX, _CODES, _AXES = ".block", ".codes", ".axes"
 _CONTENTS = "contents"  # what each video's record says of its vectors
 _FRAMES_AT_A_TIME = 2**18  # are in memory while they are laid out; some times the rows of a block
 
@@ -39,41 +41,78 @@ class LaidOut:
 
         Files that are `damaged`, or turn out so, are passed over.
         """
+        damaged = set(damaged)
         wanted = {record.video_id: self._content(record) for record in records}
         found = []
-        for path in self.paths() - set(damaged):
+        for path in self.paths() - damaged:
             with contextlib.suppress(DamagedError, KeyError):
                 block = MappedArrays(path)
                 found.append((block, block["ids"].tolist(), block[_CONTENTS].tolist()))
+        axes = min(self.paths(_AXES) - damaged, default=None)
+        codes = self.paths(_CODES) - damaged
         for block, ids, contents in sorted(found, key=lambda block: (-len(block[1]), block[0].path.name)):
             present = np.array([wanted.get(v) == content for v, content in zip(ids, contents, strict=True)])
             for row in np.flatnonzero(present).tolist():
                 del wanted[ids[row]]
             if present.any():
-                yield KeptBlock(block, present)
+                own = {self._codes_of(block, axes)} & codes if axes else set()
+                yield KeptBlock(block, present, KeptCodes(axes, next(iter(own), None)))
 
     def keep(self, blocks: Iterable[Mapping[str, np.ndarray]], records: Records) -> bool:
-        """Write those blocks that are not kept already, and remove all files that are none of them.
+        """Write those blocks that are not kept already, and remove all files that are none of them, nor their codes.
 
         Where another process is at it, the disk is full, or the folder cannot be written to, nothing happens, and so it
         says.
         """
+
+        def write() -> None:
+            kept = {self._keep(block, records) for block in blocks}
+            names = {path.stem for path in kept}
+            codes = {path for path in self.paths(_CODES) if path.name.partition(".")[0] not in names}
+            killed = self.folder.glob(".*.*.*")  # what processes have left that were: the lock is ours
+            _remove([*(self.paths() - kept), *codes, *killed])
+
+        return self._alone(write)
+
+    def keep_codes(self, corpus: Keepable) -> None:
+        """Write codes that blocks lack, and remove those of other axes; where that cannot be done, nothing happens."""
+
+        def write() -> None:
+            path = None
+            for block, codes, axes in corpus.lacking_codes():
+                assert isinstance(block.arrays, MappedArrays), "it was kept"
+                path = path or self._keep_axes(axes)
+                write_arrays(self._codes_of(block.arrays, path), codes)
+
+        self._alone(write)
+
+    def paths(self, suffix: str = _SUFFIX) -> set[Path]:
+        """The files of all blocks, whatever is in them; or of codes, or of axes."""
+        return set(self.folder.glob(f"[!.]*{suffix}"))
+
+    def _alone(self, write: Callable[[], None]) -> bool:
+        """Write where nobody else does; whether that was so, and all went well."""
         from filelock import FileLock, Timeout
 
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / "lock").acquire(timeout=0):
-                kept = {self._keep(block, records) for block in blocks}
-                leftovers = self.folder.glob(f".*{_SUFFIX}.*")  # of processes that were killed: the lock is ours
-                for path in (*(self.paths() - kept), *leftovers):
-                    path.unlink(missing_ok=True)
+                write()
         except (OSError, Timeout):
             return False
         return True
 
-    def paths(self) -> set[Path]:
-        """The files of all blocks, whatever is in them."""
-        return set(self.folder.glob(f"*{_SUFFIX}"))
+    def _keep_axes(self, axes: Mapping[str, np.ndarray]) -> Path:
+        """Write axes, and remove others with the codes that have them."""
+        new = self.folder / f"new{_AXES}"
+        write_arrays(new, axes)
+        path = new.replace(new.with_name(f"{MappedArrays(new).digest}{_AXES}"))
+        _remove((self.paths(_AXES) - {path}) | {codes for codes in self.paths(_CODES) if path.stem not in codes.name})
+        return path
+
+    def _codes_of(self, block: MappedArrays, axes: Path) -> Path:
+        """The file of a block's codes."""
+        return self.folder / f"{block.path.stem}.{block.digest}.{axes.stem}{_CODES}"
 
     def _keep(self, block: Mapping[str, np.ndarray], records: Records) -> Path:
         if isinstance(block, MappedArrays) and block.path.is_file():
@@ -95,11 +134,16 @@ class LaidOut:
 
 
 def lay_out(
-    library: Path, empty: Keepable, records: Records, read: Callable[[Sequence[str]], Iterable[StoredVideo]]
+    library: Path,
+    empty: Keepable,
+    records: Records,
+    read: Callable[[Sequence[str]], Iterable[StoredVideo]],
+    *,
+    codes: bool,
 ) -> None:
     """Bring what is laid out up to date with a version of a library, some of its videos at a time in memory.
 
-    What turns out to be damaged is made anew.
+    With `codes` those that blocks lack are made, too. What turns out to be damaged is made anew.
     """
     kept, damaged = LaidOut(library, empty.layout), set[Path]()
     while True:
@@ -112,6 +156,8 @@ def lay_out(
                 if not kept.keep(corpus.arrays(), records):
                     return
                 blocks = list(kept.read(records))
+            if codes:
+                kept.keep_codes(empty.restored(blocks))
             return
         except DamagedError as error:
             if error.path in damaged:
@@ -122,7 +168,7 @@ def lay_out(
 def remove_damaged(library: Path) -> list[Path]:
     """Look at every byte of what is laid out, in any layout, and remove the files that are not as they were written."""
     damaged = []
-    for path in sorted((library / FOLDER).glob(f"*/*{_SUFFIX}")):
+    for path in sorted(path for path in (library / FOLDER).glob("*/*") if path.suffix in (_SUFFIX, _CODES, _AXES)):
         try:
             dict(MappedArrays(path))
         except DamagedError:
@@ -131,9 +177,14 @@ def remove_damaged(library: Path) -> list[Path]:
     return damaged
 
 
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
 def ids_of(blocks: Iterable[KeptBlock]) -> Iterator[str]:
     """The videos of blocks that are meant."""
-    for block, present in blocks:
+    for block, present, _ in blocks:
         yield from block["ids"][present].tolist()
 
 

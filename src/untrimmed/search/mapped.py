@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Int, UInt8
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.files import whole_file
@@ -64,11 +64,12 @@ class MappedArrays(Mapping[str, np.ndarray]):
     def __init__(self, path: Path):
         """Raises: DamagedError where the file is not there, or its head or its length are not as they were written."""
         self.path = path
-        try:
-            file = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+        try:  # what is compiled takes arrays that can be written to; what is written would stay in this process
+            file = np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)
         except (OSError, ValueError) as error:
             raise DamagedError(path, f"cannot be mapped ({error})") from error
         start, listed = _read_head(path, file)
+        self.digest = bytes(file[:_DIGEST]).decode()  # of the head, and so of all checksums
         self._arrays: dict[str, np.ndarray] = {}
         self._bytes: dict[str, UInt8[np.ndarray, " B"]] = {}
         self._checks: dict[str, list[int]] = {}
@@ -108,6 +109,17 @@ class MappedArrays(Mapping[str, np.ndarray]):
         self._check(name, range(start * width // PAGE, -(-last // PAGE)))
         return array[start:stop] if array.ndim else array
 
+    def picked(self, name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+        """Copies of rows here and there, which have been checked; of many, all are.
+
+        Raises: DamagedError; KeyError for a name that is not there.
+        """
+        if 4 * len(rows) > len(self._arrays[name]):
+            return self[name][rows]
+        for row in rows.tolist():
+            self.rows(name, row, row + 1)
+        return self._arrays[name][rows]
+
     def _check(self, name: str, pages: range) -> None:
         content, wanted, seen = self._bytes[name], self._checks[name], self._seen[name]
         if seen[pages.start : pages.stop].all():
@@ -125,6 +137,15 @@ def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) 
     Raises: DamagedError where the file is not as it was written.
     """
     return arrays.rows(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
+
+
+def picked(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+    """Copies of rows here and there of an array that is in memory or in a file.
+
+    Raises: DamagedError where the file is not as it was written.
+    """
+    found: np.ndarray = arrays.picked(name, rows) if isinstance(arrays, MappedArrays) else arrays[name][rows]
+    return found
 
 
 def _read_head(path: Path, file: UInt8[np.ndarray, " B"]) -> tuple[int, list[Any]]:

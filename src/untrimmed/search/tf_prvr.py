@@ -11,8 +11,8 @@ stand out (`untrimmed.moments.clearest`), which the release leaves open; docs/qu
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,8 +22,10 @@ from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
 from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.coded_videos import Arrays
 from untrimmed.search.corpus import FrameSum, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 _ROWS_OF_BLOCK = 2**16  # as many as windows have
+_RAGGED = ("vectors", "edges", "spans", "times_s")  # what each video has as many of as it needs
 
 
 class TFPRVRModel:
@@ -83,7 +86,16 @@ class TFPRVRCorpus(FrameCorpus["_Block", "_Video"]):
 
     def __init__(self, model: TFPRVRModel | None = None):
         self.model = model or TFPRVRModel()
-        super().__init__(Blocks(_join, _ROWS_OF_BLOCK))
+        super().__init__(Blocks(_join, _ROWS_OF_BLOCK), _Block)
+
+    @property
+    def layout(self) -> str:
+        """See `Keepable`; the number changes with what blocks have in their arrays."""
+        return f"{NAME} 1 {self.model.settings!r}"
+
+    def lacking_codes(self) -> Iterator[tuple[_Block, Arrays, Arrays]]:
+        """See `Keepable`: moments are few enough to be met without."""
+        yield from ()
 
     def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TFPRVRQuery:
         """The sentence's vector at unit length, which the score is made of; all of the best are found."""
@@ -106,10 +118,10 @@ class TFPRVRCorpus(FrameCorpus["_Block", "_Video"]):
             gathered.append(_Video.of(stored, self.model))
             num_rows += len(gathered[-1].vectors)
             if num_rows >= _ROWS_OF_BLOCK:
-                yield _Block(gathered)
+                yield _Block.of(gathered)
                 gathered, num_rows = [], 0
         if gathered:
-            yield _Block(gathered)
+            yield _Block.of(gathered)
 
 
 class TFPRVRQuery:
@@ -162,7 +174,7 @@ class _Video:
     spans: Int[np.ndarray, "S 2"]  # of moments, of the segments of all levels, and the whole
     times_s: Float[np.ndarray, " T"]
     duration_s: float
-    sum: FrameSum  # of its frames; exact, as that of windows is: float16 times whole numbers, added up in float64
+    dim: int  # of vectors: rows of a block may be wider
 
     @classmethod
     def of(cls, stored: StoredVideo, model: TFPRVRModel) -> _Video:
@@ -170,7 +182,6 @@ class _Video:
         features, record = stored.features, stored.record
         own = record.model == model.identity
         moments = model.restore(stored.encoded if own else model.encode_video(features))
-        total = np.diff(moments.edges).astype(np.float64) @ moments.vectors.astype(np.float64)
         return cls(
             record.video_id,
             moments.vectors.astype(np.float16),
@@ -178,33 +189,56 @@ class _Video:
             moments.candidates,
             features.times_s,
             features.duration_s,
-            FrameSum(total, len(features.times_s)),
+            moments.vectors.shape[1],
         )
+
+    @property
+    def sum(self) -> FrameSum:
+        """Of its frames; exact, as that of windows is: float16 times whole numbers, added up in float64."""
+        total = np.diff(self.edges).astype(np.float64) @ self.vectors[:, : self.dim].astype(np.float64)
+        return FrameSum(total, len(self.times_s))
 
 
 class _Block:
-    """Videos side by side."""
+    """Videos side by side, as arrays in memory or in a file; `ends` of a name say where each video's rows of it end."""
 
-    def __init__(self, videos: Sequence[_Video]):
-        self.sizes = np.array([len(video.vectors) for video in videos])
-        self._starts = np.cumsum(self.sizes) - self.sizes
-        self._vectors = np.zeros((self.sizes.sum(), padded_width(videos[0].vectors.shape[1])), dtype=np.float16)
-        self._videos = []
-        for video, start in zip(videos, self._starts, strict=True):
-            own = self._vectors[start : start + len(video.vectors)]
-            own[:, : video.vectors.shape[1]] = video.vectors
-            self._videos.append(replace(video, vectors=own))
-        self.ids = [video.video_id for video in videos]
-        self.sum = FrameSum(sum(video.sum.total for video in videos), sum(video.sum.num_frames for video in videos))
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        """`arrays` as `of` makes them."""
+        self.arrays = arrays
+        self.ids: list[str] = arrays["ids"].tolist()
+        self._ends = {name: np.concatenate([[0], arrays[f"{name} ends"]]) for name in _RAGGED}
+        self.sizes: Int[np.ndarray, " V"] = np.diff(self._ends["vectors"])
+        self.sum = FrameSum(arrays["total"], int(self._ends["times_s"][-1]))
+
+    @classmethod
+    def of(cls, videos: Sequence[_Video]) -> _Block:
+        """Videos with copies of their moments."""
+        dim = videos[0].dim
+        ragged = {name: [getattr(video, name) for video in videos] for name in _RAGGED}
+        width = padded_width(dim)
+        ragged["vectors"] = [np.pad(rows[:, :dim], [(0, 0), (0, width - dim)]) for rows in ragged["vectors"]]
+        return cls(
+            {
+                "ids": np.array([video.video_id for video in videos]),
+                "durations_s": np.array([video.duration_s for video in videos]),
+                "total": np.sum([np.asarray(video.sum.total) for video in videos], axis=0),
+                **{f"{name} ends": np.cumsum([len(own) for own in rows]) for name, rows in ragged.items()},
+                **{name: np.concatenate(rows) for name, rows in ragged.items()},
+            }
+        )
 
     def video(self, row: int) -> _Video:
         """One of them; its vectors are a part of the block's."""
-        return self._videos[row]
+        own = {
+            name: rows_of(self.arrays, name, int(ends[row]), int(ends[row + 1])) for name, ends in self._ends.items()
+        }
+        duration_s, dim = float(self.arrays["durations_s"][row]), len(self.arrays["total"])
+        return _Video(self.ids[row], duration_s=duration_s, dim=dim, **own)
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
         """Each video by its best moment, from float16 products."""
-        return np.maximum.reduceat(products(self._vectors, query)[:, 0], self._starts)
+        return np.maximum.reduceat(products(self.arrays["vectors"], query)[:, 0], self._ends["vectors"][:-1])
 
 
 def _join(parts: Sequence[Part[_Block]]) -> _Block:
-    return _Block([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
+    return _Block.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])

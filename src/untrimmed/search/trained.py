@@ -184,7 +184,7 @@ class TrainedCorpus:
     def __init__(self, model: TrainedModel):
         self.model = model
         self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_OF_BLOCK)
-        self.coder: Coder[_Block, dict[str, CodedVideos]] = Coder()  # all that `update` gives share it
+        self.coder: Coder[_Block, CodedVideos] = Coder(CodedVideos)  # all that `update` gives share it
 
     def __len__(self) -> int:
         return len(self.blocks)

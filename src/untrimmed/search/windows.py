@@ -25,7 +25,7 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.coded_videos import Coder
+from untrimmed.search.coded_videos import Arrays, Coder
 from untrimmed.search.codes import Codes, Probe, share
 from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save
+LEAST_CODED_AT_ONCE = 2**20  # rows: fewer are read before the loops over codes are loaded
+_BRANCH = "frames"  # the only one
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
@@ -65,9 +67,9 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
     def __init__(self, config: Config | None = None):
         """Without videos: `update` gives a corpus that has some."""
         self.config = config or self.Config()
-        super().__init__(Blocks(self._join, _ROWS_OF_BLOCK))
+        super().__init__(Blocks(self._join, _ROWS_OF_BLOCK), _Block)
         self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
-        self.coder: Coder[_Block, Codes | None] = Coder()  # all that `update` gives share it
+        self.coder: Coder[_Block, Codes] = Coder(Codes)  # all that `update` gives share it
 
     def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> WindowQuery:
         """The sentence's vector as two halves of float16."""
@@ -87,13 +89,18 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
         """See `Keepable`; the number changes with what blocks have in their arrays."""
         return f"{self.name} 1 {self.config.deviation_s!r}"
 
-    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
-        """See `Keepable`."""
-        return [part.block.arrays for part in self.blocks.parts]
-
     def restored(self, kept: Iterable[KeptBlock]) -> WindowCorpus:
         """See `Keepable`."""
-        return self._of([Part(_Block(arrays), present) for arrays, present in kept])
+        corpus = super().restored(kept := list(kept))
+        for part, (_, _, codes) in zip(corpus.blocks.parts, kept, strict=True):
+            self.coder.keep(part.block, codes)
+        return corpus
+
+    def lacking_codes(self) -> Iterator[tuple[_Block, Arrays, Arrays]]:
+        """See `Keepable`."""
+        blocks = [part.block for part in self.blocks.parts]
+        if sum(int(block.sizes.sum()) for block in blocks) >= LEAST_CODED:
+            yield from self.coder.lacking(blocks, lambda block: block.coded(self.coder))
 
     def scenes(self, video_id: str) -> Int[np.ndarray, "N 2"]:
         """The scenes of a video; found when it is first among the hits, since that costs as much as some searches."""
@@ -153,12 +160,13 @@ class WindowQuery:
 
     def _codes_are_ready(self) -> bool:
         blocks, coder = [part.block for part in self._corpus.blocks.parts], self._corpus.coder
-        if sum(int(block.sizes.sum()) for block in blocks) < LEAST_CODED or not np.isfinite(self._sentence).all():
+        num_rows = sum(int(block.sizes.sum()) for block in blocks)
+        if num_rows < LEAST_CODED or not np.isfinite(self._sentence).all():
             return False
-        return coder.ready(blocks, lambda block: block.coded(coder))
+        return coder.ready(blocks, lambda block: block.coded(coder), many=num_rows >= LEAST_CODED_AT_ONCE)
 
     def _bound(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, "2 K"]:
-        codes = self._corpus.coder.of(block)
+        codes = self._corpus.coder.of(block).get(_BRANCH)
         if codes is None:
             return np.stack([np.zeros(len(rows), np.float32), np.full(len(rows), np.inf, np.float32)])
         if self._probe is None:  # all blocks have the same axes
@@ -305,12 +313,12 @@ class _Block:
         relevance = products(self.frames, query)[:, 0].astype(np.float32)
         return np.concatenate([group.best(relevance) for group in self._groups])
 
-    def coded(self, coder: Coder[_Block, Codes | None]) -> Codes | None:
-        """Codes of all rows; None where one is not finite."""
+    def coded(self, coder: Coder[_Block, Codes]) -> dict[str, Codes]:
+        """Codes of all rows; none where one is not finite."""
         if not np.isfinite(self.frames).all():
-            return None
+            return {}
         dim = len(self.arrays["total"])
-        return Codes.of(coder.axes("frames", self.frames[:, :dim]), self.frames[:, :dim])
+        return {_BRANCH: Codes.of(coder.axes(_BRANCH, self.frames[:, :dim]), self.frames[:, :dim])}
 
     def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
         """Each video by its best window, from products by codes; and what no window of exact ones is above."""
