@@ -22,7 +22,8 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search import coded_videos, trained
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery, _Block
+from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.trained import TrainedCorpus, TrainedQuery
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "proto", "dl_dkd", "jsg")
 VIDEOS_AT_A_TIME = 500
@@ -95,7 +96,7 @@ def corpus_of(model: RetrievalModel, number: int) -> TrainedCorpus:
         ids = tuple(str(video) for video in range(start, min(start + VIDEOS_AT_A_TIME, number)))
         lengths = [tensor.shape[1] for tensor in template.tensors().values() if tensor.ndim > 1]
         videos = made(template, len(ids), rng)
-        blocks.append(_Block(ids, np.ones(len(ids)), videos, np.tile(lengths, (len(ids), 1))))
+        blocks.append(EncodedBlock.of(ids, np.ones(len(ids)), videos, np.tile(lengths, (len(ids), 1))))
     corpus.blocks = corpus.blocks.update(blocks, ())
     return corpus
 
@@ -126,6 +127,7 @@ def main() -> None:
             for way, least in (("float32", options.videos + 1), ("codes", 1)):
                 trained.LEAST_CODED, coded_videos.LEAST_SEARCHES = least, 0
                 corpus.coder.wait()
+                assert all(len(part.block.videos) for part in corpus.blocks.parts), "made before the clock starts"
                 prepared = TrainedQuery(corpus, query)
                 began = time.perf_counter()
                 ranked[way] = prepared.rank(limit=10)

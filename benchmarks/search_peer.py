@@ -25,7 +25,8 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, max_sim
 from untrimmed.scores.score import Scores
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery, _Block
+from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.trained import TrainedCorpus, TrainedQuery
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096
@@ -91,9 +92,9 @@ class Search:
         return ids, scores
 
 
-def _block(arrays: list[np.ndarray], start: int) -> _Block:
+def _block(arrays: list[np.ndarray], start: int) -> EncodedBlock:
     clips, frames = (torch.from_numpy(np.array(array[start : start + VIDEOS_AT_A_TIME])) for array in arrays)
-    return _Block(
+    return EncodedBlock.of(
         ids=tuple(str(start + row) for row in range(len(clips))),
         durations_s=np.ones(len(clips)),
         videos=EncodedVideos(clips=clips, frames=frames),

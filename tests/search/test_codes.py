@@ -20,9 +20,11 @@ from untrimmed.search import kernels
 from untrimmed.search import trained as trained_module
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes
+from untrimmed.search.encoded_block import branches_of
 from untrimmed.search.index import StoredVideo
-from untrimmed.search.records import VideoRecord
-from untrimmed.search.trained import TrainedModel, TrainedQuery, _branches
+from untrimmed.search.laid_out import LaidOut, lay_out
+from untrimmed.search.records import Records, VideoRecord
+from untrimmed.search.trained import TrainedModel, TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
 
@@ -184,12 +186,40 @@ def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp
     assert len(made) == 4, "of the block that was made anew"
 
 
+@pytest.mark.parametrize("method", ["ms_sl", "gmmformer_v2", "jsg"])
+def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, many, tmp_path, monkeypatch):
+    """As long as its longest video is as long as it was: there are scores that read padding."""
+    model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
+    videos = [many(model, number) for number in range(30)]
+    library, records = tmp_path / "library", Records(video.record for video in videos)
+    lay_out(library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True)
+    kept = LaidOut(library, model.corpus().layout)
+    assert (len(kept.paths()), len(kept.paths(".codes"))) == (1, 1)
+    wanted, used, by_codes = model.corpus().update(videos), [], CodedVideos.by_codes
+    monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 99)
+    corpus = model.corpus().restored(kept.read(records))
+    for text in SENTENCES:
+        assert corpus.prepare(query_of(text)).rank(limit=3) == wanted.prepare(query_of(text)).rank(limit=3)
+    assert used
+    used.clear()
+    longest = corpus.extent().tolist()
+    shorter = [video for video in videos if len(video.features.times_s) < 8]
+    monkeypatch.setattr(trained_module, "LEAST_CODED", len(shorter))
+    corpus = model.corpus().restored(kept.read(Records(video.record for video in shorter)))
+    wanted = model.corpus().update(shorter)
+    for text in SENTENCES:
+        assert corpus.prepare(query_of(text)).rank(limit=1) == wanted.prepare(query_of(text)).rank(limit=1)
+    assert bool(used) == (corpus.extent().tolist() == longest), "JSG's videos are all of one length"
+
+
 def test_a_video_that_is_not_finite_hides_no_other(many, tmp_path):
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
     corpus = model.corpus().update([many(model, number) for number in range(40)])
     broken = corpus.blocks.parts[0].block
     with torch.inference_mode():
-        broken.videos.clips[7] = np.nan
+        broken.arrays["videos.clips"][7] = np.nan
     wanted = corpus.prepare(query_of("green")).rank(limit=4)
     assert f"{7:016x}" not in {video.video_id for video in wanted}
     for _ in range(3):
@@ -244,7 +274,7 @@ def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
 
 def test_of_rows_that_are_alike_at_the_end_one_has_a_code():
     rows = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]], [[5.0, 6.0]] * 4])
-    flat, counts = _branches({"clip": rows})["clip"]
+    flat, counts = branches_of({"clip": rows})["clip"]
     assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]], [3, 1])
 
 

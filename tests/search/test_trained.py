@@ -22,6 +22,7 @@ from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.search import trained as trained_module
 from untrimmed.search.index import VideoIndex
+from untrimmed.search.laid_out import FOLDER
 from untrimmed.search.query import Query
 from untrimmed.types import TextFeatures
 
@@ -309,6 +310,7 @@ def test_encodings_that_lack_what_the_model_gives_ask_for_encoding_again(lib, tm
         tensors = load_tensors(video.encoded)
         del tensors["frames"]
         index.put(replace(video, encoded=save_tensors(tensors)))
+    shutil.rmtree(lib.folder / FOLDER)  # the first versions had none
     with pytest.raises(IndexMismatchError, match=r"gives frames, which .* untrimmed index --model none, then --model"):
         untrimmed.open(lib.folder).search("blue")
     lib.use(None)
@@ -327,4 +329,5 @@ def test_shares_of_prototypes_are_found_under_the_name_that_each_method_gives_th
         tensors = {name.rpartition(".")[2]: tensor for name, tensor in load_tensors(video.encoded).items()}
         assert "unit_attention" in tensors
         index.put(replace(video, encoded=save_tensors(tensors)))
+    shutil.rmtree(lib.folder / FOLDER)  # the first versions had none
     assert found(untrimmed.open(lib.folder)) == before

@@ -10,32 +10,30 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Float32, Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch, with_second_axis
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.config import read_yaml
 from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.scores.max_sim import Branches
 from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.coded_videos import CodedVideos, Coder, Level
+from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder, Level
 from untrimmed.search.codes import Probe
-from untrimmed.search.corpus import Doubt, RankedVideo
+from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
+from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -141,19 +139,14 @@ class TrainedModel:
         """Videos laid out for search; without any, `update` adds them."""
         return TrainedCorpus(self)
 
-    def restore(self, encoded: Sequence[bytes]) -> EncodedVideos:
-        """What `encode_video` gave for several videos, as one record in single precision."""
-        videos = self.restore_each(encoded)
-        return videos[0].cat(videos).to("cpu", torch.float32)
-
     def restore_each(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
-        """What `encode_video` gave for several videos, each as long as it is."""
-        template = self._template
+        """What `encode_video` gave for several videos, each as long as it is, in half precision."""
+        template = self.template
         return [template.with_tensors(self._named_as_now(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
-    def _template(self) -> EncodedVideos:
+    def template(self) -> EncodedVideos:
         """An encoding that says which tensors the model gives."""
         return self.model.encode_videos(self._one_frame())
 
@@ -174,17 +167,17 @@ class TrainedModel:
 
 
 class TrainedCorpus:
-    """Encoded videos in memory, ranked by the model's own score; moments by its own windows.
+    """Encoded videos in blocks of half precision, ranked by the model's own score; moments by its own windows.
 
-    All blocks are as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames
-    are padded). The score of a video is that of itself alone, whatever block it stands in. So where the longest video
-    comes or goes, all blocks are made anew in memory; nothing is read or encoded again.
+    All count as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames are
+    padded). The score of a video is that of itself alone, whatever block it stands in. So where the longest video comes
+    or goes, what was made of the others in memory is made anew; nothing is read or encoded again.
     """
 
     def __init__(self, model: TrainedModel):
         self.model = model
-        self.blocks: Blocks[_Block] = Blocks(_join, _VIDEOS_OF_BLOCK)
-        self.coder: Coder[_Block, CodedVideos] = Coder(CodedVideos)  # all that `update` gives share it
+        self.blocks: Blocks[EncodedBlock] = Blocks(joined, _VIDEOS_OF_BLOCK)
+        self.coder: Coder[EncodedBlock, CodedVideos] = Coder(CodedVideos)  # all that `update` gives share it
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -204,6 +197,41 @@ class TrainedCorpus:
         corpus.blocks = self.blocks.update(self._laid_out(added), removed)
         return corpus.beside([])
 
+    @property
+    def layout(self) -> str:
+        """See `Keepable`; the number changes with what blocks have in their arrays."""
+        return f"trained 1 {self.model.identity}"
+
+    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
+        """See `Keepable`."""
+        return [part.block.arrays for part in self.blocks.parts]
+
+    def restored(self, kept: Iterable[KeptBlock]) -> TrainedCorpus:
+        """See `Keepable`."""
+        kept, corpus = list(kept), copy.copy(self)
+        parts = [Part(EncodedBlock(arrays, self.model.template), present) for arrays, present, _ in kept]
+        corpus.blocks = self.blocks.of(parts)
+        corpus = corpus.beside([])
+        for part, (_, _, codes) in zip(corpus.blocks.parts, kept, strict=True):
+            self.coder.keep(part.block, codes, repr(part.block.longest))
+        return corpus
+
+    def lacking_codes(self) -> Iterator[tuple[EncodedBlock, Arrays, Arrays]]:
+        """See `Keepable`."""
+        if len(self.blocks) >= LEAST_CODED:
+            yield from self.coder.lacking([part.block for part in self.blocks.parts], self.coded)
+
+    def coded(self, block: EncodedBlock) -> dict[str, CodedVideos]:
+        """Codes of a block by branch, made of some videos at a time: a sketch may be larger than what is kept of it."""
+        parts: dict[str, list[CodedVideos]] = {}
+        for start in range(0, len(block.ids), _CODED_AT_A_TIME):
+            with torch.inference_mode():
+                sketch = self.model.model.sketch(block.select(np.arange(start, len(block.ids))[:_CODED_AT_A_TIME]))
+            for branch, (vectors, counts) in branches_of(sketch).items():
+                axes = self.coder.axes(branch, vectors)
+                parts.setdefault(branch, []).append(CodedVideos.of(axes, vectors, counts))
+        return {branch: CodedVideos.joined(some) for branch, some in parts.items()}
+
     def extent(self) -> Int[np.ndarray, " N"] | None:
         """How long its longest video is, along each second axis; see `Shardable`."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
@@ -217,16 +245,16 @@ class TrainedCorpus:
             corpus.blocks = self.blocks.each(lambda block: block.as_long_as(np.max(known, axis=0)))
         return corpus
 
-    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[_Block]:
+    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
         videos = iter(added)
         while some := [(video.record, self._encoded(video)) for video in islice(videos, _VIDEOS_AT_A_TIME)]:
             records, blobs = zip(*some, strict=True)
             encoded = self.model.restore_each(blobs)
-            lengths = [[tensor.shape[1] for _, tensor in _long(video)] for video in encoded]
-            yield _Block(
-                ids=tuple(record.video_id for record in records),
+            lengths = [[tensor.shape[1] for _, tensor in long_tensors(video)] for video in encoded]
+            yield EncodedBlock.of(
+                ids=[record.video_id for record in records],
                 durations_s=np.array([record.duration_s for record in records]),
-                videos=encoded[0].cat(encoded).to("cpu", torch.float32),
+                videos=encoded[0].cat(encoded),
                 lengths=np.array(lengths, dtype=np.int64),
             )
 
@@ -241,7 +269,7 @@ class TrainedQuery:
 
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
         self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
-        self._recall, self._usual = recall, corpus.model.usual_doubt
+        self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
         self._probes: dict[str, list[Probe]] = {}  # what `_vectors` is to codes, by branch
         self._looked_at = 0  # videos that the method's own score was taken of
 
@@ -269,27 +297,21 @@ class TrainedQuery:
     def _codes_are_ready(self, many: int, limit: int) -> bool:
         if many < LEAST_CODED or 4 * limit > many or not self._vectors:
             return False
-        is_finite = all(np.isfinite(rows).all() for rows in self._vectors.values())
-        return is_finite and self._coder.ready([part.block for part in self._blocks.parts], self._coded)
+        if not all(np.isfinite(rows).all() for rows in self._vectors.values()):
+            return False
+        blocks = [part.block for part in self._blocks.parts]
+        if is_ready := self._coder.ready(blocks, self._coded, many=True):
+            for block in blocks:
+                block.forget()
+        return is_ready
 
-    def _coded(self, block: _Block) -> dict[str, CodedVideos]:
-        """Made of some videos at a time: a sketch may be larger than what is kept of it."""
-        parts: dict[str, list[CodedVideos]] = {}
-        for start in range(0, len(block.ids), _CODED_AT_A_TIME):
-            with torch.inference_mode():
-                sketch = self._model.sketch(block.videos.select(slice(start, start + _CODED_AT_A_TIME)))
-            for branch, (vectors, counts) in _branches(sketch).items():
-                axes = self._coder.axes(branch, vectors)
-                parts.setdefault(branch, []).append(CodedVideos.of(axes, vectors, counts))
-        return {branch: CodedVideos.joined(some) for branch, some in parts.items()}
-
-    def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+    def _rough(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
         self._looked_at += len(rows)
         if 2 * len(rows) > len(block.ids):
             return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
-        return self._model.score(self._encoded, block.videos.select(torch.from_numpy(rows))).fused[0].numpy()
+        return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
 
-    def _bound(self, level: Level, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
+    def _bound(self, level: Level, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
         """The candidate score by codes or by float16 rows, and what it is not above.
 
         What codes of different branches are off is independent, for their axes are turned by themselves.
@@ -335,57 +357,3 @@ class TrainedQuery:
         units, mask = self._model.timeline(block.video(row))
         fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Encoded videos; `lengths` are those of each video's own second axes, one a tensor of `_long`."""
-
-    ids: tuple[str, ...]
-    durations_s: Float[np.ndarray, " V"]
-    videos: EncodedVideos
-    lengths: Int[np.ndarray, "V N"]
-
-    @property
-    def sizes(self) -> Int[np.ndarray, " V"]:
-        """One row a video."""
-        return np.ones(len(self.ids), dtype=np.int64)
-
-    def video(self, row: int) -> EncodedVideos:
-        """One video by itself, in memory of its own: what is computed of it does not depend on where it lay."""
-        return self.videos.select(torch.tensor([row]))
-
-    def as_long_as(self, longest: Int[np.ndarray, " N"]) -> _Block:
-        """With second axes of these lengths."""
-        wanted = dict(zip((name for name, _ in _long(self.videos)), longest.tolist(), strict=True))
-        if all(tensor.shape[1] == wanted[name] for name, tensor in _long(self.videos)):
-            return self
-        fitted = {name: with_second_axis(tensor, wanted[name]) for name, tensor in _long(self.videos)}
-        return replace(self, videos=self.videos.with_tensors(self.videos.tensors() | fitted))
-
-
-def _branches(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
-    """Rows of all videos one after the other, and how many each has: of those at the end that are alike one counts."""
-    branches = {}
-    for branch, rows in sketch.items():
-        differs = F.pad((rows[:, 1:] != rows[:, :-1]).any(dim=2), (1, 0), value=True)
-        counts = (differs * torch.arange(1, rows.shape[1] + 1)).amax(dim=1)
-        kept = torch.arange(rows.shape[1]) < counts[:, None]
-        branches[branch] = rows[kept].numpy(), counts.numpy()
-    return branches
-
-
-def _long(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
-    """The tensors that have a second axis, by name."""
-    return [(name, tensor) for name, tensor in videos.tensors().items() if tensor.ndim > 1]
-
-
-def _join(parts: Sequence[Part[_Block]]) -> _Block:
-    rows = [np.flatnonzero(part.present) for part in parts]
-    videos = [part.block.videos.select(torch.from_numpy(some)) for part, some in zip(parts, rows, strict=True)]
-    return _Block(
-        ids=tuple(part.block.ids[row] for part, some in zip(parts, rows, strict=True) for row in some),
-        durations_s=np.concatenate([part.block.durations_s[part.present] for part in parts]),
-        videos=videos[0].cat(videos),
-        lengths=np.concatenate([part.block.lengths[part.present] for part in parts]),
-    )
