@@ -9,6 +9,8 @@ from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_trained import save_run
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.laid_out import FOLDER
 from untrimmed.search.query import Query
 from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.training_free import TRAINING_FREE
@@ -66,6 +68,25 @@ def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
 def test_shards_give_the_hits_of_every_model(lib, tmp_path, method):
     lib.use(method if method in TRAINING_FREE else save_run(tmp_path / "run", method))
     assert hits_of(sharded(lib, 3)) == hits_of(lib)
+
+
+@pytest.mark.parametrize("method", ["windows", "tf_prvr", "gmmformer_v2"])
+def test_shards_read_what_is_laid_out_of_the_library_and_the_table_where_that_is_damaged(
+    lib, tmp_path, monkeypatch, method
+):
+    lib.use(save_run(tmp_path / "run", method) if method == "gmmformer_v2" else method)
+    wanted, read, real = hits_of(lib), [], VideoIndex.read
+    monkeypatch.setattr(VideoIndex, "read", lambda index, ids: read.extend(ids) or real(index, ids))
+    assert hits_of(sharded(lib, 3)) == wanted
+    assert read == []
+    folder = {"windows": "gaussian_windows", "gmmformer_v2": "trained"}.get(method, method)
+    (block,) = (lib.folder / FOLDER / folder).glob("*.block")
+    content = bytearray(block.read_bytes())
+    content[-1000] ^= 1
+    block.unlink()
+    block.write_bytes(content)
+    assert hits_of(sharded(lib, 3)) == wanted
+    assert set(read) == {record.video_id for record in lib.videos()}
 
 
 def test_a_search_below_a_folder_asks_only_the_shards_that_have_its_videos(lib, videos):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -156,7 +156,7 @@ class Engine:
         """
         with self._lock:
             used = view.encoder, model
-            corpus, records = self._loaded.get(used) or self._on_disk(view, model)
+            corpus, records = self._loaded.get(used) or on_disk(self._folder, model, view.records, self._damaged)
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
@@ -172,13 +172,21 @@ class Engine:
             keep_laid_out(self._folder, model, codes=False)
         self._not_kept.clear()
 
-    def _on_disk(self, view: View, model: InUse | None) -> tuple[LocalCorpus, Records]:
-        """Those videos of a version that are laid out on disk, and their records."""
-        corpus = empty_corpus(self._folder, model)
-        if not isinstance(corpus, Keepable):
-            return corpus, Records()
-        blocks = list(LaidOut(self._folder, corpus.layout).read(view.records, self._damaged))
-        return corpus.restored(blocks), Records(map(view.records.of, ids_of(blocks)))
+
+def on_disk(
+    folder: Path, model: InUse | None, records: Records, damaged: Iterable[Path] = ()
+) -> tuple[LocalCorpus, Records]:
+    """Those of some videos that are laid out on disk, but for what is `damaged`, and their records.
+
+    Raises:
+        CheckpointError: The model's folder is gone or damaged.
+        IndexMismatchError: The model there is not the library's.
+    """
+    corpus = empty_corpus(folder, model)
+    if not isinstance(corpus, Keepable):
+        return corpus, Records()
+    blocks = list(LaidOut(folder, corpus.layout).read(records, damaged))
+    return corpus.restored(blocks), Records(map(records.of, ids_of(blocks)))
 
 
 def keep_laid_out(folder: Path, *models: InUse | None, codes: bool = True) -> None:

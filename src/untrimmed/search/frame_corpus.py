@@ -90,10 +90,9 @@ class FrameCorpus(Generic[B, V]):
     def restored(self: C, kept: Iterable[KeptBlock]) -> C:
         """See `Keepable`."""
         parts = [Part(self._restore(arrays), present) for arrays, present, _ in kept]
-        gone = [part.block.video(row).sum for part in parts for row in np.flatnonzero(~part.present).tolist()]
         corpus = copy.copy(self)
         corpus.blocks = self.blocks.of(parts)
-        corpus._frames = _without(_added([part.block.sum for part in parts]), gone)
+        corpus._frames = _added([_present(part) for part in parts])
         return corpus
 
     def _changed(self: C, new: Sequence[VideoBlock], changed: Collection[str]) -> C:
@@ -109,6 +108,14 @@ class FrameCorpus(Generic[B, V]):
 def changed_ids(new: Sequence[Block], removed: Iterable[str]) -> set[str]:
     """The videos that an update brings, replaces or takes away."""
     return {*removed, *(video_id for block in new for video_id in block.ids)}
+
+
+def _present(part: Part[Any]) -> FrameSum:
+    """The sum of the frames of its videos, of as few of which as possible these are read."""
+    block, there = part.block, part.present
+    if 2 * there.sum() < len(there):
+        return _added([block.video(row).sum for row in np.flatnonzero(there).tolist()])
+    return _without(block.sum, [block.video(row).sum for row in np.flatnonzero(~there).tolist()])
 
 
 def _added(sums: Sequence[FrameSum]) -> FrameSum:

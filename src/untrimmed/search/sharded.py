@@ -1,28 +1,31 @@
 """A library in several shards, each the videos of some ids in a process of its own; together they answer as one would.
 
-A shard reads its videos from the library's table by itself, at the version that a search is of: it keeps no state that
-a new process would lack. Whoever asks all of them ranks what they give; how they are reached is not known here.
+A shard has its videos from what is laid out of the library on disk, or from its table, at the version that a search is
+of: it keeps no state that a new process would lack. Whoever asks all of them ranks what they give; how they are reached
+is not known here.
 """
 
 from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.corpus import Corpus, PreparedQuery, RankedVideo, Shardable
-from untrimmed.search.engine import Engine, InUse, View, empty_corpus
+from untrimmed.search.corpus import Corpus, LocalCorpus, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.engine import Engine, InUse, View, on_disk
 from untrimmed.search.index import VideoIndex
+from untrimmed.search.mapped import DamagedError
 from untrimmed.search.records import Records
 from untrimmed.types import Moment, TextFeatures
 
+A = TypeVar("A")
 _VERSIONS = 2  # in the memory of a shard: searches that have begun go on with the one before
 
 
@@ -66,10 +69,11 @@ class Shard:
         self._folder, self._number, self._shards = folder, number, shards
         self._lock = threading.Lock()
         self._held: list[_Held] = []
+        self._damaged: set[Path] = set()  # files of what is laid out that are not read again
 
     def extent(self, version: Version) -> Any:
         """What the other shards need to know of this one; loads the version, of which only changes are read."""
-        return self._load(version).corpus.extent()
+        return self._undamaged(lambda: self._load(version).corpus.extent())
 
     def rank(
         self,
@@ -81,23 +85,44 @@ class Shard:
         recall: float,
     ) -> list[RankedVideo]:
         """`PreparedQuery.rank` of this shard's videos."""
-        return self._prepare(version, others, query, recall).rank(limit=limit, among=among)
+        return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among), recall)
 
     def moments(
         self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
     ) -> dict[str, list[Moment]]:
         """`PreparedQuery.moments` of several videos."""
-        prepared = self._prepare(version, others, query)
-        return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
+
+        def ask(prepared: PreparedQuery) -> dict[str, list[Moment]]:
+            return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
+
+        return self._ask(version, others, query, ask)
 
     def relevance(
         self, version: Version, others: Extents, query: TextFeatures, video_id: str
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """`PreparedQuery.relevance` of one video."""
-        return self._prepare(version, others, query).relevance(video_id)
+        return self._ask(version, others, query, lambda prepared: prepared.relevance(video_id))
 
-    def _prepare(self, version: Version, others: Extents, query: TextFeatures, recall: float = 1.0) -> PreparedQuery:
-        return self._load(version).beside(others).prepare(query, recall=recall)
+    def _ask(
+        self,
+        version: Version,
+        others: Extents,
+        query: TextFeatures,
+        ask: Callable[[PreparedQuery], A],
+        recall: float = 1.0,
+    ) -> A:
+        return self._undamaged(lambda: ask(self._load(version).beside(others).prepare(query, recall=recall)))
+
+    def _undamaged(self, ask: Callable[[], A]) -> A:
+        """An answer, for which what turns out to be damaged of what is laid out is read from the table."""
+        while True:
+            try:
+                return ask()
+            except DamagedError as error:
+                with self._lock:
+                    if error.path not in self._damaged:
+                        self._damaged.add(error.path)
+                        self._held.clear()
 
     def _find(self, version: Version) -> _Held | None:
         return next((held for held in self._held if held.version == version), None)
@@ -112,9 +137,13 @@ class Shard:
             before = next((held for held in self._held if (held.version.encoder, held.version.model) == used), None)
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
-            corpus = before.corpus if before else empty_corpus(self._folder, version.model)
-            added, removed = records.changes_since(before.records if before else Records())
-            corpus = corpus.update(index.read(added), removed)
+            corpus: LocalCorpus
+            if before:
+                corpus, had = before.corpus, before.records
+            else:
+                corpus, had = on_disk(self._folder, version.model, records, self._damaged)
+            added, removed = records.changes_since(had)
+            corpus = corpus.update(index.read(added) if added else (), removed)  # copies what blocks of others hold
             assert isinstance(corpus, Shardable), "all kinds of corpus are"
             self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]
             return self._held[0]
