@@ -25,3 +25,23 @@ def tile_names(page):
 
 def play_time(page):
     return page.evaluate("document.querySelector('video').currentTime")
+
+
+_PAINTED = """text => new Promise(done => {
+  const box = document.getElementById('q'), list = document.querySelector('ol')
+  box.value = text
+  box.dispatchEvent(new Event('input', {bubbles: true}))
+  const before = list.textContent, start = performance.now()
+  const watch = new MutationObserver(() => {
+    if (list.textContent === before || list.classList.contains('stale')) return
+    watch.disconnect()
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)))
+  })
+  watch.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true, attributes: true})
+  box.form.requestSubmit()
+})"""
+
+
+def painted_ms(page, text):
+    """From Enter until the first hits of a sentence are painted, the pictures aside."""
+    return page.evaluate(_PAINTED, text)

@@ -9,6 +9,8 @@ export interface Example extends Place { video: string } // its path is for peop
 
 const KEPT = 'untrimmed-basket'
 const SIDE = 'untrimmed-size'
+const EARLIER = 'untrimmed-earlier'
+const MOST_EARLIER = 8
 const SIZES = [120, 168, 232, 320]
 
 const SAME = 0.95 // the cosine from which moments count as one
@@ -58,6 +60,7 @@ class Session {
   chosen = $state({ hit: 0, moment: 0 })
   inContext = $state(false)
   basket = $state<Kept[]>(stored<Kept[]>(KEPT, []))
+  earlier = $state<string[]>(stored<string[]>(EARLIER, [])) // sentences, the last one first
   size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIDE, 1))))
   #abort = new AbortController()
 
@@ -137,6 +140,7 @@ class Session {
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
       if (!this.isArriving) this.chosen = { hit: 0, moment: 0 }
+      if (remember && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
     } catch (error) {
       if (abort.signal.aborted) return
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
@@ -144,6 +148,17 @@ class Session {
     } finally {
       if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
+  }
+  #remember(sentences: string[]): void {
+    this.earlier = sentences.slice(0, MOST_EARLIER)
+    localStorage.setItem(EARLIER, JSON.stringify(this.earlier))
+  }
+  forget(): void {
+    this.#remember([])
+  }
+  askAgain(sentence: string): void {
+    this.text = sentence
+    void this.ask(true)
   }
   /** Show what is known of an answer already. */
   #take(hit: Hit, { aborted }: AbortSignal): void {
