@@ -68,3 +68,14 @@ def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
 def test_agents_of_other_machines_need_a_token_and_http(refusal, tmp_path):
     assert "--token auto" in refusal("mcp", "--library", tmp_path, "--http", 0, "--host", "0.0.0.0")
     assert "add --http PORT" in refusal("mcp", "--library", tmp_path, "--host", "0.0.0.0")
+
+
+def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
+    code = "import sys; sys.modules['mcp'] = None; from untrimmed.cli.app import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "mcp", "--library", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "untrimmed: this needs the package 'mcp', which is not installed; run: pip install 'untrimmed[mcp]'"
+    ]

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.media import write_clip as write_clock
+from tests.server.test_access import FOREIGN_HOSTS, FOREIGN_ORIGINS, OWN_HOSTS
 from untrimmed.server.access import Access
 from untrimmed.server.service import Service
 from untrimmed.video.reader import VideoReader
@@ -271,29 +272,45 @@ def test_over_http_a_client_with_the_token_is_answered_and_one_without_is_not(wo
         assert httpx2.post(address, json={}).status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"host": "evil.example"}, 403),
-        ({"host": "localhost.evil.example:80"}, 403),
-        ({"origin": "http://evil.example"}, 403),
-        ({"origin": "null"}, 403),
-        ({"sec-fetch-site": "cross-site"}, 403),
-        ({"authorization": "Bearer wrong"}, 401),
-        ({"content-length": str(1 << 21)}, 413),
-    ],
-)
-def test_over_http_foreign_pages_and_foreign_names_get_nothing(toy, world, headers, status):
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+@pytest.fixture
+def post(toy, world):
+    """Send the first message of a client, with headers; gives the status."""
     service = Service(untrimmed.open(world / "library"))
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-    }
     accept = {"accept": "application/json, text/event-stream"}
     with TestClient(create_agents_app(service, Access()), base_url="http://localhost:8766") as client:
-        answer = client.post("/mcp", json=hello, headers=accept | headers)
+        yield lambda headers: client.post("/mcp", json=HELLO, headers=accept | headers).status_code
     service.close()
-    assert answer.status_code == status
+
+
+def test_over_http_foreign_names_and_pages_of_other_origins_get_nothing(post):
+    assert [host for host in OWN_HOSTS if post({"host": host}) != 200] == []
+    assert [host for host in FOREIGN_HOSTS if post({"host": host}) != 403] == []
+    assert [origin for origin in FOREIGN_ORIGINS if post({"origin": origin}) != 403] == []
+    assert post({"sec-fetch-site": "cross-site"}) == 403
+
+
+def test_over_http_wrong_tokens_and_long_messages_are_refused(post):
+    assert post({"authorization": "Bearer wrong"}) == 401
+    assert post({"content-length": str(1 << 21)}) == 413
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_clients_of_the_former_protocol_are_answered_too(toy, world, mode):
+    service = Service(untrimmed.open(world / "library"))
+
+    async def run():
+        async with Client(create_server(service), mode=mode) as client:
+            return client.protocol_version, await client.call_tool("search", {"text": "red", "limit": 1})
+
+    version, found = anyio.run(run)
+    service.close()
+    assert (version < "2026") == (mode == "legacy")
+    assert len(found.structured_content["hits"]) == 1
