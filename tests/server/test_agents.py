@@ -100,7 +100,7 @@ def test_an_agent_is_told_what_it_can_do(toy, world):
     search = next(tool for tool in tools if tool.name == "search")
     assert {"text", "then", "without", "filters", "limit", "min_confidence"} < search.input_schema["properties"].keys()
     assert not search.input_schema.get("required")
-    assert search.output_schema["properties"].keys() == {"warnings", "partial", "hits", "took_s"}
+    assert search.output_schema["properties"].keys() >= {"warnings", "partial", "hits", "took_s"}
 
 
 def test_a_search_finds_the_moment_and_a_look_shows_it(ask):
