@@ -39,6 +39,7 @@ EXTRAS = {  # package that only some installations have -> what to install
     "torch": "untrimmed[torch]",
     "transformers": "untrimmed[hub]",
     "uvicorn": "untrimmed[server]",
+    "watchfiles": "untrimmed[server]",
 }
 
 

@@ -55,7 +55,18 @@ def test_shards_without_a_cluster_and_a_recall_below_a_half_are_refused(refusal,
     assert "recall is 0.3, must be from 0.5 to 1" in refusal("serve", "--library", tmp_path, "--recall", 0.3)
 
 
+def test_a_folder_is_watched(tmp_path):
+    (tmp_path / "videos").mkdir()
+    with (
+        serving("--library", tmp_path / "library", "--watch", tmp_path / "videos") as (_, address),
+        urllib.request.urlopen(address + "api/watches", timeout=20) as answer,
+    ):
+        (watch,) = json.load(answer)
+    assert (watch["path"], watch["failed"]) == (str(tmp_path / "videos"), [])
+
+
 def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
+    assert "check --watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
     assert "check --videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
 
 

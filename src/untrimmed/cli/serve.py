@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untrimmed.cli.console import progress_console, result_console
+from untrimmed.cli.console import print_marked, progress_console, result_console
 from untrimmed.cli.options import (
     AllowHostOption,
     HostOption,
@@ -20,6 +20,19 @@ from untrimmed.cli.options import (
 )
 from untrimmed.precision import read_precision
 
+if TYPE_CHECKING:
+    from untrimmed.server.schemas import Job
+
+WatchOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--watch",
+        parser=parse_path,
+        metavar="DIR",
+        help="Index what is new, changed or gone below this folder, now and as long as the service runs.",
+        show_default=False,
+    ),
+]
 RecallOption = Annotated[
     float,
     typer.Option(
@@ -48,6 +61,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    watch: WatchOption = None,
     allow_host: AllowHostOption = None,
     recall: RecallOption = 1.0,
     ray: RayOption = None,
@@ -69,8 +83,24 @@ def serve(
         library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas, recall=recall
     )
 
+    folders, watched = real_folders(videos or (), "--videos"), real_folders(watch or (), "--watch")
+
     def tell(address: str) -> None:
         result_console.print(address)
         progress_console.print(f"serving {opened.folder}; end with Ctrl-C")
 
-    serve_library(opened, host=host, port=port, access=access, folders=real_folders(videos or ()), tell=tell)
+    serve_library(
+        opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_tell_run
+    )
+
+
+def _tell_run(job: Job) -> None:
+    """One line on what has changed in watched folders, and one for each file that could not be indexed."""
+    for failed in job.failed:
+        print_marked("failed", "red", f"   {failed.reason}")
+    if job.problem is not None:
+        print_marked("failed", "red", f"   {job.problem}; it is tried again")
+    if job.notice is not None:
+        print_marked("note:", "yellow", f" {job.notice}")
+    if job.num_done or job.num_removed:
+        progress_console.print(f"{job.num_done} indexed, {job.num_removed} forgotten, {job.num_failed} failed")

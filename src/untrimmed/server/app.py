@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from untrimmed.server.access import Access, Guard
 from untrimmed.server.depends import AService
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
-from untrimmed.server.schemas import Facts, Health
+from untrimmed.server.schemas import Facts, Health, Job
 from untrimmed.server.service import Service
+from untrimmed.server.watching import Pace
 from untrimmed.version import __version__
 
 PAGE = Path(__file__).with_name("page")
@@ -28,21 +29,32 @@ router = APIRouter(tags=["service"])
 
 
 def create_app(
-    library: Library, *, access: Access | None = None, folders: tuple[Path, ...] = (), warm: bool = False
+    library: Library,
+    *,
+    access: Access | None = None,
+    folders: tuple[Path, ...] = (),
+    watch: tuple[Path, ...] = (),
+    pace: Pace = Pace(),
+    tell: Callable[[Job], None] = lambda job: None,
+    warm: bool = False,
 ) -> FastAPI:
     """The service as an ASGI application; it opens no socket and, until it is started with `warm`, loads no model.
 
     Args:
         access: Who may ask; by default this machine alone, by its own names.
         folders: May be indexed from the page, beside those that hold indexed videos.
+        watch: Folders that are indexed as they change, from the start of the application on.
+        pace: How often they are looked at.
+        tell: Is given every run that their changes have started, when it has ended.
         warm: Load encoder and vectors when the application starts, beside the first requests.
     """
-    service, metrics = Service(library, folders), Metrics()
+    service, metrics = Service(library, (*folders, *watch), pace=pace, tell=tell), Metrics()
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             threading.Thread(target=service.warm_up, daemon=True, name="warm up").start()
+        service.watch(watch)
         yield
         service.close()
 

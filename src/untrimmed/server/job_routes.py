@@ -1,16 +1,19 @@
-"""Routes of indexing runs: start, pause, go on, stop, try failures again; their progress as server-sent events."""
+"""Routes of indexing runs and of watched folders, which start some; progress comes as server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable
+from pathlib import Path as FolderPath
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from untrimmed.server.depends import AJob, AService
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import Folder, Job, JobRequest
+from untrimmed.server.schemas import VIDEO_ID, Folder, Job, JobRequest, Watch
+from untrimmed.server.service import Service
 
 _LOOK_S = 0.1
 
@@ -28,6 +31,26 @@ async def folders(service: AService) -> list[Folder]:
     ]
 
 
+@router.get("/watches")
+async def watches(service: AService) -> list[Watch]:
+    """The folders that are watched: what is new, changed or gone below them is indexed by itself."""
+    return await service.read(service.watches.shown)
+
+
+@router.post("/watches", status_code=201)
+async def watch(service: AService, request: JobRequest) -> list[Watch]:
+    """Watch folders, as long as the service runs."""
+    service.watch(await _folders(service, request))
+    return await service.read(service.watches.shown)
+
+
+@router.delete("/watches/{folder_id}")
+async def unwatch(service: AService, folder_id: Annotated[str, Path(pattern=VIDEO_ID)]) -> list[Watch]:
+    """Watch a folder no more; its videos stay. Gives those that are still watched."""
+    service.watches.remove(folder_id)
+    return await service.read(service.watches.shown)
+
+
 @router.get("/jobs")
 async def jobs(service: AService) -> list[Job]:
     """The indexing runs of this service, the newest first."""
@@ -37,10 +60,14 @@ async def jobs(service: AService) -> list[Job]:
 @router.post("/jobs", status_code=202)
 async def start(service: AService, request: JobRequest) -> Job:
     """Bring the library up to date with folders; one run at a time works, others wait."""
+    return service.jobs.start(await _folders(service, request)).shown
+
+
+async def _folders(service: Service, request: JobRequest) -> list[FolderPath]:
     known = await service.read(service.indexable)
     if unknown := [folder_id for folder_id in request.folder_ids if folder_id not in known]:
         raise PublicError(404, f"no folder has the id {unknown[0]}; list them anew: /api/folders")
-    return service.jobs.start([known[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]).shown
+    return [known[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]
 
 
 @router.get("/jobs/{job_id}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import secrets
+import shlex
 import threading
 import time
 from collections import OrderedDict
@@ -12,8 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.index_report import Progress
 from untrimmed.search.library import Library
+from untrimmed.search.records import Records, settings_file
 from untrimmed.server import schemas
 from untrimmed.server.problems import PublicError
 
@@ -31,9 +35,10 @@ class _StoppedError(Exception):
 class IndexJob:
     """One run. Its thread calls `step`; requests read `shown` and set what it is to do."""
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
+        """`follows`: some of the paths may be gone, and so are their videos then."""
         self.job_id = secrets.token_hex(8)
-        self.paths = tuple(paths)
+        self.paths, self._follows = tuple(paths), follows
         self._failed: list[Path] = []
         self._goes_on = threading.Event()
         self._goes_on.set()
@@ -47,6 +52,7 @@ class IndexJob:
             total=0,
             num_done=0,
             num_skipped=0,
+            num_removed=0,
             path=None,
             done_s=0.0,
             duration_s=0.0,
@@ -74,8 +80,14 @@ class IndexJob:
             self._show(state=state, started_at=time.time())
         try:
             self._wait()
-            report = library.index(list(self.paths), progress=self.step)
-            self._show(state="done", notice=report.notice, position=self.shown.total)
+            lost = _lost(library, self.paths) if self._follows else set()
+            paths = [path for path in self.paths if os.path.lexists(path) or not self._follows]
+            notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
+            if lost:  # but for those that were found again, moved
+                num_removed, kept = _remove(library, lost)
+                self._show(num_removed=num_removed)
+                notice = notice or kept
+            self._show(state="done", notice=notice, position=self.shown.total)
         except _StoppedError:
             self._show(state="stopped")
         except (UntrimmedError, OSError, ModuleNotFoundError) as error:
@@ -139,6 +151,28 @@ class IndexJob:
             self.changed_at += 1
 
 
+def _lost(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
+    """Id and path of the videos at or below these places whose files are surely gone."""
+    if not settings_file(library.folder).exists():
+        return set()
+    records = Records(library.videos())
+    here = (record for place in places for record in records.below(place))
+    return {(record.video_id, record.path) for record in here if is_gone(record.path)}
+
+
+def _remove(library: Library, lost: set[tuple[str, str]]) -> tuple[int, str | None]:
+    """Forget videos whose files are gone, but not those of a missing drive: how many, and what to know of it."""
+    gone, missing = find_gone(library.videos())
+    paths = [record.path for record in gone if (record.video_id, record.path) in lost]
+    if paths:
+        library.remove(paths)
+    for root, kept in missing.items():
+        if any((record.video_id, record.path) in lost for record in kept):
+            found = f"kept {len(kept)} of {root}, where nothing is left: is a drive missing?"
+            return len(paths), f"{found} To forget them: untrimmed rm {shlex.quote(str(root))}"
+    return len(paths), None
+
+
 class Jobs:
     """The runs of one service; a thread works on them one after another."""
 
@@ -148,13 +182,13 @@ class Jobs:
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def start(self, paths: Iterable[Path]) -> IndexJob:
-        """Index files and folders, after the runs that are open.
+    def start(self, paths: Iterable[Path], *, follows: bool = False) -> IndexJob:
+        """Index files and folders, after the runs that are open; `follows`: and forget those that are gone.
 
         Raises:
             PublicError: Too many are open.
         """
-        job = IndexJob(paths)
+        job = IndexJob(paths, follows=follows)
         with self._lock:
             if sum(other.is_open for other in self._jobs.values()) >= _MOST_KEPT:
                 raise PublicError(409, f"{_MOST_KEPT} indexing runs are open; wait until one ends, or stop one")

@@ -18,6 +18,7 @@ from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.notice import announced
+from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
 
@@ -28,15 +29,19 @@ def serve(
     port: int,
     access: Access,
     folders: tuple[Path, ...] = (),
+    watch: tuple[Path, ...] = (),
     tell: Callable[[str], None],
+    tell_run: Callable[[Job], None],
 ) -> None:
-    """Serve a library until Ctrl-C; `tell` is given the address once it answers.
+    """Serve a library until Ctrl-C.
+
+    `tell` is given the address once it answers, `tell_run` every run that watched folders led to, when it has ended.
 
     Raises:
         ConfigError: The address cannot be had.
     """
     with listening_at(host, port) as (listening, address):
-        app = create_app(library, access=access, folders=folders, warm=True)
+        app = create_app(library, access=access, folders=folders, watch=watch, tell=tell_run, warm=True)
         tell(address + (f"?token={access.token}" if access.token else ""))
         own = _own_address(host)
         with suppress(OSError):  # of a library that nothing was indexed into yet; the notice lies in it

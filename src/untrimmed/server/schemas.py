@@ -296,6 +296,7 @@ class Job(BaseModel):
     total: int
     num_done: int = Field(description="Files that were encoded.")
     num_skipped: int = Field(description="Files already known.")
+    num_removed: int = Field(description="Videos that were forgotten, since their files are gone.")
     path: str | None = Field(description="The file at work.")
     done_s: float = Field(description="Seconds of it encoded so far.")
     duration_s: float = Field(description="Its length.")
@@ -305,6 +306,21 @@ class Job(BaseModel):
     notice: str | None
     started_at: float | None = Field(description="Seconds since 1970, UTC.")
     ended_at: float | None
+
+
+class Watch(BaseModel):
+    """A folder whose new, changed and removed videos are indexed by themselves."""
+
+    folder_id: str
+    path: str
+    state: Literal["watching", "polling", "missing"] = Field(
+        description="`polling`: it is looked through every few seconds, since the system does not tell of its changes; "
+        "`missing`: it is not there, and is waited for."
+    )
+    problem: str | None = Field(description="Why it is looked through, where that was not to be expected.")
+    waiting: list[str] = Field(description="What has changed and is waited for, until it has come to rest.")
+    failed: list[FailedFile] = Field(description="Videos that could not be indexed, and have not changed since.")
+    job_id: str | None = Field(description="The last run that changes in any watched folder have started.")
 
 
 class Mark(Asked):

@@ -26,6 +26,8 @@ from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
+from untrimmed.server.schemas import Job
+from untrimmed.server.watching import Pace, Watches
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,9 +41,12 @@ class Service:
     library: Library
     folders: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
+    pace: Pace = field(default_factory=Pace)
+    tell: Callable[[Job], None] = lambda job: None  # is given every run of watched folders that has ended
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.library)
+        self.watches = Watches(self.jobs, self._holds, self.tell, self.pace)
         self._search, self._read = CapacityLimiter(4), CapacityLimiter(8)
         self._decode, self._cut = CapacityLimiter(_NUM_DECODERS), CapacityLimiter(1)
         self._lock = threading.Lock()
@@ -106,6 +111,14 @@ class Service:
                 top.append(folder)
         return {_folder_id(folder): folder for folder in top}
 
+    def _holds(self, path: Path) -> bool:
+        return bool(self.records().below(path))
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        """Watch folders from now on."""
+        for folder in folders:
+            self.watches.add(_folder_id(folder), folder)
+
     def warm_up(self) -> None:
         """Load the encoder and the vectors, so that the first search finds them there."""
         try:
@@ -116,6 +129,7 @@ class Service:
     def begin_end(self) -> None:
         """Leave what is long: indexing, the writing of clips, and the reports of runs."""
         self.ends.set()
+        self.watches.close()
         self.jobs.stop()
 
     def close(self) -> None:
@@ -129,7 +143,7 @@ def _folder_id(folder: Path) -> str:
     return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 
-def real_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
+def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:
     """Folders that exist, from the root.
 
     Raises:
@@ -138,5 +152,5 @@ def real_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
     found = [Path(os.path.abspath(folder.expanduser())) for folder in folders]
     for folder in found:
         if not folder.is_dir():
-            raise UntrimmedError(f"{folder}: no such folder; check --videos")
+            raise UntrimmedError(f"{folder}: no such folder; check {option}")
     return tuple(found)

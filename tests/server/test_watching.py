@@ -1,0 +1,257 @@
+"""Folders that are watched: what is new, changed, moved or gone is in the library by itself, once it is whole."""
+
+import os
+import shutil
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+from starlette.testclient import TestClient
+
+import untrimmed
+from tests.toy import ToyEncoder, write_clip
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import IndexBusyError
+from untrimmed.search import library as library_module
+from untrimmed.server import watching
+from untrimmed.server.app import create_app
+from untrimmed.server.watching import Pace, Settling, is_remote
+
+QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)
+
+
+class Loader:
+    """Loads the toy encoder, or says that it cannot."""
+
+    def __init__(self):
+        self.problem = None
+
+    def __call__(self, *_, **__):
+        if self.problem is not None:
+            raise self.problem
+        return LoadedEncoder(ToyEncoder(), None)
+
+
+@pytest.fixture
+def loader(monkeypatch):
+    loader = Loader()
+    monkeypatch.setattr(library_module, "load_encoder", loader)
+    return loader
+
+
+@pytest.fixture
+def videos(tmp_path):
+    """A folder of two clips, the one that stays among them."""
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "first.mp4", ["red"])
+    write_clip(folder / "stays.mp4", ["white"])
+    return folder
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture(params=["told by the system", "looked through"])
+def client(request, loader, videos, tmp_path, told, monkeypatch):
+    """Asks a service that watches the folder, and has brought the library up to date with it."""
+    if request.param == "looked through":
+        monkeypatch.setattr(watching, "is_remote", lambda folder: True)
+    library = untrimmed.open(tmp_path / "library")
+    app = create_app(library, watch=(videos,), pace=QUICK, tell=told.append)
+    with TestClient(app, base_url="http://localhost:8765") as client:
+        wait(client, names={"first.mp4", "stays.mp4"})
+        yield client
+    threads = [thread for thread in threading.enumerate() if thread.name in ("watch", "listen")]
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def listed(client):
+    return {video["video"].rpartition("/")[2]: video for video in client.get("/api/videos").json()["videos"]}
+
+
+def wait(client, *, names=None, until=None):
+    deadline = time.monotonic() + 60
+    while not (set(listed(client)) == names if until is None else until()):
+        assert time.monotonic() < deadline, (listed(client), client.get("/api/jobs").json()[:3])
+        time.sleep(0.02)
+
+
+def found(client, text):
+    return client.post("/api/search", json={"text": text, "limit": 1}).json()["hits"][0]["video"].rpartition("/")[2]
+
+
+def test_new_changed_moved_and_removed_files_are_followed(client, videos, told):
+    ids = {name: video["video_id"] for name, video in listed(client).items()}
+    write_clip(videos / "new.mp4", ["blue"])
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+    assert found(client, "blue") == "new.mp4"
+    write_clip(videos / "new.mp4", ["green", "green"])
+    wait(client, until=lambda: found(client, "green") == "new.mp4" and listed(client)["new.mp4"]["duration_s"] == 4.0)
+    (videos / "first.mp4").rename(videos / "renamed.mp4")
+    wait(client, names={"renamed.mp4", "stays.mp4", "new.mp4"})
+    assert listed(client)["renamed.mp4"]["video_id"] == ids["first.mp4"], "known by its content"
+    (videos / "new.mp4").unlink()
+    wait(client, names={"renamed.mp4", "stays.mp4"})
+    wait(client, until=lambda: sum(job.num_removed for job in told) == 1)
+    assert {job.state for job in told} == {"done"}
+    assert sum(job.num_failed for job in told) == 0
+
+
+def test_folders_that_come_and_go_are_followed(client, videos, tmp_path):
+    (tmp_path / "trip").mkdir()
+    write_clip(tmp_path / "trip" / "lake.mp4", ["blue"])
+    (tmp_path / "trip").rename(videos / "trip v1.2")
+    wait(client, names={"first.mp4", "stays.mp4", "lake.mp4"})
+    write_clip(videos / "trip v1.2" / "lawn.mp4", ["green"])
+    wait(client, names={"first.mp4", "stays.mp4", "lake.mp4", "lawn.mp4"})
+    shutil.move(videos / "trip v1.2", tmp_path / "elsewhere")
+    wait(client, names={"first.mp4", "stays.mp4"})
+
+
+def test_a_file_that_cannot_be_indexed_is_named_and_tried_again_when_it_changes(client, videos, told):
+    (videos / "broken.mp4").write_text("no video")
+    wait(client, until=lambda: client.get("/api/watches").json()[0]["failed"])
+    (failed,) = client.get("/api/watches").json()[0]["failed"]
+    assert (failed["path"], "broken.mp4" in failed["reason"]) == (str(videos / "broken.mp4"), True)
+    assert {one.path for job in told for one in job.failed} == {failed["path"]}
+    write_clip(videos / "broken.mp4", ["green"])
+    wait(client, names={"first.mp4", "stays.mp4", "broken.mp4"})
+    wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
+
+
+def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):
+    write_clip(videos / ".hidden.mp4", ["blue"])
+    (videos / "notes.txt").write_text("x")
+    (videos / "notes.txt").unlink()
+    (videos / ".trash").mkdir()
+    write_clip(videos / ".trash" / "old.mp4", ["blue"])
+    write_clip(videos / "last.mp4", ["yellow"])
+    wait(client, names={"first.mp4", "stays.mp4", "last.mp4"})
+    wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
+    assert {job.total for job in told} <= {1, 2, 3}, "those that are there, or the new one"
+
+
+def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos, tmp_path):
+    videos.rename(tmp_path / "unplugged")
+    wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] == "missing")
+    videos.mkdir()  # as a drive leaves the place where it was
+    wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] != "missing")
+    wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
+    assert set(listed(client)) == {"first.mp4", "stays.mp4"}
+    videos.rmdir()
+    (tmp_path / "unplugged").rename(videos)
+    write_clip(videos / "new.mp4", ["blue"])
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+    write_clip(videos / "newer.mp4", ["green"])
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4", "newer.mp4"})
+
+
+def test_a_library_that_another_process_fills_is_tried_again(client, videos, tmp_path, told):
+    from untrimmed.search.index import VideoIndex
+
+    with ExitStack() as stack:
+        wait(client, until=lambda: holds(stack, VideoIndex(tmp_path / "library")))
+        write_clip(videos / "new.mp4", ["blue"])
+        wait(client, until=lambda: any(job.state == "failed" for job in told))
+        assert "another process is writing" in next(job.problem for job in told if job.problem)
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+
+
+def holds(stack, index):
+    with suppress(IndexBusyError):
+        stack.enter_context(index)
+        return True
+    return False
+
+
+def test_watches_are_listed_added_and_removed(client, videos, tmp_path):
+    (watch,) = client.get("/api/watches").json()
+    assert watch["path"] == str(videos)
+    assert watch["state"] in ("watching", "polling")
+    assert [folder["path"] for folder in client.get("/api/folders").json()] == [str(videos)]
+    assert client.delete(f"/api/watches/{watch['folder_id']}").json() == []
+    assert client.delete(f"/api/watches/{watch['folder_id']}").status_code == 404
+    time.sleep(5 * QUICK.look_s)
+    wait(client, until=lambda: all(job["ended_at"] for job in client.get("/api/jobs").json()))
+    write_clip(videos / "new.mp4", ["blue"])
+    time.sleep(5 * QUICK.settle_s)
+    assert set(listed(client)) == {"first.mp4", "stays.mp4"}
+    for _ in range(2):
+        added = client.post("/api/watches", json={"folder_ids": [watch["folder_id"]]})
+        assert (added.status_code, [one["path"] for one in added.json()]) == (201, [str(videos)])
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+    assert client.post("/api/watches", json={"folder_ids": ["0123456789abcdef"]}).status_code == 404
+
+
+def test_what_is_still_written_is_waited_for(tmp_path):
+    settling, file = Settling(2.0), tmp_path / "a.mp4"
+    file.write_bytes(b"1")
+    settling.note([file], 0.0)
+    for second in range(1, 10):
+        file.write_bytes(b"1" * second * 1000)
+        assert settling.take(second) == []
+    assert settling.paths == [file]
+    assert settling.take(10.5) == []
+    assert settling.take(11.0) == [file]
+    assert (settling.take(20.0), settling.paths) == ([], [])
+    settling.note([tmp_path], 20.0)
+    (tmp_path / "b.mp4").write_bytes(b"2")
+    assert settling.take(22.0) == []
+    file.unlink()
+    assert settling.take(23.9) == []
+    assert settling.take(25.9) == [tmp_path]
+
+
+MOUNTS = """
+/dev/vda / ext4 rw 0 0
+server:/films /mnt/films nfs4 rw 0 0
+/dev/sdb1 /mnt/films/local\\040disk ext4 rw 0 0
+sshfs /home/me/box fuse.sshfs rw 0 0
+tmpfs /mnt/filmstrip tmpfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "answer"),
+    [
+        ("/home/me", False),
+        ("/home/me/box/deep/er", True),
+        ("/mnt/films", True),
+        ("/mnt/films/x", True),
+        ("/mnt/films/local disk/x", False),
+        ("/mnt/filmstrip", False),
+    ],
+)
+def test_folders_of_other_machines_are_known(tmp_path, folder, answer):
+    (tmp_path / "mounts").write_text(MOUNTS.strip())
+    assert is_remote(tmp_path.__class__(folder), tmp_path / "mounts") is answer
+    assert is_remote(tmp_path, tmp_path / "nowhere") is False
+
+
+def test_where_the_system_cannot_tell_the_folder_is_looked_through(loader, videos, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OSError("OS file watch limit reached")
+
+    monkeypatch.setattr(watching.watchfiles, "watch", fail)
+    app = create_app(untrimmed.open(tmp_path / "library"), watch=(videos,), pace=QUICK)
+    with TestClient(app, base_url="http://localhost:8765") as client:
+        wait(client, names={"first.mp4", "stays.mp4"})
+        write_clip(videos / "new.mp4", ["blue"])
+        wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+        (watch,) = client.get("/api/watches").json()
+        assert (watch["state"], "watch limit" in watch["problem"]) == ("polling", True)
+
+
+def test_links_out_of_the_folder_are_not_followed(client, videos, tmp_path):
+    (tmp_path / "outside").mkdir()
+    write_clip(tmp_path / "outside" / "secret.mp4", ["blue"])
+    os.symlink(tmp_path / "outside", videos / "link")
+    write_clip(videos / "new.mp4", ["green"])
+    wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
+    assert set(listed(client)) == {"first.mp4", "stays.mp4", "new.mp4"}
