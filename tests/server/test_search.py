@@ -12,6 +12,7 @@ from datetime import date
 import numpy as np
 import pytest
 from PIL import Image
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 import untrimmed
@@ -20,8 +21,9 @@ from untrimmed.errors import UntrimmedError
 from untrimmed.search.hits import Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
+from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import SearchRequest
-from untrimmed.server.search_routes import MOST_PICTURE_BYTES, search_lines
+from untrimmed.server.search_routes import MOST_PICTURE_BYTES, search_lines, search_picture
 
 
 def test_a_search_answers_what_the_library_answers(client):
@@ -93,6 +95,15 @@ def test_what_lines_cannot_answer_is_refused_or_told_at_the_end(client, monkeypa
     monkeypatch.setattr(library, "search", search)
     *_, last = client.post("/api/search/lines", json={"text": "white"}).text.splitlines()
     assert json.loads(last) == {"problem": "the table is damaged"}
+
+
+def test_who_gives_a_picture_up_is_no_bug(client):
+    async def breaks_off():
+        return {"type": "http.disconnect"}
+
+    request = Request({"type": "http", "headers": [], "method": "POST"}, breaks_off)
+    with pytest.raises(PublicError, match="did not arrive whole"):
+        asyncio.run(search_picture(client.app.state.service, request, query=""))
 
 
 def test_options_reach_the_library(client, world):

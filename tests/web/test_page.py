@@ -10,6 +10,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
 from tests.toy import write_clip
 from tests.web.browsing import TILE, ask, painted_ms, play_time, tile_names, until
@@ -377,6 +378,17 @@ def test_a_dropped_picture_is_searched_for(visit):
     until(page, "document.querySelector('[role=status]').textContent.includes('Nothing found')")
 
 
+def test_a_picture_may_be_chosen_where_nothing_can_be_dropped(visit, tmp_path):
+    Image.new("RGB", (64, 48), (0, 0, 255)).save(tmp_path / "sea.png")
+    page = visit(width=390, height=844)
+    page.get_by_text("Then, without, filters").click()
+    page.get_by_label("Looks like a picture").set_input_files(tmp_path / "sea.png")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert "sea.webm" in tile_names(page)[0]
+    page.get_by_role("button", name="Without the picture").click()
+    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+
+
 def test_examples_are_searched_for_with_the_chance_set(visit):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sun.webm']").first.click()
@@ -472,8 +484,16 @@ def test_a_phone_shows_it_without_scrolling_sideways(visit, shot):
     page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
     page.wait_for_selector(TILE)
     shot(page, "phone_results")
-    page.locator(TILE).first.tap()
+    page.locator(TILE).last.tap()
     page.wait_for_selector("canvas")
+    until(
+        page,
+        "(box => box.top >= 0 && box.bottom <= innerHeight)(document.querySelector('.screen').getBoundingClientRect())",
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("video").bounding_box()["width"] > 300
     shot(page, "phone_player")
+    page.get_by_text("Then, without, filters").click()
+    page.evaluate("scrollTo(0, 0)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "phone_filters")

@@ -15,6 +15,7 @@ from fastapi import Query as InAddress
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.hits import Hit
@@ -116,11 +117,16 @@ async def search_picture(
     asked = _read(query) if query else SearchRequest(text=text, limit=limit, moments=moments)
     with tempfile.NamedTemporaryFile(prefix="untrimmed-") as file:
         size = 0
-        async for piece in request.stream():
-            size += len(piece)
-            if size > MOST_PICTURE_BYTES:
-                raise PublicError(413, f"the picture has more than {MOST_PICTURE_BYTES >> 20} MB; send a smaller one")
-            file.write(piece)
+        try:
+            async for piece in request.stream():
+                size += len(piece)
+                if size > MOST_PICTURE_BYTES:
+                    raise PublicError(
+                        413, f"the picture has more than {MOST_PICTURE_BYTES >> 20} MB; send a smaller one"
+                    )
+                file.write(piece)
+        except ClientDisconnect:  # nobody reads the answer any more, and it is no bug
+            raise PublicError(400, "the picture did not arrive whole; send it again") from None
         file.flush()
         picture = await service.decode(_picture, Path(file.name))
     return await answer(service, asked, picture)
