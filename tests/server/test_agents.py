@@ -165,6 +165,15 @@ def test_clips_are_written_where_the_starter_said_and_overwrite_nothing(ask, vid
     assert "--clips DIR" in refusal(ask(call, clips=None)[0])
 
 
+def test_a_folder_that_nothing_can_be_written_to_is_told(ask, video_id, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied", "/clips/flag.mp4")
+
+    monkeypatch.setattr("untrimmed.server.agents.write_clip", refused)
+    line = refusal(ask(("cut", {"video_id": video_id, "start_s": 0.0, "end_s": 1.0}))[0])
+    assert line.startswith("/clips/flag.mp4: Permission denied; check")
+
+
 WRONG = [
     ("search", {}, "the sentence to search for is empty"),
     ("search", {"query": "red"}, "no argument of search named 'query'"),

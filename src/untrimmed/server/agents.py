@@ -163,6 +163,8 @@ def _line(cause: BaseException | None) -> str | None:
         return f"{'.'.join(map(str, first['loc'])) or 'the arguments'}: {first['msg']}"
     if isinstance(cause, ModuleNotFoundError):
         return missing_package(cause)
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return f"{cause.filename}: {cause.strerror}; check the folder for clips and the space left"
     return str(cause) if isinstance(cause, UntrimmedError | PublicError) else None
 
 
