@@ -1,5 +1,7 @@
 """Foreign pages, foreign names and foreign machines get nothing."""
 
+import re
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -199,3 +201,24 @@ def test_beyond_this_machine_numbers_are_known_and_names_are_not():
         True,
         False,
     ]
+
+
+def described(client):
+    """Method and address of every route of the description, with ids that are somebody's."""
+    for path, methods in client.app.openapi()["paths"].items():
+        for method in methods:
+            yield method.upper(), re.sub(r"\{\w+\}", "0123456789abcdef", path)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}]
+)
+def test_every_route_that_is_described_is_behind_the_guard(client, headers):
+    asked = list(described(client))
+    assert len(asked) > 20
+    assert {client.request(*one, headers=headers).status_code for one in asked} == {403}
+
+
+def test_every_route_that_is_described_asks_for_the_token(guarded):
+    open_to_all = {one for one in described(guarded) if guarded.request(*one).status_code != 401}
+    assert open_to_all == {("GET", "/healthz")}

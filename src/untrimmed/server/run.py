@@ -21,6 +21,8 @@ from untrimmed.server.notice import announced
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
+_KEEP_ALIVE_S = 60  # a program that asks every few seconds must not meet a connection that is just being closed
+
 
 def serve(
     library: Library,
@@ -53,7 +55,13 @@ def serve(
 def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
     """Serve an application on a socket until Ctrl-C, which ends what is long in its service."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5, workers=1
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        workers=1,
     )
     _Server(config, service.begin_end).run(sockets=[listening])
 

@@ -1,0 +1,31 @@
+"""A service in a process of its own, with the toy encoder: `python -m tests.server.served_child LIBRARY VIDEOS`.
+
+Prints its port; ends with its standard input.
+"""
+
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import untrimmed
+from tests.toy import ToyEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library as library_module
+from untrimmed.server.app import create_app
+from untrimmed.server.run import run_app
+
+
+def end_with_the_input():
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    library_module.load_encoder = lambda *_, **__: LoadedEncoder(ToyEncoder(), None)
+    app = create_app(untrimmed.open(sys.argv[1]), folders=(Path(sys.argv[2]),), warm=True)
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    threading.Thread(target=end_with_the_input, daemon=True).start()
+    run_app(app, listening, app.state.service)

@@ -1,0 +1,115 @@
+"""Four search while videos are indexed: no errors, memory stays as it is; under make stress, answers stay quick."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+from tests.toy import COLOURS, stored_video, write_clip
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import Settings
+from untrimmed.types import FrameFeatures
+
+NUM_VIDEOS, NUM_FRAMES = 60, 1200  # ten minutes each
+NUM_SEARCHERS, EACH_S = 4, 0.25  # a searcher asks so often: more than people who look at what they find
+MOST_GROWTH = 60 << 20  # bytes, of some 200 MB
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A service of ten hours of video; its process, its address, and the folder that may be indexed."""
+    chance = np.random.default_rng(0)
+    with VideoIndex(tmp_path / "library", create=True) as index:
+        index.write_settings(Settings("toy", "toy:1", 4, 4, 2.0, False))
+        for number in range(NUM_VIDEOS):
+            vectors = chance.random((NUM_FRAMES, 4))
+            vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+            features = FrameFeatures(vectors, np.arange(NUM_FRAMES) / 2, NUM_FRAMES / 2)
+            index.put(stored_video(f"{number:016x}", features))
+    (tmp_path / "videos").mkdir()
+    command = [sys.executable, "-m", "tests.server.served_child", tmp_path / "library", tmp_path / "videos"]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as process:
+        yield psutil.Process(process.pid), f"http://127.0.0.1:{process.stdout.readline().strip()}", tmp_path / "videos"
+        process.stdin.close()
+
+
+class Load:
+    """Searchers, and with a folder an indexer, for some time; what they met."""
+
+    def __init__(self, address, process, seconds, folder=None):
+        self.address, self.ends = address, time.monotonic() + seconds
+        self.took_s, self.errors, self.memory, self.num_indexed = [], [], [], 0
+        work = [(self.search, number) for number in range(NUM_SEARCHERS)] + ([(self.index, folder)] if folder else [])
+        threads = [threading.Thread(target=self.guarded, args=one, daemon=True) for one in work]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            self.memory.append(process.memory_info().rss)
+            time.sleep(0.2)
+
+    def guarded(self, work, value):
+        try:
+            with httpx.Client(base_url=self.address, timeout=60) as client:
+                while time.monotonic() < self.ends:
+                    work(client, value)
+        except Exception as error:
+            self.errors.append(repr(error))
+
+    def search(self, client, number):
+        chance, began = random.Random(f"{number} {len(self.took_s)}"), time.perf_counter()
+        text = " ".join(chance.sample(sorted(COLOURS), 2))
+        answer = client.post("/api/search", json={"text": text, "limit": 20})
+        took_s = time.perf_counter() - began
+        self.took_s.append(took_s)
+        if answer.status_code != 200 or len(answer.json()["hits"]) != 20:
+            self.errors.append(answer.text[:500])
+        time.sleep(max(0.0, EACH_S - took_s))
+
+    def index(self, client, folder):
+        """One of five clips changes its content, and a run takes it up."""
+        self.num_indexed += 1
+        colours = random.Random(self.num_indexed).choices(sorted(COLOURS), k=3)
+        write_clip(folder / f"{self.num_indexed % 5}.mp4", colours)
+        folder_ids = [one["folder_id"] for one in client.get("/api/folders").json() if one["path"] == str(folder)]
+        job = client.post("/api/jobs", json={"folder_ids": folder_ids}).json()
+        while job["ended_at"] is None:
+            time.sleep(0.05)
+            job = client.get(f"/api/jobs/{job['job_id']}").json()
+        if job["state"] != "done" or job["num_failed"]:
+            self.errors.append(str(job))
+
+    def p95_s(self):
+        return float(np.percentile(self.took_s, 95))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_timed"),
+    [(20, False), pytest.param(20, True, marks=pytest.mark.slow), pytest.param(600, True, marks=pytest.mark.slow)],
+)
+def test_four_search_while_one_indexes(served, seconds, is_timed):
+    process, address, folder = served
+    warm = Load(address, process, 3, folder)
+    idle = Load(address, process, max(5, seconds / 20))
+    busy = Load(address, process, seconds, folder)
+    quarter = len(busy.memory) // 4
+    before, after = max(busy.memory[:quarter]), min(busy.memory[-quarter:])
+    print(
+        f"\n{seconds} s: {len(busy.took_s)} searches, {busy.num_indexed} videos indexed; p95 idle "
+        f"{idle.p95_s() * 1e3:.0f} ms, while indexing {busy.p95_s() * 1e3:.0f} ms ({busy.p95_s() / idle.p95_s():.2f} "
+        f"times); median {np.median(idle.took_s) * 1e3:.0f} and {np.median(busy.took_s) * 1e3:.0f} ms; memory "
+        f"{before >> 20} MB in the first quarter, {after >> 20} MB in the last"
+    )
+    assert not (errors := warm.errors + idle.errors + busy.errors), "\n".join(errors)
+    assert busy.num_indexed > 1
+    assert after - before < MOST_GROWTH
+    assert not is_timed or busy.p95_s() < 2 * idle.p95_s()
