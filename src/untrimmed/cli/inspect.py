@@ -18,6 +18,7 @@ from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Settings, VideoRecord, library_folder, read_settings
+from untrimmed.search.remote import name_of
 
 _SHARED = ("encoder", "encoder_identity", "products", "model", "sampling")  # of the settings, in `status --json`
 
@@ -40,7 +41,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     folder = library_folder(library)
     records, settings = read_records(folder), read_settings(folder)
     facts: dict[str, Any] = {
-        "library": str(folder),
+        "library": name_of(folder),
         "videos": len(records),
         "duration_s": round(sum(record.duration_s for record in records), 1),
         "frames": sum(record.num_frames for record in records),
@@ -52,7 +53,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         print_json(facts)
         return
     say = result_console.print
-    say(f"library   {folder}")
+    say(f"library   {name_of(folder)}")
     say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
     say(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:

@@ -47,7 +47,7 @@ LibraryOption = Annotated[
         parser=parse_path,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Where the library lies.  \\[default: a folder of your user data]",
+        help="Where the library lies: a folder, or s3://BUCKET/NAME.  \\[default: a folder of your user data]",
         show_default=False,
     ),
 ]

@@ -25,6 +25,7 @@ from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import LaidOut, ids_of, lay_out
 from untrimmed.search.mapped import DamagedError
 from untrimmed.search.records import Records, Settings, newest_commit, read_copy, version_of
+from untrimmed.search.remote import name_of
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
@@ -113,7 +114,9 @@ class Engine:
                 copied = read_copy(self._folder, commit)
                 records = Records(_index_at(self._folder, commit).scan() if copied is None else copied)
                 if not records:
-                    raise UntrimmedError(f"{self._folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
+                    raise UntrimmedError(
+                        f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
+                    )
                 encoder = records[0].encoder_identity  # settings may be those of the next version already
                 self._view = View(self, self._folder, commit, encoder, model, records)
                 wanted = (encoder, None), (encoder, model)

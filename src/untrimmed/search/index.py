@@ -7,8 +7,6 @@ Every change is one atomic commit, so a process killed at any time leaves the la
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,16 +21,17 @@ import xxhash
 from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
-from untrimmed.files import write_whole
+from untrimmed.search import remote
 from untrimmed.search.records import (
-    TABLE,
     Settings,
     VideoRecord,
     clear_leftovers,
     newest_commit,
     read_settings,
     settings_file,
+    table_at,
     write_copy,
+    write_settings,
 )
 from untrimmed.types import FrameFeatures
 
@@ -74,7 +73,8 @@ class VideoIndex:
         """With `follow=False` it reads, again and again, the version that it met first; with `version` that one."""
         self.folder = Path(folder)
         self._follow, self._version = follow and version is None, version
-        self._uri = os.path.abspath(self.folder / TABLE)
+        self._uri, self._name = table_at(self.folder), remote.name_of(self.folder)
+        self._options = remote.options() if remote.is_address(self._uri) else None
         try:
             self._uri.encode()
         except UnicodeEncodeError:
@@ -82,7 +82,7 @@ class VideoIndex:
                 f"{shown(self.folder)}: a library's path must be valid UTF-8; choose another --library"
             ) from None
         if not create and not settings_file(self.folder).exists():
-            raise UntrimmedError(f"{shown(self.folder)}: no library here; make one with: untrimmed index FOLDER")
+            raise UntrimmedError(f"{self._name}: no library here; make one with: untrimmed index FOLDER")
         if create:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class VideoIndex:
     def write_settings(self, settings: Settings) -> None:
         """Record what the rows share; whole or not at all."""
         with self._writing():
-            write_whole(settings_file(self.folder), json.dumps(asdict(settings), indent=2) + "\n", alone=True)
+            write_settings(self.folder, settings)
 
     # -- one writer
 
@@ -120,7 +120,7 @@ class VideoIndex:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise IndexBusyError(
-                f"{self.folder}: another process is writing to this library; wait until it ends, or use another "
+                f"{self._name}: another process is writing to this library; wait until it ends, or use another "
                 "--library (searching is not affected)"
             ) from None
         except OSError as error:
@@ -210,7 +210,7 @@ class VideoIndex:
         rows = pa.concat_tables(map(_row, videos)).select(_COLUMNS if table is None else table.schema.names)
         with self._writing():
             if table is None:
-                self._table = lance.write_dataset(rows, self._uri)
+                self._table = lance.write_dataset(rows, self._uri, storage_options=self._options)
             elif table.count_rows(_among([video.record.video_id for video in videos])):
                 merged = table.merge_insert("video_id").when_matched_update_all().when_not_matched_insert_all()
                 merged.execute(rows)
@@ -272,7 +272,9 @@ class VideoIndex:
             # What the store raises, Arrow's errors being ValueErrors, and where it gives up a thread of its own.
             if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
                 raise
-            raise UntrimmedError(f"{shown(self.folder)}: cannot be {what} ({_line(error)}); {advice}") from error
+            if self._options is not None:
+                raise UntrimmedError(f"{self._name}: cannot be {what}: {remote.reason(error)}") from error
+            raise UntrimmedError(f"{self._name}: cannot be {what} ({_line(error)}); {advice}") from error
 
     def _committed(self) -> None:
         self._commits += 1
@@ -286,7 +288,7 @@ class VideoIndex:
             if self._table is None:
                 if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
                     return None
-                self._table = lance.dataset(self._uri, version=self._version)
+                self._table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
             elif self._follow:
                 self._table.checkout_latest()
             names = self._table.schema.names

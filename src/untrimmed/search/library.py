@@ -32,6 +32,7 @@ from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
 from untrimmed.search.query import Query
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
+from untrimmed.search.remote import address_of
 from untrimmed.search.sentence import check_sentence
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
@@ -115,6 +116,8 @@ class Library:
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
         if part is not None:
+            if (address := address_of(folder)) is not None:
+                raise ConfigError(f"{address}: parts are folders; index them beside each other, then merge into this")
             share = Part.parse(part)
             found, folder = replace(found, files=share.choose(found.files, given)), share.folder(folder)
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)

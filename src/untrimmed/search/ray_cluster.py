@@ -21,6 +21,7 @@ from untrimmed.search.encoded_file import EncodedFile, FileEncoder, KnownFile
 from untrimmed.search.engine import Engine
 from untrimmed.search.index_report import Failure
 from untrimmed.search.records import Settings
+from untrimmed.search.remote import address_of
 from untrimmed.search.sharded import Shard, ShardedEngine
 from untrimmed.search.video_files import FoundFile
 from untrimmed.video.reader import Sampling
@@ -128,7 +129,8 @@ class RayShards:
             num_cpus=1,
             scheduling_strategy="SPREAD",
         )
-        self.actors = [[start.remote(folder, number, shards) for _ in range(replicas)] for number in range(shards)]
+        place = address_of(folder) or folder
+        self.actors = [[start.remote(place, number, shards) for _ in range(replicas)] for number in range(shards)]
         self._turn = itertools.count()
 
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:

@@ -12,7 +12,7 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -21,6 +21,7 @@ import platformdirs
 import xxhash
 
 from untrimmed.errors import IndexMismatchError, require_type
+from untrimmed.search import remote
 
 FORMAT = 1
 TABLE = "videos.lance"
@@ -141,10 +142,14 @@ def content_stamp(record: VideoRecord) -> str:
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """Where a library lies, as an absolute path; if none is named: $UNTRIMMED_LIBRARY, else the user's data folder.
 
+    For one on object storage (s3://BUCKET/NAME) the folder that stands for it here.
+
     Raises: ConfigError for what is no path.
     """
     require_type(folder, str | os.PathLike | None, "library", "the path of a folder")
     named = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
+    if named is not None and remote.is_address(str(named)):
+        return remote.stand_in(str(named))
     return Path(os.path.abspath(Path(named or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
 
 
@@ -158,8 +163,30 @@ def joined_products(products: Iterable[str | None]) -> str:
 
 
 def settings_file(folder: Path) -> Path:
-    """Where a library's settings lie; a folder without that file is no library."""
-    return folder / "library.json"
+    """Where a library's settings lie; a folder without that file is no library.
+
+    Of a library on object storage it is a copy as new as the call.
+    """
+    file = folder / "library.json"
+    if (address := remote.address_of(folder)) is not None:
+        remote.fetch(address, file.name, file)
+    return file
+
+
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Record what all rows share; whole or not at all."""
+    from untrimmed.files import write_whole
+
+    file = folder / "library.json"
+    write_whole(file, json.dumps(asdict(settings), indent=2) + "\n", alone=True)
+    if (address := remote.address_of(folder)) is not None:
+        remote.send(address, file.name, file)
+
+
+def table_at(folder: Path) -> str:
+    """Where a library's table lies."""
+    address = remote.address_of(folder)
+    return os.path.abspath(folder / TABLE) if address is None else f"{address}/{TABLE}"
 
 
 def read_settings(folder: Path) -> Settings | None:
@@ -186,13 +213,27 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def newest_commit(folder: Path) -> list[Any] | None:
-    """The manifest of the table's last commit by name, time and size; None while nothing was committed."""
+    """The manifest of the table's last commit by name, time and size; None while nothing was committed.
+
+    On object storage by name and the names of what was committed, of which each is drawn.
+    """
+    if (address := remote.address_of(folder)) is not None:
+        return _newest_commit_at(address)
     try:
         manifests = [entry for entry in os.scandir(folder / TABLE / "_versions") if entry.name.endswith(".manifest")]
         newest = min(manifests, key=lambda entry: entry.name, default=None)
         return None if newest is None else [newest.name, newest.stat().st_mtime_ns, newest.stat().st_size]
     except FileNotFoundError:
         return None
+
+
+def _newest_commit_at(address: str) -> list[Any] | None:
+    manifests = [name for name in remote.names(address, f"{TABLE}/_versions") if name.endswith(".manifest")]
+    if not manifests:
+        return None
+    version = version_of(commit := [min(manifests)])
+    drawn = (name for name in remote.names(address, f"{TABLE}/_transactions") if version is not None)
+    return [*commit, *sorted(name for name in drawn if name.startswith(f"{(version or 0) - 1}-"))]
 
 
 def version_of(commit: list[Any] | None) -> int | None:

@@ -22,7 +22,7 @@ from untrimmed.search.corpus import Corpus, LocalCorpus, PreparedQuery, RankedVi
 from untrimmed.search.engine import Engine, InUse, View, on_disk
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.mapped import DamagedError
-from untrimmed.search.records import Records
+from untrimmed.search.records import Records, library_folder
 from untrimmed.types import Moment, TextFeatures
 
 A = TypeVar("A")
@@ -65,8 +65,10 @@ class _Held:
 class Shard:
     """The videos of one shard in memory. Any number of threads may ask; each names the version it asks for."""
 
-    def __init__(self, folder: Path, number: int, shards: int):
-        self._folder, self._number, self._shards = folder, number, shards
+    def __init__(self, library: Path | str, number: int, shards: int):
+        """`library`: its folder, or its address on object storage."""
+        self._folder = library_folder(library)
+        self._number, self._shards = number, shards
         self._lock = threading.Lock()
         self._held: list[_Held] = []
         self._damaged: set[Path] = set()  # files of what is laid out that are not read again

@@ -1,0 +1,150 @@
+"""A library in a bucket: everything that is done with one in a folder, against a server of moto's in this process."""
+
+import shutil
+import threading
+import uuid
+
+import pytest
+
+import untrimmed
+from tests.cli.conftest import typed  # noqa: F401  # a fixture
+from untrimmed.errors import ConfigError, UntrimmedError
+from untrimmed.search.index import VideoIndex
+from untrimmed.search.records import library_folder
+
+moto_server = pytest.importorskip("moto.server")
+boto3 = pytest.importorskip("boto3")
+
+
+@pytest.fixture(scope="session")
+def endpoint():
+    server = moto_server.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    name = f"films-{uuid.uuid4().hex[:8]}"
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=name)
+    return name
+
+
+def found(lib, sentence="something green"):
+    return [(hit.video.name, round(hit.score, 5), len(hit.moments)) for hit in lib.search(sentence, limit=9, moments=2)]
+
+
+def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, videos, tmp_path, monkeypatch):
+    address = f"s3://{bucket}/archive/films"
+    there = untrimmed.open(address)
+    own = tmp_path / "own"
+    shutil.copytree(videos, own)
+    assert len(there.index(own / "flag.mp4").done) == 1
+    there.index(own)
+    names = {f"{name}.mp4" for name in ("flag", "sun", "wood", "sea # 1")}
+    assert {record.path.rpartition("/")[2] for record in there.videos()} == names
+    wanted = found(lib)
+    assert found(there) == wanted
+    assert found(untrimmed.open(address)) == wanted, "from what is laid out here"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    elsewhere = untrimmed.open(address)
+    assert found(elsewhere) == wanted, "from the bucket"
+    there.remove([own / "wood.mp4"])
+    assert {name for name, *_ in found(elsewhere)} == names - {"wood.mp4"}, "a commit of another machine is seen"
+    assert not (elsewhere.folder / "videos.lance").exists()
+
+
+def test_a_library_that_is_made_anew_in_a_bucket_is_seen(bucket, encoder, videos, endpoint):
+    address = f"s3://{bucket}/films"
+    reader = untrimmed.open(address)
+    untrimmed.open(address).index(videos / "flag.mp4")
+    assert [name for name, *_ in found(reader)] == ["flag.mp4"]
+    objects = boto3.resource("s3", endpoint_url=endpoint, region_name="us-east-1").Bucket(bucket).objects
+    objects.all().delete()
+    with pytest.raises(UntrimmedError, match=f"{address}: no library here; make one with: untrimmed index FOLDER"):
+        untrimmed.open(address).videos()
+    untrimmed.open(address).index(videos / "sun.mp4")
+    assert [name for name, *_ in found(reader)] == ["sun.mp4"], "of the same version as the one before"
+
+
+def test_commands_take_the_address(bucket, encoder, videos, typed):  # noqa: F811
+    place = ["--library", f"s3://{bucket}/films"]
+    assert typed("index", videos, *place)[0] == 0
+    code, out, _ = typed("search", "green", *place)
+    assert (code, "wood.mp4" in out) == (0, True)
+    assert typed("rm", videos / "wood.mp4", *place)[0] == 0
+    assert "wood.mp4" not in typed("ls", *place)[1]
+    assert f"library   s3://{bucket}/films" in typed("status", *place)[1]
+    code, _, error = typed("ls", "--library", f"s3://no-{bucket}/films")
+    assert code == 2
+    assert error.splitlines() == [
+        f"untrimmed: s3://no-{bucket}/films: there is no such bucket; make it, or check the name"
+    ], "one line"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"bucket": "no-such-bucket"},
+            "s3://no-such-bucket/films: there is no such bucket; make it, or check the name",
+        ),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, r"check the network and AWS_ENDPOINT_URL"),
+        (
+            {"AWS_ACCESS_KEY_ID": None},
+            "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or",
+        ),
+    ],
+)
+@pytest.mark.parametrize("what", ["index", "search"])
+def test_what_is_wrong_with_a_bucket_is_one_line(bucket, encoder, videos, monkeypatch, change, message, what):
+    bucket = change.get("bucket", bucket)
+    for name, value in change.items():
+        if name.startswith("AWS"):
+            monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    if "AWS_ACCESS_KEY_ID" in change:  # nor anywhere else
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    lib = untrimmed.open(f"s3://{bucket}/films")
+    with pytest.raises(UntrimmedError, match=message) as error:
+        lib.index(videos / "sun.mp4") if what == "index" else lib.search("red")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("address", ["s3://films", "s3://", "s3:///x"])
+def test_an_address_names_bucket_and_library(address, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"name bucket and library: s3://BUCKET/NAME"):
+        library_folder(address)
+
+
+def test_parts_are_folders(bucket, encoder, videos):
+    with pytest.raises(ConfigError, match="parts are folders"):
+        untrimmed.open(f"s3://{bucket}/films").index(videos, part="1/2")
+
+
+def test_a_second_writer_on_this_machine_is_refused_and_searches_go_on(bucket, encoder, videos):
+    lib = untrimmed.open(f"s3://{bucket}/films")
+    lib.index(videos)
+    before = found(lib)
+    with VideoIndex(lib.folder):
+        refused = []
+
+        def write():
+            try:
+                untrimmed.open(f"s3://{bucket}/films").index(videos)
+            except UntrimmedError as error:
+                refused.append(str(error))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        assert found(untrimmed.open(f"s3://{bucket}/films")) == before
+    assert refused[0].startswith(f"s3://{bucket}/films: another process is writing to this library")
