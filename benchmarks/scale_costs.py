@@ -26,7 +26,7 @@ class Constants:
     scan_ms: float = 61.0  # one query on 100,000 videos of 48 rows: codes, then float16 rows; memory of 20 GB/s
     rows: int = 48  # a video's: 32 clips and 16 frames
     width: int = 384
-    resident_bytes: float = 6.3  # of a row's number: float32, float16 beside its codes, and these
+    resident_bytes: float = 4.3  # of a row's number: float16, float16 beside its codes, and these
     frame_width: int = 397  # of `builtin`, float16 in the store
     record_us: float = 84.0  # to read one record of the table into memory: benchmarks/scale_constants.py
     record_bytes: float = 934.0  # of it in memory
