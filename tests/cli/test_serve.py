@@ -90,3 +90,24 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
     assert done.stderr.splitlines() == [
         "untrimmed: this needs the package 'mcp', which is not installed; run: pip install 'untrimmed[mcp]'"
     ]
+
+
+def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
+    from untrimmed.cli.serve import _Teller
+    from untrimmed.server.jobs import IndexJob
+    from untrimmed.server.schemas import FailedFile
+
+    tell, job = _Teller(), IndexJob([]).shown
+    failed = [FailedFile(path="/v/b.mp4", reason="/v/b.mp4: holds text, not video; leave it out")]
+    tell(job.model_copy(update={"num_done": 2, "num_failed": 1, "failed": failed, "notice": "encoder 'toy' in use"}))
+    tell(job.model_copy(update={"num_removed": 1, "notice": "encoder 'toy' in use"}))
+    tell(job.model_copy(update={"num_skipped": 5}))
+    tell(job.model_copy(update={"state": "failed", "problem": "another process is writing"}))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "failed /v/b.mp4: holds text, not video; leave it out",
+        "note: encoder 'toy' in use",
+        "2 indexed, 0 forgotten, 1 failed",
+        "0 indexed, 1 forgotten, 0 failed",
+        "failed another process is writing; it is tried again",
+    ]

@@ -90,17 +90,24 @@ def serve(
         progress_console.print(f"serving {opened.folder}; end with Ctrl-C")
 
     serve_library(
-        opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_tell_run
+        opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_Teller()
     )
 
 
-def _tell_run(job: Job) -> None:
+class _Teller:
     """One line on what has changed in watched folders, and one for each file that could not be indexed."""
-    for failed in job.failed:
-        print_marked("failed", "red", f"   {failed.reason}")
-    if job.problem is not None:
-        print_marked("failed", "red", f"   {job.problem}; it is tried again")
-    if job.notice is not None:
-        print_marked("note:", "yellow", f" {job.notice}")
-    if job.num_done or job.num_removed:
-        progress_console.print(f"{job.num_done} indexed, {job.num_removed} forgotten, {job.num_failed} failed")
+
+    def __init__(self) -> None:
+        self._notice: str | None = None  # said last; that of the encoder comes with every run
+
+    def __call__(self, job: Job) -> None:
+        """Tell of one run that has ended."""
+        for failed in job.failed:
+            print_marked("failed", "red", f"   {failed.reason}")
+        if job.problem is not None:
+            print_marked("failed", "red", f"   {job.problem}; it is tried again")
+        if job.notice is not None and job.notice != self._notice:
+            print_marked("note:", "yellow", f" {job.notice}")
+        self._notice = job.notice or self._notice
+        if job.num_done or job.num_removed:
+            progress_console.print(f"{job.num_done} indexed, {job.num_removed} forgotten, {job.num_failed} failed")
