@@ -420,6 +420,28 @@ def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
     assert any(name.startswith("new.webm") for name in tile_names(page))
 
 
+def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
+    monkeypatch.setattr(library_module, "load_encoder", load_toy)
+    page = visit("?q=red")
+    page.wait_for_selector(TILE)
+    page.get_by_role("button", name="Index").click()
+    watch = page.get_by_role("button", name="Watch")
+    watch.click()
+    until(page, "document.querySelector('dialog li button[aria-pressed=true]')")
+    count = page.locator("dialog[open] li .quiet").first.text_content()
+    try:
+        write_clip(world / "videos" / "later.webm", ["red"], **VP9)
+        counted = "before => document.querySelector('dialog[open] li .quiet').textContent !== before"
+        until(page, counted, count, patience_s=60)
+        shot(page, "watching")
+    finally:
+        watch.click()
+        until(page, "document.querySelector('dialog li button[aria-pressed=false]')")
+    page.keyboard.press("Escape")
+    ask(page, "red")
+    assert any(name.startswith("later.webm") for name in tile_names(page))
+
+
 def test_first_this_then_that(visit):
     page = visit("?q=white")
     page.get_by_text("Then, without, filters").click()

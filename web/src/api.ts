@@ -25,6 +25,14 @@ export interface Video { video_id: string; video: string; duration_s: number; wi
 export interface Detail extends Video { can_be_read: boolean; problem: string | null; kind: string | null }
 export interface Curve { times_s: number[]; relevance: number[] }
 export interface Folder { folder_id: string; path: string; num_videos: number }
+export interface Watch {
+  folder_id: string
+  path: string
+  state: 'watching' | 'polling' | 'missing'
+  problem: string | null
+  waiting: string[]
+  failed: { path: string; reason: string }[]
+}
 export interface Job {
   job_id: string
   state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'
@@ -82,6 +90,10 @@ const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Prom
 export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
 export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
+export const watches = () => get<Watch[]>('/api/watches')
+export const watch = (folder_id: string) => post<Watch[]>('/api/watches', { folder_ids: [folder_id] })
+export const unwatch = async (folder_id: string): Promise<Watch[]> =>
+  (await ask(`/api/watches/${folder_id}`, { method: 'DELETE' })).json()
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
