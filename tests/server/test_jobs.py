@@ -1,6 +1,7 @@
 """Indexing runs: started, watched, paused, stopped, tried again; searches go on meanwhile."""
 
 import json
+import os
 import queue
 import threading
 import time
@@ -104,6 +105,14 @@ def test_files_that_fail_are_named_and_can_be_tried_again(client, start, videos)
     mended = wait(client, again.json()["job_id"], "done")
     assert (mended["total"], mended["num_done"], mended["num_failed"]) == (1, 1, 0)
     assert client.post(f"/api/jobs/{mended['job_id']}/retry").status_code == 409
+
+
+def test_a_name_that_is_no_utf_8_is_escaped(client, start, videos):
+    (videos / os.fsdecode(b"b\xff.mp4")).write_bytes((videos / "first.mp4").read_bytes())
+    job = wait(client, start(), "done")
+    assert [failed["path"] for failed in job["failed"]] == [f"{videos}/b\\udcff.mp4"]
+    events = client.get(f"/api/jobs/{job['job_id']}/events")
+    assert "b\\\\udcff.mp4" in events.text
 
 
 def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder, monkeypatch):

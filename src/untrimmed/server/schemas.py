@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
@@ -22,6 +22,9 @@ MOST_HITS, MOST_MOMENTS = 500, 50
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=1e6)]
+Name = Annotated[  # of a file, which may be no UTF-8: JSON cannot hold its bytes, as `--json` they are escaped
+    str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
+]
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
@@ -269,7 +272,7 @@ class Folder(BaseModel):
     """A folder that may be indexed from here: one that holds indexed videos, or was named at the start."""
 
     folder_id: str
-    path: str
+    path: Name
     num_videos: int = Field(description="How many indexed videos lie below it.")
 
 
@@ -283,8 +286,8 @@ class JobRequest(Asked):
 class FailedFile(BaseModel):
     """A file that could not be indexed, and why."""
 
-    path: str
-    reason: str
+    path: Name
+    reason: Name
 
 
 class Job(BaseModel):
@@ -297,13 +300,13 @@ class Job(BaseModel):
     num_done: int = Field(description="Files that were encoded.")
     num_skipped: int = Field(description="Files already known.")
     num_removed: int = Field(description="Videos that were forgotten, since their files are gone.")
-    path: str | None = Field(description="The file at work.")
+    path: Name | None = Field(description="The file at work.")
     done_s: float = Field(description="Seconds of it encoded so far.")
     duration_s: float = Field(description="Its length.")
     failed: list[FailedFile] = Field(description="The first of those that could not be indexed.")
     num_failed: int
-    problem: str | None = Field(description="What ended the whole run.")
-    notice: str | None
+    problem: Name | None = Field(description="What ended the whole run.")
+    notice: Name | None
     started_at: float | None = Field(description="Seconds since 1970, UTC.")
     ended_at: float | None
 
@@ -312,13 +315,13 @@ class Watch(BaseModel):
     """A folder whose new, changed and removed videos are indexed by themselves."""
 
     folder_id: str
-    path: str
+    path: Name
     state: Literal["watching", "polling", "missing"] = Field(
         description="`polling`: it is looked through every few seconds, since the system does not tell of its changes; "
         "`missing`: it is not there, and is waited for."
     )
-    problem: str | None = Field(description="Why it is looked through, where that was not to be expected.")
-    waiting: list[str] = Field(description="What has changed and is waited for, until it has come to rest.")
+    problem: Name | None = Field(description="Why it is looked through, where that was not to be expected.")
+    waiting: list[Name] = Field(description="What has changed and is waited for, until it has come to rest.")
     failed: list[FailedFile] = Field(description="Videos that could not be indexed, and have not changed since.")
     job_id: str | None = Field(description="The last run that changes in any watched folder have started.")
 
