@@ -78,7 +78,7 @@ class Load:
     def index(self, client, folder):
         """One of five clips changes its content, and a run takes it up."""
         self.num_indexed += 1
-        colours = random.Random(self.num_indexed).choices(sorted(COLOURS), k=3)
+        colours = random.Random(f"{self.ends} {self.num_indexed}").choices(sorted(COLOURS), k=3)
         write_clip(folder / f"{self.num_indexed % 5}.mp4", colours)
         folder_ids = [one["folder_id"] for one in client.get("/api/folders").json() if one["path"] == str(folder)]
         job = client.post("/api/jobs", json={"folder_ids": folder_ids}).json()
@@ -88,9 +88,6 @@ class Load:
         if job["state"] != "done" or job["num_failed"]:
             self.errors.append(str(job))
 
-    def p95_s(self):
-        return float(np.percentile(self.took_s, 95))
-
 
 @pytest.mark.parametrize(
     ("seconds", "is_timed"),
@@ -98,18 +95,21 @@ class Load:
 )
 def test_four_search_while_one_indexes(served, seconds, is_timed):
     process, address, folder = served
-    warm = Load(address, process, 3, folder)
-    idle = Load(address, process, max(5, seconds / 20))
-    busy = Load(address, process, seconds, folder)
-    quarter = len(busy.memory) // 4
-    before, after = max(busy.memory[:quarter]), min(busy.memory[-quarter:])
+    rounds = [Load(address, process, 3, folder)]
+    for _ in range(seconds // 20):  # by turns, so that what else the machine does slows both
+        rounds += [Load(address, process, 5), Load(address, process, 20, folder)]
+    idle, busy = (np.concatenate([one.took_s for one in rounds[which::2]]) for which in (1, 2))
+    idle_s, busy_s = np.percentile(idle, 95), np.percentile(busy, 95)
+    memory = np.concatenate([one.memory for one in rounds[1:]])
+    quarter = len(memory) // 4
+    before, after = int(np.median(memory[:quarter])), int(np.median(memory[-quarter:]))
+    num_indexed = sum(one.num_indexed for one in rounds)
     print(
-        f"\n{seconds} s: {len(busy.took_s)} searches, {busy.num_indexed} videos indexed; p95 idle "
-        f"{idle.p95_s() * 1e3:.0f} ms, while indexing {busy.p95_s() * 1e3:.0f} ms ({busy.p95_s() / idle.p95_s():.2f} "
-        f"times); median {np.median(idle.took_s) * 1e3:.0f} and {np.median(busy.took_s) * 1e3:.0f} ms; memory "
-        f"{before >> 20} MB in the first quarter, {after >> 20} MB in the last"
+        f"\n{seconds} s: {len(busy)} searches, {num_indexed} videos indexed; p95 idle {idle_s * 1e3:.0f} ms, while "
+        f"indexing {busy_s * 1e3:.0f} ms ({busy_s / idle_s:.2f} times); median {np.median(idle) * 1e3:.0f} and "
+        f"{np.median(busy) * 1e3:.0f} ms; memory {before >> 20} MB in the first quarter, {after >> 20} MB in the last"
     )
-    assert not (errors := warm.errors + idle.errors + busy.errors), "\n".join(errors)
-    assert busy.num_indexed > 1
+    assert not (errors := [error for one in rounds for error in one.errors]), "\n".join(errors)
+    assert num_indexed > 1
     assert after - before < MOST_GROWTH
-    assert not is_timed or busy.p95_s() < 2 * idle.p95_s()
+    assert not is_timed or busy_s < 2 * idle_s
