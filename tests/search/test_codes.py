@@ -242,6 +242,27 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
     assert one.by_rows([probe], np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
 
 
+def test_a_process_ends_in_peace_while_codes_are_made():
+    script = """
+import time, numpy as np, torch
+from untrimmed.search import coded_videos
+class Block: pass
+blocks, coder, begun = [Block() for _ in range(99)], coded_videos.Coder(coded_videos.CodedVideos), []
+def make(block):
+    with torch.inference_mode():
+        for _ in range(200):
+            begun.append(len(torch.randn(600, 600) @ torch.randn(600, 600)))
+            coder.axes("clip", np.eye(8, dtype=np.float32))
+    return {}
+for _ in range(coded_videos.LEAST_SEARCHES + 1):
+    coder.ready(blocks, make)
+while not begun:
+    time.sleep(0.1)
+time.sleep(0.3)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -12,7 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from jaxtyping import Bool, Float, Float16, Int
@@ -156,6 +157,7 @@ class Coder(Generic[K, C]):
             idle = self._maker is None or not self._maker.is_alive()
             if lacking and idle and often:
                 self._maker = threading.Thread(target=self._make, args=(lacking, make), name="codes", daemon=True)
+                _makers.add(self._maker)
                 self._maker.start()
             return not lacking and (self._left < _MOST_LEFT or self._searches % _TRIED_EACH == 0)
 
@@ -180,6 +182,8 @@ class Coder(Generic[K, C]):
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
         """For all blocks those on disk, or else the axes that fit the first of them; only `make` may ask."""
+        if _ending.is_set():
+            raise _EndingError
         for kept, _ in [*self._kept.values()]:
             if not self._axes and kept.axes is not None:
                 with contextlib.suppress(DamagedError):  # others do as well
@@ -213,10 +217,29 @@ class Coder(Generic[K, C]):
     def _make(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]]) -> None:
         if sys.platform == "linux":  # there alone threads have a priority of their own; searches come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        for block in blocks:
-            made = make(block)
-            with self._lock:
-                self._codes[block] = made
+        with contextlib.suppress(_EndingError):
+            for block in blocks:
+                made = make(block)
+                with self._lock:
+                    self._codes[block] = made
+
+
+class _EndingError(Exception):
+    """Nobody needs what is being made."""
+
+
+_ending = threading.Event()
+_makers: WeakSet[threading.Thread] = WeakSet()
+
+
+def _end() -> None:
+    """Let those that make codes come to an end: torch aborts a process that ends while another thread is in it."""
+    _ending.set()
+    for maker in [*_makers]:
+        maker.join()
+
+
+atexit.register(_end)
 
 
 def can_scan() -> bool:
