@@ -10,6 +10,7 @@ a moment of a video. Both ways must give the same ranking. Threads are what OMP_
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 from types import SimpleNamespace
 
@@ -90,7 +91,8 @@ def corpus_of(model: RetrievalModel, number: int) -> TrainedCorpus:
         frame_mask=torch.ones(1, config.max_frames, dtype=torch.bool),
     )
     template = model.encode_videos(one)
-    corpus = TrainedCorpus(SimpleNamespace(model=model))  # type: ignore[arg-type]  # it only scores
+    scoring = SimpleNamespace(model=model, in_float64=copy.deepcopy(model).double(), usual_doubt=None)
+    corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
     blocks = []
     for start in range(0, number, VIDEOS_AT_A_TIME):
         ids = tuple(str(video) for video in range(start, min(start + VIDEOS_AT_A_TIME, number)))

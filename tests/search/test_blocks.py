@@ -44,12 +44,16 @@ class World:
         self.known = {key: value for key, value in self.known.items() if key not in removed} | added
 
     def rank(self, limit, among=None, bounds=()):
-        self.rough = []
+        self.exact = []
+
+        def values(split):
+            return np.concatenate([block.values[rows] for block, rows in split])
+
         return [
             (video.video_id, video.score)
             for video in self.blocks.rank(
-                lambda block, rows: self.rough.extend(rows) or block.values[rows] + np.where(rows % 2, 0.01, -0.01),
-                lambda block, row: float(block.values[row]),
+                lambda split: values(split) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in split]),
+                lambda split: self.exact.extend(values(split)) or values(split),
                 rounding=0.02,
                 limit=limit,
                 among=among,
@@ -67,8 +71,11 @@ class World:
 def within(slack, guess=0.0):
     """A bound that is so far above scores, with guesses that are off by more."""
 
-    def bound(block, rows):
-        return np.stack([block.values[rows] + guess * np.sin(17.0 * rows), block.values[rows] + slack])
+    def bound(split, places, least):
+        assert len(places)
+        values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in split)])
+        assert len(values) == len(places)
+        return np.stack([values + guess * np.sin(17.0 * places), values + slack])
 
     return bound
 
@@ -102,13 +109,13 @@ def test_any_updates_rank_as_a_dictionary_does(steps, limit, among, bounds):
         world.blocks = now
 
 
-def test_rough_scores_are_taken_of_videos_that_every_bound_leaves_in_doubt():
+def test_exact_scores_are_taken_of_videos_that_every_bound_leaves_in_doubt():
     world = World()
     world.update({f"v{number}": float(number) for number in range(30)})
     assert [score for _, score in world.rank(2)] == [29.0, 28.0]
-    assert len(world.rough) == 30
+    assert sorted(world.exact) == [27, 28, 29], "what rounding leaves in doubt"
     assert [score for _, score in world.rank(2, None, (within(9.0), within(1.5)))] == [29.0, 28.0]
-    assert sorted(world.rough) == [26, 27, 28, 29], "the two best guesses, and what may be better than the second"
+    assert sorted(world.exact) == [27, 28, 29], "the two best guesses, and what may be better than the second"
 
 
 @pytest.mark.parametrize("number", [100, 500])

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,14 +17,16 @@ from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
-from untrimmed.search import kernels
+from untrimmed.search import kernels, threads
 from untrimmed.search import trained as trained_module
+from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_videos import CodedVideos
-from untrimmed.search.codes import Axes
+from untrimmed.search.codes import Axes, Codes
 from untrimmed.search.encoded_block import branches_of
 from untrimmed.search.index import StoredVideo
 from untrimmed.search.laid_out import LaidOut, lay_out
 from untrimmed.search.records import Records, VideoRecord
+from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.trained import TrainedModel, TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -44,6 +47,40 @@ def best_rows(rows, counts, query):
     return np.array([(rows[end - count : end] @ query).max() for end, count in zip(ends, counts, strict=True)])
 
 
+def by_codes(coded, probe, videos):
+    found = np.empty((3, len(videos)), dtype=np.float32)
+    coded.by_codes(probe, videos, found)
+    return found
+
+
+def by_rows(coded, probe, videos, needed=-np.inf):
+    found = np.empty(len(videos), dtype=np.float32)
+    coded.by_rows(probe, videos, np.full(len(videos), needed), found)
+    return found
+
+
+@pytest.mark.parametrize("dim", [4, 33, 64, 70, 128, 384])
+def test_codes_say_what_their_numbers_do(dim):
+    """Head, body and signs as they were packed, unpacked again by NumPy."""
+    rows, query = some_rows(dim, [48])
+    codes, probe = Codes.of(axes := Axes.of(rows), rows), axes.probe(query)
+    head, body = (len(part) for part in (probe.head, probe.body))
+    bytes_of = codes.head.reshape(3, head // 2, 16, 2).transpose(0, 2, 1, 3).reshape(48, head).astype(int)
+    fours = codes.body.reshape(3, body // 4, 1, 16, 2)
+    nibbles = np.concatenate([fours & 15, fours >> 4], axis=2).reshape(3, body // 2, 16, 2)
+    nibbles = nibbles.transpose(0, 2, 1, 3).reshape(48, body).astype(int) - 8
+    bits = np.unpackbits(codes.tail.transpose(0, 2, 1).copy().view(np.uint8), axis=-1, bitorder="little").astype(int)
+    planes = np.unpackbits(probe.planes.view(np.uint8), axis=-1, bitorder="little").astype(int)
+    levels = planes[0] + 2 * planes[1] + 4 * planes[2] - 8 * planes[3]
+    units = [np.float64(unit) for unit in probe.units]
+    wanted = units[0] * np.repeat(codes.head_scale, 16) * (bytes_of @ probe.head)
+    wanted += units[1] * np.repeat(codes.body_scale, 16) * (nibbles @ probe.body)
+    wanted += units[2] * codes.tail_scale.ravel() * ((2 * bits - 1) @ levels).ravel()
+    found, reach = codes.products(probe)
+    assert found == pytest.approx(wanted, abs=1e-6)
+    assert (reach >= rows @ query).all()
+
+
 @pytest.mark.parametrize("dim", [4, 33, 64, 70, 128, 384])
 def test_no_row_is_better_than_codes_and_rows_allow(dim):
     counts = np.array([1, 3, 16, 17, 40, 128] * 20)
@@ -51,14 +88,21 @@ def test_no_row_is_better_than_codes_and_rows_allow(dim):
     codes, probe = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
     assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
     wanted, videos = best_rows(rows, counts, query), np.arange(len(counts))
-    for level, off, slack in ((codes.by_codes, 0.08, 0.35), (codes.by_rows, 5e-4, 6e-4)):
-        score, most, _ = level([probe], videos)
-        assert (most >= wanted).all()
-        assert np.abs(score - wanted).max() < off
-        assert (most - score).max() < slack, "a bound that allows everything says nothing"
+    best, most, slack = by_codes(codes, probe, videos)
+    assert (most >= wanted).all()
+    assert np.abs(best - wanted).max() < 0.08
+    assert (most - best).max() < 0.35, "a bound that allows everything says nothing"
+    assert (most <= best + slack + 1e-6).all()
+    read = by_rows(codes, probe, videos)
+    assert np.abs(read - wanted).max() < codes.rounding(probe) < 6e-4
     some = np.array([5, 0, 77])
-    assert np.array_equal(codes.by_codes([probe], some), codes.by_codes([probe], videos)[:, some])
-    assert np.array_equal(codes.by_rows([probe], some), codes.by_rows([probe], videos)[:, some])
+    assert np.array_equal(by_codes(codes, probe, some), by_codes(codes, probe, videos)[:, some])
+    assert np.array_equal(by_rows(codes, probe, some), read[some])
+    needed = float(np.median(wanted))
+    found = by_rows(codes, probe, videos, needed)
+    assert np.array_equal(found[wanted >= needed], read[wanted >= needed])
+    assert (found[wanted < needed] < needed + codes.rounding(probe)).all()
+    assert np.isneginf(found).any(), "rows that cannot be good enough were read"
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8, 1.0])
@@ -67,20 +111,33 @@ def test_what_several_vectors_are_off_together_is_within_their_deviation(alike):
     rows, first = some_rows(160, counts)
     rng = np.random.default_rng(1)
     vectors = [unit(alike * first + (1 - alike) * some_rows(160, [1], seed)[1]) for seed in rng.integers(1, 99, 6)]
-    codes, videos = CodedVideos.of(axes := Axes.of(rows), rows, counts), np.arange(len(counts))
+    coded = CodedVideos.of(axes := Axes.of(rows), rows, counts)
+    videos = SimpleNamespace(coded=coded, ids=[str(number) for number in range(len(counts))], sizes=counts)
+    probes = [("clip", axes.probe(vector)) for vector in vectors]
+    candidates = Candidates(lambda block: {"clip": block.coded}, probes, fuzz=0.0)
+    places = np.arange(len(counts))
+    found, bound = candidates.bounds[0]([(videos, places)], places, -np.inf)
     wanted = sum(best_rows(rows, counts, vector) for vector in vectors)
-    best, most, variance = codes.by_codes([axes.probe(vector) for vector in vectors], videos)
-    deviation = np.sqrt(variance) / codes_module.MARGIN
-    assert (wanted <= np.minimum(most, best + np.sqrt(variance))).all()
-    assert 0.4 < ((wanted - best) / deviation).std() < 1.05
+    assert (wanted <= bound + 1e-5).all()
+    assert 0.4 < ((wanted - found) / ((bound - found) / codes_module.MARGIN)).std() < 1.05
+    each = np.array([by_codes(videos.coded, probe, places) for _, probe in probes])
+    assert (bound <= each[:, 1].sum(axis=0) + 1e-5).all()
     if not alike:
-        assert np.mean(most - best) > 1.4 * np.mean(np.sqrt(variance)), "independent errors add up to less"
+        assert np.mean(each[:, 1].sum(axis=0) - found) > 1.4 * np.mean(bound - found), (
+            "independent errors add up to less"
+        )
+    (read, most), needed = candidates.bounds[1]([(videos, places)], places, -np.inf), float(np.sort(wanted)[-9])
+    assert np.abs(read - wanted).max() < 1e-2
+    assert (most >= wanted).all()
+    few = candidates.bounds[1]([(videos, places)], places, needed)[1]
+    assert (few[wanted >= needed] >= wanted[wanted >= needed]).all()
+    assert (few >= needed).sum() < 20
 
 
-def test_codes_of_a_published_width_take_a_seventh_of_float16_rows():
+def test_codes_of_a_published_width_take_a_ninth_of_float16_rows():
     rows, _ = some_rows(384, [32] * 64)
     codes = CodedVideos.of(Axes.of(rows), rows, np.full(64, 32))
-    assert codes.rows.nbytes / codes.codes.nbytes == pytest.approx(7.06, abs=0.01)
+    assert codes.rows.nbytes / codes.codes.nbytes == pytest.approx(9.06, abs=0.01)
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,8 +155,8 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         axes = Axes.of(rows)
         codes, probe = CodedVideos.of(axes, rows, counts), axes.probe(vector)
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
-        assert (codes.by_codes([probe], videos)[1] >= wanted - 1e-5).all()
-        assert (codes.by_rows([probe], videos)[1] >= wanted - 1e-5).all()
+        assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
+        assert (by_rows(codes, probe, videos) + codes.rounding(probe) >= wanted - 1e-5).all()
 
 
 def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
@@ -108,8 +165,8 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
     codes, videos = CodedVideos.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
     answers = []
     for cores in (1, 2, 7):
-        monkeypatch.setattr(codes_module, "cores", lambda cores=cores: cores)
-        answers.append((codes.by_codes([axes.probe(query)], videos), codes.by_rows([axes.probe(query)], videos)))
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
+        answers.append((by_codes(codes, axes.probe(query), videos), by_rows(codes, axes.probe(query), videos)))
     assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
 
 
@@ -146,9 +203,13 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, rough = CodedVideos.by_codes, TrainedQuery._rough
+    by_codes, exact = CodedVideos.by_codes, TrainedQuery._exact
     monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
-    monkeypatch.setattr(TrainedQuery, "_rough", lambda *args: scored.extend(args[2]) or rough(*args))
+    monkeypatch.setattr(
+        TrainedQuery,
+        "_exact",
+        lambda query, split: scored.extend(row for _, rows in split for row in rows) or exact(query, split),
+    )
     for now in (corpus, changed):
         for _ in range(2):
             now.prepare(query_of("first")).rank(limit=1)
@@ -236,10 +297,10 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
     whole = CodedVideos.of(axes, rows, counts)
     parts = [CodedVideos.of(axes, rows[: ends[1]], counts[:2]), CodedVideos.of(axes, rows[ends[1] :], counts[2:])]
     joined, videos, probe = CodedVideos.joined(parts), np.arange(5), axes.probe(query)
-    assert np.allclose(joined.by_codes([probe], videos), whole.by_codes([probe], videos), atol=1e-6)
-    assert np.array_equal(joined.by_rows([probe], videos)[0], whole.by_rows([probe], videos)[0])
+    assert np.allclose(by_codes(joined, probe, videos), by_codes(whole, probe, videos), atol=1e-6)
+    assert np.array_equal(by_rows(joined, probe, videos), by_rows(whole, probe, videos))
     one = CodedVideos.joined([CodedVideos.of(axes, rows[:1], np.array([1]))])
-    assert one.by_rows([probe], np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
+    assert by_rows(one, probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=1e-3)
 
 
 def test_a_process_ends_in_peace_while_codes_are_made():
@@ -267,12 +328,17 @@ time.sleep(0.3)
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
-from untrimmed.search import coded_videos, codes
-codes.cores = lambda: 2
+from untrimmed.search import coded_videos, codes, threads
+threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
 made = coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))
-search = lambda: made.by_codes([axes.probe(rows[0])], np.arange(1000))
+
+def search():
+    found = np.empty((3, 1000), dtype=np.float32)
+    made.by_codes(axes.probe(rows[0]), np.arange(1000), found)
+    return found
+
 before = search()
 child = os.fork()
 if not child:
@@ -314,3 +380,53 @@ def test_padding_of_frames_has_no_codes(method, many, tmp_path):
         if len(set(counts)) > 1:
             lengths = [min(12, len(video.features.times_s)) for video in videos]
             assert (counts <= np.array(lengths) + 2).all()
+
+
+@pytest.mark.parametrize("counts", [[32] * 30, [1, 3, 4, 5, 17, 128] * 5])
+def test_codes_of_means_rank_videos_about_as_their_means_do(counts):
+    counts = np.array(counts)
+    rows, query = some_rows(96, counts)
+    rows[1:] = unit(0.9 * rows[:-1] + 0.4 * rows[1:])  # as frames that follow each other
+    ends, axes = np.cumsum(counts), Axes.of(rows)
+    videos = np.arange(len(counts))
+    wanted = [
+        max((part.mean(axis=0) @ query) for part in np.split(rows[end - count : end], range(4, count, 4)))
+        for end, count in zip(ends, counts, strict=True)
+    ]
+    half = int(ends[len(counts) // 2 - 1])
+    parts = [
+        CodedVideos.of(axes, rows[:half], counts[: len(counts) // 2]),
+        CodedVideos.of(axes, rows[half:], counts[len(counts) // 2 :]),
+    ]
+    for coded in (CodedVideos.of(axes, rows, counts), CodedVideos.joined(parts)):
+        found = np.empty(len(counts), dtype=np.float32)
+        coded.by_means(axes.probe(query), videos, found)
+        assert np.abs(found - wanted).max() < 0.08
+        assert np.corrcoef(found, wanted)[0, 1] > 0.97
+
+
+def test_what_means_fall_short_of_is_learned_from_some_searches_and_then_checked_now_and_then():
+    shortfalls = Shortfalls()
+    for number in range(16):
+        assert shortfalls.allowance(0.9) is None
+        shortfalls.learn(np.linspace(0, 1, 10) + number)
+    assert shortfalls.allowance(1.0) == 16.0
+    assert 14.0 < shortfalls.allowance(0.9) < 15.0
+    assert [shortfalls.allowance(0.9) is None for _ in range(32)].count(True) == 1
+
+
+def test_at_a_recall_means_are_searched_first_and_miss_few(many, tmp_path, monkeypatch):
+    model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
+    corpus = model.corpus().update([many(model, number) for number in range(300)])
+    means, found = [], []
+    by_means = CodedVideos.by_means
+    monkeypatch.setattr(CodedVideos, "by_means", lambda *args: means.append(len(args[2])) or by_means(*args))
+    for number in range(60):
+        query = model.encode_query(query_of(f"{number} {number * 7}"))
+        means.clear()
+        ranked = TrainedQuery(corpus, query, recall=0.9).rank(limit=10)
+        corpus.coder.wait()
+        if 300 in means:
+            found.append(len({*ranked} & {*TrainedQuery(corpus, query).rank(limit=10)}))
+    assert len(found) > 30, "all videos are looked at by their means once it is known how much these fall short"
+    assert np.mean(found) / 10 > 0.85

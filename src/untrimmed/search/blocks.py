@@ -36,9 +36,12 @@ class Block(Protocol):
 
 
 B = TypeVar("B", bound=Block)
-# Of some rows of a block: scores; and scores with what no exact one is above, one below the other.
-Rating = Callable[[B, Int[np.ndarray, " K"]], Float[np.ndarray, " K"]]
-Bounding = Callable[[B, Int[np.ndarray, " K"]], Float[np.ndarray, "2 K"]]
+Rows = Int[np.ndarray, " _"]  # of a block
+Split = Sequence[tuple[B, Rows]]  # some rows of some blocks
+Rating = Callable[[Split[B]], Float[np.ndarray, " _"]]  # their scores, one after the other
+# Of some of the videos that are to be ranked, which stand at these places among all: what each is likely to score, and
+# what no exact score is above, one below the other; given what a score has to reach.
+Bounding = Callable[[Split[B], Int[np.ndarray, " _"], float], Float[np.ndarray, "2 _"]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,13 @@ class Blocks(Generic[B]):
         number, row = self._place[video_id]
         return self.parts[number].block, row
 
+    def split(self, video_ids: Iterable[str]) -> Split[B]:
+        """The block of each video, and its row there.
+
+        Raises: KeyError for one that is not there.
+        """
+        return [(block, np.array([row])) for block, row in map(self.find, video_ids)]
+
     def update(self, added: Iterable[B], removed: Iterable[str]) -> Blocks[B]:
         """With more blocks and without some videos; videos that were added take the places of those with their ids."""
         new = [_whole(block) for block in added]
@@ -104,29 +114,34 @@ class Blocks(Generic[B]):
     def rank(
         self,
         rough: Rating[B],
-        exact: Callable[[B, int], float],
+        exact: Rating[B],
         *,
         rounding: float,
         limit: int,
         among: Collection[str] | None,
         bounds: Sequence[Bounding[B]] = (),
     ) -> list[RankedVideo]:
-        """`PreparedQuery.rank` by exact scores, taken of the videos that rough scores leave in doubt.
+        """`PreparedQuery.rank` by exact scores, taken of the videos that others leave in doubt.
 
-        `rounding` is more than a rough score can be off, for scores up to 1; for larger ones it grows with them. With
-        `bounds` rough scores are taken only of videos that each of them leaves in doubt, the first of which sees all.
+        Those are rough scores, which `rounding` is more than they can be off, for scores up to 1; for larger ones it
+        grows with them. Or they are `bounds`, the first of which sees all videos.
         """
         asked = _Asked.of(self, among)
-        scores = asked.bounded(rough, bounds, limit, rounding) if bounds else asked.each(rough, asked.all)
-        finite = scores[np.isfinite(scores)]
-        if (limit := min(limit, len(finite))) <= 0:
+        if not len(asked.row) or limit < 1:
             return []
-        found = []
-        for place in np.flatnonzero(scores >= _least_kept(finite, limit, rounding)):
-            block, row = self.parts[asked.number[place]].block, int(asked.row[place])
-            found.append(RankedVideo(block.ids[row], exact(block, row)))
-        found.sort(key=lambda video: -video.score)
-        return [video for video in found if video.score >= found[limit - 1].score]
+        if bounds:
+            scores = asked.bounded(exact, bounds, limit)
+        else:
+            scores = asked.exact_of_best(rough(asked.split(asked.all)), exact, limit, rounding)
+        if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
+            return []
+        places = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+        places = places[np.argsort(-scores[places], kind="stable")]
+        ids = (
+            self.parts[number].block.ids[row]
+            for number, row in zip(asked.number[places], asked.row[places], strict=True)
+        )
+        return [RankedVideo(*named) for named in zip(ids, scores[places].tolist(), strict=True)]
 
     def _without(self, gone: Collection[str]) -> list[Part[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
@@ -166,43 +181,45 @@ class _Asked(Generic[B]):
         """The places of all of them."""
         return np.arange(len(self.row))
 
-    def each(self, rate: Callable[[B, Int[np.ndarray, " K"]], np.ndarray], places: Int[np.ndarray, " K"]) -> np.ndarray:
-        """What each block says of those of the videos that are in it; the last axis is that of videos."""
+    def split(self, places: Int[np.ndarray, " K"]) -> Split[B]:
+        """The blocks that some of the videos are in, and their rows there."""
         ends = np.searchsorted(self.number[places], np.arange(len(self.parts) + 1))
         split = [(part.block, self.row[places[a:b]]) for part, a, b in zip(self.parts, ends, ends[1:], strict=False)]
-        said = [np.asarray(rate(block, rows)) for block, rows in split if len(rows)]
-        return np.concatenate(said, axis=-1) if said else np.empty(0)
+        return [(block, rows) for block, rows in split if len(rows)]
 
-    def bounded(
-        self, rough: Rating[B], bounds: Sequence[Bounding[B]], limit: int, rounding: float
-    ) -> Float[np.ndarray, " N"]:
-        """Rough scores of those that may be among the best, of all others minus infinity.
+    def bounded(self, exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Float[np.ndarray, " N"]:
+        """Exact scores of those that may be among the best, of all others minus infinity.
 
-        What the best by the first bound's own scores reach, others have to: bound after bound says of fewer that they
-        can. Of the rest, the rough score decides.
+        Each bound says of fewer that they can reach what the likeliest by those before do.
         """
-        scores = np.full(len(self.row), -np.inf)
-        if not len(scores) or limit < 1:
-            return scores
-        guess, most = self.each(bounds[0], self.all)
-        limit = min(limit, len(scores))
-        known = np.sort(np.argpartition(guess, len(guess) - limit)[len(guess) - limit :])
-        scores[known] = self.each(rough, known)
-        most[known] = -np.inf
-        finite = scores[known][np.isfinite(scores[known])]
-        least = _least_kept(finite, limit, rounding) if len(finite) == limit else -np.inf
-        for bound in bounds[1:]:
-            left = np.flatnonzero(most >= least)
-            most[left] = self.each(bound, left)[1] if len(left) else []
-        left = np.flatnonzero(most >= least)
-        scores[left] = self.each(rough, left)
+        scores, known, least = np.full(len(self.row), -np.inf), np.zeros(len(self.row), dtype=bool), -np.inf
+        guess, most, limit = scores.copy(), np.full(len(scores), np.inf), min(limit, len(scores))
+
+        def look_at(places: Int[np.ndarray, " _"]) -> None:
+            if len(places := places[~known[places]]):
+                found = exact(self.split(places))
+                guess[places] = scores[places] = np.where(np.isfinite(found), found, -np.inf)
+                known[places], most[places] = True, -np.inf
+
+        for bound in bounds:
+            if len(left := np.flatnonzero((most >= least) & ~known)):
+                guess[left], most[left] = bound(self.split(left), left, least)
+            look_at(np.sort(np.argpartition(guess, -limit)[-limit:]))
+            least = float(np.partition(scores, -limit)[-limit])
+        look_at(np.flatnonzero(most >= least))
         return scores
 
-
-def _least_kept(scores: Float[np.ndarray, " N"], limit: int, rounding: float) -> float:
-    """The rough score that a video among the best may have at least."""
-    doubt = 2 * rounding * max(1.0, float(np.abs(scores).max()))
-    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit]) - doubt
+    def exact_of_best(
+        self, rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float
+    ) -> Float[np.ndarray, " N"]:
+        """Exact scores of those that may be among the best by rough ones, of all others minus infinity."""
+        scores, finite = np.full(len(rough), -np.inf), rough[np.isfinite(rough)]
+        if (limit := min(limit, len(finite))) > 0:
+            doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
+            least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
+            places = np.flatnonzero(rough >= least)
+            scores[places] = exact(self.split(places))
+        return scores
 
 
 def _whole(block: B) -> Part[B]:

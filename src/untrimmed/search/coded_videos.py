@@ -16,16 +16,19 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from jaxtyping import Bool, Float, Float16, Int
+from jaxtyping import Bool, Float, Float16, Float32, Int
 
-from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, share
+from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe
 from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
 from untrimmed.search.mapped import DamagedError, MappedArrays
 from untrimmed.search.products import LANES, padded_width
+from untrimmed.search.threads import share
 
 LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
+GROUP = 4  # rows of which there is a mean
+_SCANNED_AT_A_TIME, _READ_AT_A_TIME = 1024, 128  # videos
 _HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
 
 
@@ -34,10 +37,12 @@ class CodedVideos:
     """The rows of some videos in float16, one video after the other, and their codes, in blocks of one video each."""
 
     codes: Codes
+    means: Codes  # of every `GROUP` rows of a video that follow each other, one video after the other
     rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
     longest: float  # of the rows
     first_row: Int[np.ndarray, " _"]  # of each video, and where the last one ends
     first: Int[np.ndarray, " _"]  # block of each video, and where the last one ends
+    first_mean: Int[np.ndarray, " V"]  # of each video
     unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
 
     @classmethod
@@ -53,60 +58,74 @@ class CodedVideos:
         halves[: len(rows), : rows.shape[1]] = rows
         longest = float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max()))
         unbounded = ~np.logical_and.reduceat(finite, first_row[:-1])
-        return cls(Codes.of(axes, rows, order), halves, longest, first_row, first, unbounded)
+        groups = -(-counts // GROUP)
+        first_mean = np.cumsum(groups) - groups
+        inside = np.arange(groups.sum()) - np.repeat(first_mean, groups)
+        starts = np.repeat(first_row[:-1], groups) + GROUP * inside
+        sizes = np.minimum(GROUP, np.repeat(first_row[1:], groups) - starts)
+        means = Codes.of(axes, np.add.reduceat(rows, starts) / sizes[:, None])
+        return cls(Codes.of(axes, rows, order), means, halves, longest, first_row, first, first_mean, unbounded)
 
     @classmethod
     def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
         """The videos of all parts, which have the same axes."""
         rows = [part.rows[: part.first_row[-1]] for part in parts]
+        before = LANES * np.cumsum([0, *(len(part.means.tail) for part in parts[:-1])])
         spare = np.zeros((max(0, 4 - sum(map(len, rows))), rows[0].shape[1]), dtype=np.float16)
         return cls(
             codes=Codes.joined([part.codes for part in parts]),
+            means=Codes.joined([part.means for part in parts]),
             rows=np.concatenate([*rows, spare]),
             longest=max(part.longest for part in parts),
             first_row=_joined_ends([part.first_row for part in parts]),
             first=_joined_ends([part.first for part in parts]),
+            first_mean=np.concatenate([part.first_mean + at for part, at in zip(parts, before, strict=True)]),
             unbounded=np.concatenate([part.unbounded for part in parts]),
         )
 
     def __len__(self) -> int:
         return len(self.first) - 1
 
-    def by_codes(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Float[np.ndarray, "3 N"]:
-        """See `Level`: by the codes of all rows."""
+    def by_means(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, " N"]) -> None:
+        """The best mean of each video, by codes."""
+        from untrimmed.search.kernels import scan_means
+
+        groups = -(-np.diff(self.first_row) // GROUP)
+        given = self.means.arrays, self.first_mean, groups, probe.numbers, probe.margins, videos
+        share(len(videos), _SCANNED_AT_A_TIME, partial(_call, scan_means, given, (found,)))
+
+    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, "3 N"]) -> None:
+        """Of each video: its best row by codes, what the true one is not above, what a row's code may be off."""
         from untrimmed.search.kernels import scan_codes
 
-        if not probes:
-            return np.zeros((3, len(videos)))
-        each = np.empty((len(probes), 3, len(videos)), dtype=np.float32)
-        for probe, found in zip(probes, each, strict=True):
-            given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
-            share(len(videos), 256, partial(_call, scan_codes, given, tuple(found)))
-        likeness = np.array([[one.likeness(other) if one is not other else 1.0 for other in probes] for one in probes])
-        best, most, slack = each.astype(np.float64).transpose(1, 0, 2)
-        summed = np.stack([best.sum(axis=0), most.sum(axis=0), (slack * (likeness @ slack)).sum(axis=0)])
-        summed[1:, self.unbounded[videos]] = np.inf
-        return summed
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
+        share(len(videos), _SCANNED_AT_A_TIME, partial(_call, scan_codes, given, tuple(found)))
+        if self.unbounded.any():
+            found[1, self.unbounded[videos]] = np.inf
 
-    def by_rows(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Float[np.ndarray, "3 N"]:
-        """See `Level`: by the float16 numbers of those rows of which codes leave it open whether they are the best."""
+    def by_rows(
+        self,
+        probe: Probe,
+        videos: Int[np.ndarray, " N"],
+        needed: Float[np.ndarray, " N"],
+        found: Float32[np.ndarray, " N"],
+    ) -> None:
+        """The best row of each by float16 numbers, of those of which codes leave it open; see `rounding`.
+
+        Minus infinity where none is as good as `needed`.
+        """
         from untrimmed.search.kernels import score_rows
 
-        best, rounding = np.zeros(len(videos)), 0.0
         rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
-        for probe in probes:
-            found = np.empty(len(videos), dtype=np.float32)
-            given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
-            share(len(videos), 64, partial(_call, score_rows, given, (found,)))
-            best += found
-            rounding += _HALF * self.longest * probe.length + 1e-6
-        most = np.where(self.unbounded[videos], np.inf, best + rounding)
-        return np.stack([best, most, np.full(len(videos), np.inf)])  # rounding is not random
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
+        least = (needed - 1e-5).astype(np.float32)  # rounded
+        share(len(videos), _READ_AT_A_TIME, partial(_call, score_rows, (*given, least), (found,)))
+
+    def rounding(self, probe: Probe) -> float:
+        """What a product of a row of float16 numbers can be off."""
+        return _HALF * self.longest * probe.length + 1e-6
 
 
-# Of each of some videos, for the vectors that a query looks for: the products of their best rows, summed; what the sum
-# is not above, whatever all products are off together; the variance of what it is off, times the margin squared.
-Level = Callable[[CodedVideos, Sequence[Probe], Int[np.ndarray, " N"]], Float[np.ndarray, "3 N"]]
 Arrays = Mapping[str, np.ndarray]
 K = TypeVar("K")
 C = TypeVar("C")

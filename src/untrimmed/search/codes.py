@@ -1,30 +1,28 @@
-"""What is read of many vectors in their stead: codes of a seventh of their bytes, which say how far off they can be.
+"""What is read of many vectors in their stead: codes of a ninth of their bytes, which say how far off they can be.
 
-A vector is turned (`Axes`). Its *head* and *body* are the 64 numbers along the directions in which a corpus varies
-most, in 8 bits each; of its *tail*, all others, signs are kept and one length. Each of the three is turned at random
-besides, so that what rounding and signs leave out has a random direction to whichever query: its product with the
-query's is as good as never more than `MARGIN` times what is to be expected (RaBitQ, SIGMOD 2024, Theorem 3.2: the
-chance falls as exp(-MARGIN^2 / 2), 1e-14 here). What codes leave in doubt is decided by the rows in float16.
+A vector is turned (`Axes`). Along the directions in which a corpus varies most, the 16 numbers of its *head* have 8
+bits each and the 48 of its *body* 4; of its *tail*, all others, signs are kept and one length. Each of the three is
+turned at random besides, so that what rounding and signs leave out has a random direction to whichever query: its
+product with the query's is as good as never more than `MARGIN` times what is to be expected (RaBitQ, SIGMOD 2024,
+Theorem 3.2: the chance falls as exp(-MARGIN^2 / 2), 2e-11 here). What codes leave in doubt is decided by the rows in
+float16.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, Int8, Int16, UInt64
+from jaxtyping import Float, Float32, Int, Int8, Int16, UInt8, UInt64
 
-from untrimmed.search.products import LANES, cores, padded_width
+from untrimmed.search.products import LANES, padded_width
+from untrimmed.search.threads import share
 
-WIDTH = 32  # of head and body
-MARGIN = 8.0  # standard deviations
+HEAD, BODY = 16, 48  # numbers
+MARGIN = 7.0  # standard deviations
 FITTED_TO = 2**15  # rows at most, to which axes are
 _CODED = ("head", "head_scale", "body", "body_scale", "tail", "tail_scale", "tail_error")  # as kernels take them
 _ROWS_AT_A_TIME = 2**15  # that are turned at once
@@ -41,7 +39,7 @@ class Axes:
     def of(cls, rows: Float[np.ndarray, "R D"], seed: int = 0) -> Axes:
         """Fitted to some rows of a corpus; whatever they are, bounds hold. `seed` is that of the random turn."""
         dim = rows.shape[1]
-        splits = min(WIDTH, dim), min(2 * WIDTH, dim)
+        splits = min(HEAD, dim), min(HEAD + BODY, dim)
         rows = rows.astype(np.float32)
         _, directions = np.linalg.eigh((rows.T @ rows).astype(np.float64))
         rng = np.random.default_rng(seed)
@@ -74,7 +72,7 @@ class Axes:
             body=short_body,
             planes=np.stack([_words(((levels & 15) >> plane) & 1 == 1) for plane in range(4)]),
             units=(head_unit, body_unit, unit),
-            level_sum=int(levels.sum()),
+            sums=(np.int32(8 * short_body.astype(np.int64).sum()), np.int32(levels.sum())),
             margins=tuple(np.float32(margin**2 * square) for square in squares),
             length=float(np.linalg.norm(vector)),
             parts=(head, body, tail, missed),
@@ -90,33 +88,36 @@ class Probe:
     body: Int16[np.ndarray, " _"]
     planes: UInt64[np.ndarray, "4 W"]  # the bits of levels from -8 to 7, the lowest first
     units: tuple[np.float32, np.float32, np.float32]  # of head, body and levels
-    level_sum: int
+    sums: tuple[np.int32, np.int32]  # of eights times the body, and of levels
     margins: tuple[np.float32, ...]  # squared, for what head, body, signs and levels leave out
     length: float
     parts: tuple[Float[np.ndarray, " _"], ...]  # head, body, tail, and what the levels leave out of it
 
     def likeness(self, other: Probe) -> float:
         """The correlation at most, not below 0, of what the code of one row is off for two queries."""
+        if self is other:
+            return 1.0
         pairs = [(one, two) for one, two in zip(self.parts, other.parts, strict=True) if one.any() and two.any()]
         return max([0.0, *(float(one @ two / (np.linalg.norm(one) * np.linalg.norm(two))) for one, two in pairs)])
 
     @property
     def numbers(self) -> tuple[Any, ...]:
         """What is compared with codes."""
-        return self.head, self.body, self.planes, *self.units, self.level_sum
+        return self.head, self.body, self.planes, *self.units, *self.sums
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
     """Codes of rows, in blocks of 16; the last row of all fills the last block.
 
-    Within a block what all rows have stands side by side: pairs of numbers of a head or body, words of a tail's signs.
+    Within a block what all rows have stands side by side: pairs of a head's numbers, fours of a body's, words of a
+    tail's signs.
     """
 
     axes: Axes
     head: Int8[np.ndarray, " _"]
     head_scale: Float32[np.ndarray, " B"]
-    body: Int8[np.ndarray, " _"]
+    body: UInt8[np.ndarray, " _"]
     body_scale: Float32[np.ndarray, " B"]
     tail: UInt64[np.ndarray, "B W 16"]
     tail_scale: Float32[np.ndarray, "B 16"]  # a row's signs times this have the row's own product with itself
@@ -165,59 +166,41 @@ def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]
     error = np.divide(left_out, scale, out=np.zeros_like(scale), where=scale > 0)
     words = _words(tail > 0).reshape(len(rows) // LANES, LANES, -1).transpose(0, 2, 1)
     in_blocks = scale.reshape(-1, LANES), error.reshape(-1, LANES).max(axis=1)
-    return (*_bytes(head), *_bytes(body), np.ascontiguousarray(words), *in_blocks)
+    return (*_bytes(head), *_nibbles(body), np.ascontiguousarray(words), *in_blocks)
 
 
 def _bytes(part: Float32[np.ndarray, "R P"]) -> tuple[Int8[np.ndarray, " _"], Float32[np.ndarray, " B"]]:
-    """A head or body in 8 bits, pairs of numbers of all rows of a block side by side, and each block's unit."""
-    blocks = _even(part).reshape(len(part) // LANES, LANES, -1)
-    unit = np.maximum(np.abs(blocks).max(axis=(1, 2), initial=0.0), np.float32(1e-20)) / 127
-    pairs = np.rint(blocks / unit[:, None, None]).astype(np.int8).reshape(len(blocks), LANES, -1, 2)
-    return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(-1), unit.astype(np.float32)
+    """A head in 8 bits, pairs of numbers of all rows of a block side by side, and each block's unit."""
+    numbers, unit = _rounded(part, 127)
+    return np.ascontiguousarray(numbers.transpose(0, 2, 1, 3)).reshape(-1), unit
+
+
+def _nibbles(part: Float32[np.ndarray, "R P"]) -> tuple[UInt8[np.ndarray, " _"], Float32[np.ndarray, " B"]]:
+    """A body in 4 bits from 1 to 15, of which 8 is zero, every other pair of numbers in the high halves of bytes."""
+    numbers, unit = _rounded(part, 7)
+    halves = (numbers + 8).astype(np.uint8).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(halves[:, ::2] | halves[:, 1::2] << 4).reshape(-1), unit
+
+
+def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int8[np.ndarray, "B 16 _ 2"], np.ndarray]:
+    """Whole numbers up to `most` in pairs, and what each block's count."""
+    blocks = _in_eights(part).reshape(len(part) // LANES, LANES, -1)
+    unit = np.maximum(np.abs(blocks).max(axis=(1, 2), initial=0.0), np.float32(1e-20)) / most
+    return np.rint(blocks / unit[:, None, None]).astype(np.int8).reshape(*blocks.shape[:2], -1, 2), unit.astype(
+        np.float32
+    )
 
 
 def _short(part: Float32[np.ndarray, " P"]) -> tuple[Int16[np.ndarray, " _"], np.float32]:
     unit = np.float32(max(float(np.abs(part).max(initial=0.0)), 1e-20) / 32000)
-    return np.rint(_even(part[None])[0] / unit).astype(np.int16), unit
+    return np.rint(_in_eights(part[None])[0] / unit).astype(np.int16), unit
 
 
-def _even(part: Float32[np.ndarray, "R P"]) -> Float32[np.ndarray, "R Q"]:
-    return np.pad(part, ((0, 0), (0, max(2, part.shape[1] + part.shape[1] % 2) - part.shape[1])))
+def _in_eights(part: Float32[np.ndarray, "R P"]) -> Float32[np.ndarray, "R Q"]:
+    return np.pad(part, ((0, 0), (0, max(8, -(-part.shape[1] // 8) * 8) - part.shape[1])))
 
 
 def _words(bits: np.ndarray) -> UInt64[np.ndarray, ...]:
     """Bits in words of 64."""
     padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, -bits.shape[-1] % 64)])
     return np.packbits(padded, axis=-1, bitorder="little").view(np.uint64)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not go along
-
-
-def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
-    """Do work on parts of a range, each by the next thread that is free."""
-    starts, lock = iter(range(0, number, piece)), threading.Lock()
-
-    def take() -> Iterator[int]:
-        while True:
-            with lock:
-                start = next(starts, None)
-            if start is None:
-                return
-            yield start
-
-    def run() -> None:
-        for start in take():
-            work(start, min(start + piece, number))
-
-    others = [_threads().submit(run) for _ in range(min(cores(), -(-number // piece)) - 1)]
-    run()
-    for other in others:
-        if not other.cancel():  # one that has not begun, behind other searches' work, has nothing left to do
-            other.result()

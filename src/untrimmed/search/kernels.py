@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from untrimmed.search.products import LANES
@@ -67,97 +68,187 @@ def _summed(b: Any, steps: Any, zeros: list[Any], step: Callable[[Any, list[Any]
     return added
 
 
+def _of_each_lane(b: Any, codes: Any, query_at: Any, pair: Any, total: Any) -> Any:
+    """total[lane] + codes[2 lane] * query[2 pair] + codes[2 lane + 1] * query[2 pair + 1], in 16 bits."""
+    undefined, first = ir.Constant(_INTS, ir.Undefined), ir.Constant(_INTS, [0] * LANES)
+    two = _load(b, b.gep(query_at, [b.mul(pair, _number(2))]), _I32, 2)
+    spread = b.shuffle_vector(b.insert_element(undefined, two, ir.Constant(_I32, 0)), undefined, first)
+    wide = ir.VectorType(_I32, 2 * LANES)
+    both = b.mul(b.sext(codes, wide), b.sext(b.bitcast(spread, codes.type), wide))
+    odd_and_even = (ir.Constant(_INTS, list(range(i, 2 * LANES, 2))) for i in (0, 1))
+    return b.add(total, b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))
+
+
+def _lane_products(bits: int) -> Any:
+    """out[lane] = the sum of a code of this many bits times query[k], over all k of the lane from codes[start] on.
+
+    Of 8 bits are two numbers of each lane side by side, of 4 bits four: two in low halves of bytes, two in high ones,
+    without signs. Numbers are a multiple of eight. An addition need not wait for the one before: there are four sums.
+    """
+
+    @intrinsic
+    @no_type_check
+    def products(_: Any, codes: Any, start: Any, query: Any, numbers: Any, out: Any) -> Any:
+        def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+            codes_at = _address(b, context, signature.args[0], values[0], values[1])
+            query_at = _address(b, context, signature.args[2], values[2], _number(0))
+            of_bytes, shorts = ir.VectorType(_I8, 2 * LANES), ir.VectorType(_I16, 2 * LANES)
+
+            def read(place: Any) -> Any:
+                return _load(b, b.gep(codes_at, [b.mul(place, _number(2 * LANES))]), of_bytes, 1)
+
+            def pairs(eight: Any) -> list[Any]:
+                if bits == 8:
+                    return [b.sext(read(b.add(b.mul(eight, _number(4)), _number(i))), shorts) for i in range(4)]
+                both = [read(b.add(b.mul(eight, _number(2)), _number(i))) for i in range(2)]
+                low, shift = ir.Constant(of_bytes, [15] * 2 * LANES), ir.Constant(of_bytes, [4] * 2 * LANES)
+                return [b.zext(part, shorts) for some in both for part in (b.and_(some, low), b.lshr(some, shift))]
+
+            def step(eight: Any, sums: list[Any]) -> list[Any]:
+                first = b.mul(eight, _number(4))
+                return [
+                    _of_each_lane(b, some, query_at, b.add(first, _number(i)), total)
+                    for i, (some, total) in enumerate(zip(pairs(eight), sums, strict=True))
+                ]
+
+            zeros = [ir.Constant(_INTS, [0] * LANES)] * 4
+            one, two, three, four = _summed(b, b.sdiv(values[3], _number(8)), zeros, step)
+            total = b.add(b.add(one, two), b.add(three, four))
+            _store(b, total, _address(b, context, signature.args[4], values[4], _number(0)))
+            return context.get_dummy_value()
+
+        return types.void(codes, types.intp, query, types.intp, out), generate
+
+    return products
+
+
+_byte_products, _nibble_products = _lane_products(8), _lane_products(4)
+
+
+def _row_product(at_once: int) -> Any:
+    """The sum of rows[start + k] * query[first + k] over so many steps of 16 numbers of float16, `at_once` in each."""
+
+    @intrinsic
+    @no_type_check
+    def product(_: Any, rows: Any, start: Any, query: Any, first: Any, steps: Any) -> Any:
+        def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+            rows_at = _address(b, context, signature.args[0], values[0], values[1])
+            query_at = _address(b, context, signature.args[2], values[2], values[3])
+
+            def step(number: Any, sums: list[Any]) -> list[Any]:
+                added = []
+                for part, total in enumerate(sums):
+                    place = b.add(b.mul(number, _number(at_once * LANES)), _number(part * LANES))
+                    some = b.fpext(_load(b, b.gep(rows_at, [place]), ir.VectorType(_HALF, LANES), 2), _FLOATS)
+                    found = b.fmul(some, _load(b, b.gep(query_at, [place]), _FLOATS, 4), flags=("contract",))
+                    added.append(b.fadd(found, total, flags=("contract",)))
+                return added
+
+            zeros = [ir.Constant(_FLOATS, [0.0] * LANES)] * at_once
+            return _folded(b, _summed(b, values[4], zeros, step), b.fadd)
+
+        return types.float32(rows, types.intp, query, types.intp, types.intp), generate
+
+    return product
+
+
+_four_at_once, _one_at_once = _row_product(4), _row_product(1)
+
+
+def _folded(b: Any, vectors: list[Any], fold: Callable[[Any, Any], Any]) -> Any:
+    """One number of all that some vectors have."""
+    first = vectors[0]
+    for other in vectors[1:]:
+        first = fold(first, other)
+    width = LANES
+    while width > 1:
+        width //= 2
+        halves = (ir.Constant(ir.VectorType(_I32, width), list(range(i, i + width))) for i in (0, width))
+        first = fold(*(b.shuffle_vector(first, first, half) for half in halves))
+    return b.extract_element(first, ir.Constant(_I32, 0))
+
+
 @intrinsic
 @no_type_check
-def _lane_products(_: Any, codes: Any, start: Any, query: Any, pairs: Any, out: Any) -> Any:
-    """out[lane] = the sum of codes[start + 32 pair + 2 lane + i] * query[2 pair + i] over pairs and i of 0 and 1."""
+def _level_products(_: Any, tail: Any, start: Any, planes: Any, words: Any, out: Any) -> Any:
+    """out[lane] = twice the sum of levels, given by planes of bits, where tail[start + 16 word + lane] has bits."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        codes_at = _address(b, context, signature.args[0], values[0], values[1])
-        query_at = _address(b, context, signature.args[2], values[2], _number(0))
-        wide, first, undefined = (
-            ir.VectorType(_I32, 32),
-            ir.Constant(_INTS, [0] * LANES),
-            ir.Constant(_INTS, ir.Undefined),
-        )
+        tail_at = _address(b, context, signature.args[0], values[0], values[1])
+        planes_at = _address(b, context, signature.args[2], values[2], _number(0))
+        eight = ir.VectorType(_I64, 8)
+        spread, undefined = ir.Constant(ir.VectorType(_I32, 8), [0] * 8), ir.Constant(eight, ir.Undefined)
+        count = cgutils.get_or_insert_function(b.module, ir.FunctionType(eight, [eight]), "llvm.ctpop.v8i64")
 
-        def step(pair: Any, sums: list[Any]) -> list[Any]:
-            code = _load(b, b.gep(codes_at, [b.mul(pair, _number(32))]), ir.VectorType(_I8, 32), 1)
-            two = _load(b, b.gep(query_at, [b.mul(pair, _number(2))]), _I32, 2)
-            spread = b.shuffle_vector(b.insert_element(undefined, two, ir.Constant(_I32, 0)), undefined, first)
-            both = b.mul(b.sext(code, wide), b.sext(b.bitcast(spread, ir.VectorType(_I16, 32)), wide))
-            odd_and_even = (ir.Constant(_INTS, list(range(i, 32, 2))) for i in (0, 1))
-            return [b.add(sums[0], b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))]
-
-        _store(b, *_summed(b, values[3], [first], step), _address(b, context, signature.args[4], values[4], _number(0)))
-        return context.get_dummy_value()
-
-    return types.void(codes, types.intp, query, types.intp, out), generate
-
-
-@intrinsic
-@no_type_check
-def _row_products(_: Any, rows: Any, start: Any, width: Any, query: Any, out: Any) -> Any:
-    """out[16 i + lane] = the sum of rows[start + i width + k] * query[k] over each 16th k from lane on; i < 4."""
-
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        rows_at = _address(b, context, signature.args[0], values[0], values[1])
-        query_at = _address(b, context, signature.args[3], values[3], _number(0))
-        out_at = _address(b, context, signature.args[4], values[4], _number(0))
-
-        def step(number: Any, sums: list[Any]) -> list[Any]:
-            place, added = b.mul(number, _number(LANES)), []
-            query_part = _load(b, b.gep(query_at, [place]), _FLOATS, 4)
-            for row, total in enumerate(sums):
-                at = b.gep(rows_at, [b.add(place, b.mul(values[2], _number(row)))])
-                part = b.fpext(_load(b, at, ir.VectorType(_HALF, LANES), 2), _FLOATS)
-                product = b.fmul(part, query_part, flags=("contract",))
-                added.append(b.fadd(product, total, flags=("contract",)))
+        def step(word: Any, sums: list[Any]) -> list[Any]:
+            at = b.gep(tail_at, [b.mul(word, _number(LANES))])
+            bits = [_load(b, b.gep(at, [_number(half)]), eight, 8) for half in (0, 8)]
+            added = []
+            for number, total in enumerate(sums):
+                plane, half = divmod(number, 2)
+                place = b.add(b.mul(values[3], _number(plane)), word)
+                one = _load(b, b.gep(planes_at, [place]), _I64, 8)
+                mask = b.shuffle_vector(b.insert_element(undefined, one, ir.Constant(_I32, 0)), undefined, spread)
+                added.append(b.add(total, b.call(count, [b.and_(bits[half], mask)])))
             return added
 
-        steps = b.sdiv(values[2], _number(LANES))
-        for row, total in enumerate(_summed(b, steps, [ir.Constant(_FLOATS, [0.0] * LANES)] * 4, step)):
-            _store(b, total, b.gep(out_at, [_number(LANES * row)]))
+        sums = _summed(b, values[3], [ir.Constant(eight, [0] * 8)] * 8, step)
+        for half in (0, 1):
+            one, two, four, eights = (
+                b.shl(total, ir.Constant(eight, [power] * 8)) for power, total in enumerate(sums[half::2], 1)
+            )
+            levels = b.trunc(b.sub(b.add(b.add(one, two), four), eights), ir.VectorType(_I32, 8))
+            _store(b, levels, _address(b, context, signature.args[4], values[4], _number(8 * half)))
         return context.get_dummy_value()
 
-    return types.void(rows, types.intp, types.intp, query, out), generate
+    return types.void(tail, types.intp, planes, types.intp, out), generate
 
 
 @intrinsic
 @no_type_check
-def _ones(_: Any, word: Any) -> Any:
-    """How many bits of a word are set."""
-    return types.uint64(types.uint64), lambda context, b, signature, values: b.ctpop(values[0])
+def _raise(_: Any, tops: Any, start: Any, values: Any) -> Any:
+    """tops[start + lane] = the larger one of it and values[lane]."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        at = _address(b, context, signature.args[0], values[0], values[1])
+        before = _load(b, at, _FLOATS, 4)
+        now = _load(b, _address(b, context, signature.args[2], values[2], _number(0)), _FLOATS, 4)
+        _store(b, b.select(b.fcmp_ordered(">", now, before), now, before), at)
+        return context.get_dummy_value()
+
+    return types.void(tops, types.intp, values), generate
 
 
-@compiled(inline="always")
+@intrinsic
 @no_type_check
-def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach):
+def _largest(_: Any, tops: Any, start: Any) -> Any:
+    """The largest of tops[start] to tops[start + 15], none of which is NaN."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        some = _load(b, _address(b, context, signature.args[0], values[0], values[1]), _FLOATS, 4)
+        return _folded(b, [some], lambda low, high: b.select(b.fcmp_ordered(">", low, high), low, high))
+
+    return types.float32(tops, types.intp), generate
+
+
+@compiled(inline="always", fastmath={"contract"})
+@no_type_check
+def _weigh(codes, block, probe, margins, sums, found, reach):
     """found: the product of each row of a block by its code; reach: what the true one is not above."""
     head, head_scale, body, body_scale, tail, tail_scale, tail_error = codes
-    head_query, body_query, planes, head_unit, body_unit, tail_unit, level_sum = probe
+    head_query, body_query, planes, head_unit, body_unit, tail_unit, body_sum, level_sum = probe
     head_margin, body_margin, tail_margin, level_margin = margins
-    head_pairs, body_pairs = len(head_query) // 2, len(body_query) // 2
-    _lane_products(head, block * head_pairs * 2 * LANES, head_query, head_pairs, in_head)
-    _lane_products(body, block * body_pairs * 2 * LANES, body_query, body_pairs, in_body)
-    for lane in range(LANES):
-        levels[lane] = -level_sum
-    for word in range(tail.shape[1]):
-        one, two, four, eight = planes[0, word], planes[1, word], planes[2, word], planes[3, word]
-        for lane in range(LANES):
-            bits = tail[block, word, lane]
-            levels[lane] += np.int64(
-                (_ones(bits & one) << np.uint64(1))
-                + (_ones(bits & two) << np.uint64(2))
-                + (_ones(bits & four) << np.uint64(3))
-                - (_ones(bits & eight) << np.uint64(4))
-            )
+    in_head, in_body, words = len(head_query), len(body_query), planes.shape[1]
+    _byte_products(head, block * in_head * LANES, head_query, in_head, sums)
+    _nibble_products(body, block * (in_body // 2) * LANES, body_query, in_body, sums[LANES:])
+    _level_products(tail, block * words * LANES, planes, words, sums[2 * LANES :])
     scale_h, scale_b = head_unit * head_scale[block], body_unit * body_scale[block]
     rounding = np.float32(np.sqrt(head_margin * head_scale[block] ** 2 + body_margin * body_scale[block] ** 2))
     turning = np.float32(np.sqrt(tail_margin * tail_error[block] ** 2 + level_margin))
     for lane in range(LANES):
         length = tail_scale[block, lane]
-        product = in_head[lane] * scale_h + in_body[lane] * scale_b + length * tail_unit * np.float32(levels[lane])
+        product = np.float32(sums[lane]) * scale_h + np.float32(sums[LANES + lane] - body_sum) * scale_b
+        product += length * (tail_unit * np.float32(sums[2 * LANES + lane] - level_sum))
         found[lane], reach[lane] = product, product + rounding + turning * length
 
 
@@ -165,10 +256,10 @@ def _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
 @no_type_check
 def weigh_rows(codes, probe, margins, start, stop, found, reach):
     """found[16 i + lane], reach[16 i + lane]: of the rows of each block i, see `_weigh`."""
-    in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
+    sums = np.empty(3 * LANES, np.int32)
     for block in range(start, stop):
         at = block * LANES
-        _weigh(codes, block, probe, margins, in_head, in_body, levels, found[at:], reach[at:])
+        _weigh(codes, block, probe, margins, sums, found[at:], reach[at:])
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
@@ -200,57 +291,82 @@ def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound, s
 
     slack[i]: no row has more between its product by codes and what the true one is not above.
     """
-    in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
-    found, reach = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
-    top, most, far = np.empty(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    sums = np.empty(3 * LANES, np.int32)
+    found, reach, off = np.empty(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    tops = np.empty(3 * LANES, np.float32)
     for place in range(start, stop):
-        top[:] = most[:] = far[:] = -np.inf
+        tops[:] = -np.inf
         for block in range(first[videos[place]], first[videos[place] + 1]):
-            _weigh(codes, block, probe, margins, in_head, in_body, levels, found, reach)
+            _weigh(codes, block, probe, margins, sums, found, reach)
             for lane in range(LANES):
-                top[lane] = found[lane] if found[lane] > top[lane] else top[lane]
-                most[lane] = reach[lane] if reach[lane] > most[lane] else most[lane]
-                off = reach[lane] - found[lane]
-                far[lane] = off if off > far[lane] else far[lane]
-        best[place], bound[place], slack[place] = top.max(), most.max(), far.max()
+                off[lane] = reach[lane] - found[lane]
+            _raise(tops, 0, found)
+            _raise(tops, LANES, reach)
+            _raise(tops, 2 * LANES, off)
+        best[place], bound[place], slack[place] = _largest(tops, 0), _largest(tops, LANES), _largest(tops, 2 * LANES)
 
 
 @compiled()
 @no_type_check
-def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, start, stop, best):
+def scan_means(codes, first, counts, probe, margins, videos, start, stop, best):
+    """Of video videos[i] best[i]: the best by codes of those rows that stand from first on, wherever blocks begin."""
+    sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    weighed = -1
+    for place in range(start, stop):
+        begin, top = first[videos[place]], np.float32(-np.inf)
+        for row in range(begin, begin + counts[videos[place]]):
+            if row // LANES != weighed:
+                weighed = row // LANES
+                _weigh(codes, weighed, probe, margins, sums, found, reach)
+            top = max(top, found[row % LANES])
+        best[place] = top
+
+
+@compiled()
+@no_type_check
+def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, needed, start, stop, best):
     """best[i]: the best row of video videos[i] by products of float16 rows, given by their bits, with a query.
 
-    Of four rows that stand together, products are taken if the codes leave it open whether one of them is the best.
+    Products are taken of rows of which the codes leave it open whether one is the best and not below needed[i]; where
+    that is open of none, best[i] is minus infinity.
     """
-    in_head, in_body, levels = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int64)
-    found, partial, last = np.empty(LANES, np.float32), np.empty(4 * LANES, np.float32), len(rows) // width - 4
-    reach = np.empty(LANES, np.float32)
+    sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    fours, ones = width // (4 * LANES), width % (4 * LANES) // LANES
     for place in range(start, stop):
         block, behind = first[videos[place]], first[videos[place] + 1]
         begin, end = first_row[videos[place]], first_row[videos[place] + 1]
         if len(reach) < (behind - block) * LANES:
             reach = np.empty((behind - block) * LANES, np.float32)
-        least = top = np.float32(-np.inf)
+        least, top = needed[place], np.float32(-np.inf)
         for number in range(behind - block):
-            _weigh(codes, block + number, probe, margins, in_head, in_body, levels, found, reach[number * LANES :])
+            _weigh(codes, block + number, probe, margins, sums, found, reach[number * LANES :])
             for lane in range(LANES):
                 least = max(least, 2 * found[lane] - reach[number * LANES + lane])
-        for number in range(0, end - begin, 4):
-            if max(reach[number], reach[number + 1], reach[number + 2], reach[number + 3]) >= least - _FUZZ:
-                row = min(begin + number, last)
-                _row_products(rows, row * width, width, query, partial)
-                for i in range(max(0, begin - row), min(4, end - row)):
-                    top = max(top, _total(partial, i * LANES))
+        for number in range(end - begin):
+            if reach[number] >= least - _FUZZ:
+                at, product = (begin + number) * width, np.float32(0)
+                if fours:
+                    product += _four_at_once(rows, at, query, 0, fours)
+                if ones:
+                    product += _one_at_once(rows, at + fours * 4 * LANES, query, fours * 4 * LANES, ones)
+                top = max(top, product)
                 least = max(least, top)
         best[place] = top
 
 
 @compiled()
 @no_type_check
-def _total(partial, start):
-    step = LANES // 2
-    while step:
-        for lane in range(start, start + step):
-            partial[lane] += partial[lane + step]
-        step //= 2
-    return partial[start]
+def add_up(best, most, slack, alike, fuzz, start, stop, total, bound):
+    """total[i]: what all probes find in video i by codes; bound[i]: what the true sum and `fuzz` are not above.
+
+    What sums are off is the square root of what goes together of what each is: slack[:, i] times `alike` times itself.
+    """
+    for place in range(start, stop):
+        found = allowed = off = np.float32(0)
+        for one in range(len(best)):
+            found += best[one, place]
+            allowed += most[one, place]
+            for other in range(len(best)):
+                off += slack[one, place] * alike[one, other] * slack[other, place]
+        total[place] = found
+        bound[place] = fuzz + (min(allowed, found + np.sqrt(off)) if np.isfinite(allowed) else allowed)

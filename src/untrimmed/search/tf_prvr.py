@@ -135,8 +135,14 @@ class TFPRVRQuery:
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by their best moment, see `PreparedQuery.rank`; exact as `WindowQuery.rank` is."""
         return self._corpus.blocks.rank(
-            lambda block, rows: block.rough_scores(self._halves[:1])[rows],
-            lambda block, row: float(exact_products(block.video(row).vectors, self._halves).max()),
+            lambda split: np.concatenate([block.rough_scores(self._halves[:1])[rows] for block, rows in split]),
+            lambda split: np.array(
+                [
+                    exact_products(block.video(row).vectors, self._halves).max()
+                    for block, rows in split
+                    for row in rows.tolist()
+                ]
+            ),
             rounding=ROUNDING,
             limit=limit,
             among=among,

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,12 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.search.blocks import Blocks, Part
-from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder, Level
-from untrimmed.search.codes import Probe
+from untrimmed.search.blocks import Blocks, Part, Split
+from untrimmed.search.candidates import Candidates
+from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
+from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
+_SCORED_AT_A_TIME = 16  # exactly: few enough for the processor's cache
 _CODED_AT_A_TIME = 256
 LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
@@ -135,6 +137,11 @@ class TrainedModel:
         words = torch.from_numpy(prepare_words(query.words, max_words=self.model.config.max_words))[None]
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
+    @cached_property
+    def in_float64(self) -> RetrievalModel:
+        """A copy of the model, for scores that are the same whatever is computed beside them."""
+        return copy.deepcopy(self.model).double()
+
     def corpus(self) -> TrainedCorpus:
         """Videos laid out for search; without any, `update` adds them."""
         return TrainedCorpus(self)
@@ -178,6 +185,7 @@ class TrainedCorpus:
         self.model = model
         self.blocks: Blocks[EncodedBlock] = Blocks(joined, _VIDEOS_OF_BLOCK)
         self.coder: Coder[EncodedBlock, CodedVideos] = Coder(CodedVideos)  # all that `update` gives share it
+        self.shortfalls = Shortfalls()  # and this
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -268,9 +276,9 @@ class TrainedQuery:
     """An encoded query before the videos of a corpus."""
 
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
+        self._trained, self._shortfalls = corpus.model, corpus.shortfalls
         self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
         self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
-        self._probes: dict[str, list[Probe]] = {}  # what `_vectors` is to codes, by branch
         self._looked_at = 0  # videos that the method's own score was taken of
 
     @torch.inference_mode()
@@ -280,18 +288,21 @@ class TrainedQuery:
         Where many videos have been searched some times, codes tell which can be among the best.
         """
         many = len(self._blocks) if among is None else len(among)
-        by_codes, self._looked_at = self._codes_are_ready(many, limit), 0
-        levels = (CodedVideos.by_codes, CodedVideos.by_rows) if by_codes else ()
+        candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
         ranked = self._blocks.rank(
             self._rough,
-            lambda block, row: self._model.score(self._encoded, block.video(row)).fused.item(),
+            self._exact,
             rounding=_ROUNDING,
             limit=limit,
             among=among,
-            bounds=[partial(self._bound, level) for level in levels],
+            bounds=candidates.bounds if candidates else (),
         )
-        if by_codes:
+        if candidates:
             self._coder.learn(self._looked_at / many)
+            if self._recall < 1 and candidates.allowance is None and ranked:
+                split = self._blocks.split([video.video_id for video in ranked])
+                scores = np.array([video.score for video in ranked])
+                self._shortfalls.learn(candidates.shortfalls(split, scores))
         return ranked
 
     def _codes_are_ready(self, many: int, limit: int) -> bool:
@@ -305,24 +316,30 @@ class TrainedQuery:
                 block.forget()
         return is_ready
 
-    def _rough(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
-        self._looked_at += len(rows)
+    def _candidates(self) -> Candidates[EncodedBlock]:
+        axes = {branch: coded.codes.axes for branch, coded in self._coder.of(self._blocks.parts[0].block).items()}
+        probes = [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self._vectors[branch]]
+        allowance = self._shortfalls.allowance((1 + self._recall) / 2) if self._recall < 1 else None
+        return Candidates(self._coder.of, probes, fuzz=2 * _ROUNDING, allowance=allowance)
+
+    def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
+        return np.concatenate([self._scores(block, rows) for block, rows in split])
+
+    def _exact(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
+        """In float64, rounded: a score does not depend on the videos that stand beside."""
+        model, encoded = self._trained.in_float64, self._encoded.to("cpu", torch.float64)
+        self._looked_at += sum(len(rows) for _, rows in split)
+        found = []
+        for some in _pieces(split):
+            videos = [block.select(rows) for block, rows in some]
+            part = videos[0].cat(videos).to("cpu", torch.float64)
+            found.append(model.score(encoded, part).fused[0])
+        return torch.cat(found).float().numpy()
+
+    def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):
             return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
         return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
-
-    def _bound(self, level: Level, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, "2 K"]:
-        """The candidate score by codes or by float16 rows, and what it is not above.
-
-        What codes of different branches are off is independent, for their axes are turned by themselves.
-        """
-        summed = np.zeros((3, len(rows)))
-        for branch, own in self._coder.of(block).items():
-            if branch not in self._probes:  # all blocks have the same axes
-                self._probes[branch] = [own.codes.axes.probe(vector, self._recall) for vector in self._vectors[branch]]
-            summed += level(own, self._probes[branch], rows)
-        most = np.minimum(summed[1], summed[0] + np.sqrt(summed[2]))
-        return np.stack([summed[0], most + 2 * _ROUNDING])
 
     @cached_property
     def _vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
@@ -357,3 +374,18 @@ class TrainedQuery:
         units, mask = self._model.timeline(block.video(row))
         fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
+
+
+def _pieces(split: Split[EncodedBlock]) -> Iterator[Split[EncodedBlock]]:
+    """A few videos at a time, of as many blocks as they stand in."""
+    piece: list[tuple[EncodedBlock, Int[np.ndarray, " K"]]] = []
+    room = _SCORED_AT_A_TIME
+    for block, rows in split:
+        while len(rows):
+            piece.append((block, rows[:room]))
+            rows, room = rows[room:], room - len(piece[-1][1])
+            if not room:
+                yield piece
+                piece, room = [], _SCORED_AT_A_TIME
+    if piece:
+        yield piece

@@ -13,7 +13,6 @@ video finds all of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +23,16 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
-from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.blocks import Blocks, Part, Split
 from untrimmed.search.coded_videos import Arrays, Coder
-from untrimmed.search.codes import Codes, Probe, share
+from untrimmed.search.codes import Codes, Probe
 from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.gaussian import filter_long, gaussian, gaussian_filter, weight_inside
 from untrimmed.search.grid import on_a_grid
 from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
+from untrimmed.search.threads import share
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies
 LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save
 LEAST_CODED_AT_ONCE = 2**20  # rows: fewer are read before the loops over codes are loaded
 _BRANCH = "frames"  # the only one
-_REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
 Curve = Float[np.ndarray, " T"]
 
@@ -148,7 +148,7 @@ class WindowQuery:
         by_codes, self._looked_at = 4 * limit <= many and self._codes_are_ready(), 0
         ranked = blocks.rank(
             self._rough,
-            lambda block, row: float(self._filtered(block.video(row)).max()),
+            self._exact,
             rounding=ROUNDING,
             limit=limit,
             among=among,
@@ -165,7 +165,10 @@ class WindowQuery:
             return False
         return coder.ready(blocks, lambda block: block.coded(coder), many=num_rows >= LEAST_CODED_AT_ONCE)
 
-    def _bound(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, "2 K"]:
+    def _bound(self, split: Split[_Block], _: Int[np.ndarray, " N"], __: float) -> Float32[np.ndarray, "2 N"]:
+        return np.concatenate([self._bound_of(block, rows) for block, rows in split], axis=1)
+
+    def _bound_of(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, "2 K"]:
         codes = self._corpus.coder.of(block).get(_BRANCH)
         if codes is None:
             return np.stack([np.zeros(len(rows), np.float32), np.full(len(rows), np.inf, np.float32)])
@@ -173,11 +176,17 @@ class WindowQuery:
             self._probe = codes.axes.probe(self._sentence, self._recall)
         return block.bounds(codes.products(self._probe))[:, rows]
 
-    def _rough(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
-        self._looked_at += len(rows)
-        if 4 * len(rows) > len(block.ids):
-            return block.rough_scores(self._halves[:1])[rows]
-        return np.array([self._filtered(block.video(row)).max() for row in rows.tolist()])
+    def _rough(self, split: Split[_Block]) -> Float[np.ndarray, " N"]:
+        def of_block(block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+            if 4 * len(rows) > len(block.ids):
+                return block.rough_scores(self._halves[:1])[rows]
+            return self._exact([(block, rows)])
+
+        return np.concatenate([of_block(block, rows) for block, rows in split])
+
+    def _exact(self, split: Split[_Block]) -> Float64[np.ndarray, " N"]:
+        self._looked_at += sum(len(rows) for _, rows in split)
+        return np.array([self._filtered(block.video(row)).max() for block, rows in split for row in rows.tolist()])
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
@@ -198,7 +207,7 @@ class WindowQuery:
         return video.times_s, self._filtered(video)
 
     def _filtered(self, video: _Video) -> Curve:
-        return _gaussian_filter(self._curve(video), self._corpus.config.deviation_s / video.step_s)
+        return gaussian_filter(self._curve(video), self._corpus.config.deviation_s / video.step_s)
 
     def _curve(self, video: _Video) -> Curve:
         """The cosine at every time of the video's grid."""
@@ -259,7 +268,7 @@ class _Block:
         steps_s, first = np.unique([video.step_s for video in videos], return_index=True)
         first = np.append(first, len(videos))
         deviations = deviation_s / steps_s
-        gaps = np.repeat([len(_gaussian(deviation)) // 2 for deviation in deviations], np.diff(first))
+        gaps = np.repeat([len(gaussian(deviation)) // 2 for deviation in deviations], np.diff(first))
         sizes, dim = lengths + gaps, videos[0].dim
         frames = np.zeros((sizes.sum(), padded_width(dim)), dtype=np.float16)
         inside = np.ones(len(frames), dtype=np.float32)  # between videos any number but zero
@@ -267,7 +276,7 @@ class _Block:
         for video, start, deviation in each:
             stop = start + len(video.frames)
             frames[start:stop, :dim] = video.frames[:, :dim]
-            inside[start:stop] = _weight_inside(len(video.frames), float(deviation))
+            inside[start:stop] = weight_inside(len(video.frames), float(deviation))
         return cls(
             {
                 "ids": np.array([video.video_id for video in videos]),
@@ -337,7 +346,7 @@ class _Group:
 
     def best(self, relevance: Float32[np.ndarray, " R"]) -> Float32[np.ndarray, " V"]:
         """The best window of each video, from the relevance of all rows of the block."""
-        filtered = _filter_long(relevance[self.start : self.stop], _gaussian(self.deviation)) / self.inside
+        filtered = filter_long(relevance[self.start : self.stop], gaussian(self.deviation)) / self.inside
         return np.maximum.reduceat(filtered, self.places)[::2]  # between two videos lies a gap
 
     def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
@@ -346,7 +355,7 @@ class _Group:
 
         places, (found, reach) = self.places.reshape(-1, 2), products[:, self.start : self.stop]
         both = np.empty((2, len(places)), dtype=np.float32)
-        given = found, reach, places, _gaussian(self.deviation).astype(np.float32), self.inside
+        given = found, reach, places, gaussian(self.deviation).astype(np.float32), self.inside
         share(len(places), 16, lambda start, stop: best_windows(*given, start, stop, *both))
         return both
 
@@ -359,41 +368,3 @@ def _total_of(frames: Float16[np.ndarray, "T D"]) -> Float64[np.ndarray, " D"]:
     """
     total: Float64[np.ndarray, " D"] = frames.sum(axis=0, dtype=np.float64)
     return total
-
-
-def _gaussian(deviation: float) -> Float[np.ndarray, " K"]:
-    """Weights at whole steps up to the reach."""
-    reach = max(1, math.ceil(_REACH * deviation))  # at least one, so that a gap follows every video of the block
-    return np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
-
-
-def _weight_inside(length: int, deviation: float) -> Float[np.ndarray, " T"]:
-    """For each position of a sequence, how much of a Gaussian's weight falls inside it."""
-    weights = _gaussian(deviation)
-    reach = len(weights) // 2
-    cumulative = np.concatenate([[0.0], np.cumsum(weights)])
-    position = np.arange(length)
-    return cumulative[np.minimum(reach + length - position, len(weights))] - cumulative[np.maximum(reach - position, 0)]
-
-
-def _gaussian_filter(curve: Curve, deviation: float) -> Curve:
-    """The curve under a Gaussian; weight outside the video is left out of the mean."""
-    weights = _gaussian(deviation)
-    reach = len(weights) // 2
-    return np.convolve(curve, weights)[reach : reach + len(curve)] / _weight_inside(len(curve), deviation)
-
-
-def _filter_long(
-    values: Float32[np.ndarray, " T"], weights: Float[np.ndarray, " K"], piece: int = 32
-) -> Float32[np.ndarray, " T"]:
-    """A sequence of millions under a short symmetric filter: each piece of it, with its surroundings, times a band.
-
-    As a matrix product it takes a tenth of the time that a convolution of one channel does.
-    """
-    reach, num_pieces = len(weights) // 2, -(-len(values) // piece)
-    band = np.zeros((piece + 2 * reach, piece), dtype=np.float32)
-    for position in range(piece):
-        band[position : position + len(weights), position] = weights
-    surrounded = np.pad(values, (reach, reach + num_pieces * piece - len(values)))
-    pieces = np.lib.stride_tricks.sliding_window_view(surrounded, len(band))[::piece]
-    return (np.ascontiguousarray(pieces) @ band).ravel()[: len(values)]

@@ -1,0 +1,48 @@
+"""Curves under a Gaussian that is cut off, without the weight that falls outside a video."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+_REACH = 3.0  # standard deviations after which a Gaussian is cut off
+
+
+def gaussian(deviation: float) -> Float[np.ndarray, " K"]:
+    """Weights at whole steps up to the reach."""
+    reach = max(1, math.ceil(_REACH * deviation))  # at least one, so that a gap follows every video of the block
+    return np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
+
+
+def weight_inside(length: int, deviation: float) -> Float[np.ndarray, " T"]:
+    """For each position of a sequence, how much of a Gaussian's weight falls inside it."""
+    weights = gaussian(deviation)
+    reach = len(weights) // 2
+    cumulative = np.concatenate([[0.0], np.cumsum(weights)])
+    position = np.arange(length)
+    return cumulative[np.minimum(reach + length - position, len(weights))] - cumulative[np.maximum(reach - position, 0)]
+
+
+def gaussian_filter(curve: Float[np.ndarray, " T"], deviation: float) -> Float[np.ndarray, " T"]:
+    """The curve under a Gaussian; weight outside the video is left out of the mean."""
+    weights = gaussian(deviation)
+    reach = len(weights) // 2
+    return np.convolve(curve, weights)[reach : reach + len(curve)] / weight_inside(len(curve), deviation)
+
+
+def filter_long(
+    values: Float32[np.ndarray, " T"], weights: Float[np.ndarray, " K"], piece: int = 32
+) -> Float32[np.ndarray, " T"]:
+    """A sequence of millions under a short symmetric filter: each piece of it, with its surroundings, times a band.
+
+    As a matrix product it takes a tenth of the time that a convolution of one channel does.
+    """
+    reach, num_pieces = len(weights) // 2, -(-len(values) // piece)
+    band = np.zeros((piece + 2 * reach, piece), dtype=np.float32)
+    for position in range(piece):
+        band[position : position + len(weights), position] = weights
+    surrounded = np.pad(values, (reach, reach + num_pieces * piece - len(values)))
+    pieces = np.lib.stride_tricks.sliding_window_view(surrounded, len(band))[::piece]
+    return (np.ascontiguousarray(pieces) @ band).ravel()[: len(values)]
