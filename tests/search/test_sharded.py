@@ -1,5 +1,6 @@
 """Shards answer as one corpus does, however they are reached; here they are in this process."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -68,6 +69,24 @@ def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
 def test_shards_give_the_hits_of_every_model(lib, tmp_path, method):
     lib.use(method if method in TRAINING_FREE else save_run(tmp_path / "run", method))
     assert hits_of(sharded(lib, 3)) == hits_of(lib)
+
+
+@pytest.mark.parametrize("query", [Query("A red, red sun"), Query("A red, red sun", without=("blue",))])
+def test_shards_say_what_the_model_makes_of_a_sentence(lib, tmp_path, query):
+    run = save_run(tmp_path / "run", "gmmformer_v2+ral")
+    (run / "metrics.jsonl").write_text(json.dumps({"val": {"SumR": 10.0, "query_uncertainty_p90": 1e-6}}) + "\n")
+    lib.use(run)
+    wanted, shards = lib.search(query), sharded(lib, 3)
+    assert wanted.words
+    assert any("ambiguous" in line for line in wanted.warnings)
+    found = shards.search(query)
+    assert (found.words, found.warnings) == (wanted.words, wanted.warnings)
+    here = shards.engine._shards
+    real = here.ask
+    here.ask = lambda method, calls, **asked: {} if method == "explained" else real(method, calls, **asked)
+    found = shards.search(query)
+    assert (found.words, found.warnings, found.partial) == ((), (), False), "the hits are all there"
+    assert list(found) == list(wanted)
 
 
 @pytest.mark.parametrize("method", ["windows", "tf_prvr", "gmmformer_v2"])

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.corpus import Corpus, LocalCorpus, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.corpus import Corpus, Doubt, Explained, LocalCorpus, PreparedQuery, RankedVideo, Shardable
 from untrimmed.search.engine import Engine, InUse, View, on_disk
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.mapped import DamagedError
@@ -104,6 +105,16 @@ class Shard:
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """`PreparedQuery.relevance` of one video."""
         return self._ask(version, others, query, lambda prepared: prepared.relevance(video_id))
+
+    def explained(
+        self, version: Version, others: Extents, query: TextFeatures
+    ) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
+        """What the model makes of the sentence, see `Explained`: the same in every shard."""
+
+        def ask(prepared: PreparedQuery) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
+            return (prepared.word_weights(), prepared.doubt()) if isinstance(prepared, Explained) else (None, None)
+
+        return self._ask(version, others, query, ask)
 
     def _ask(
         self,
@@ -273,6 +284,23 @@ class ShardedQuery:
         if number not in answers:
             raise UntrimmedError(f"{video_id}: its shard did not answer; see that the cluster has room for all")
         answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number]
+        return answer
+
+    def word_weights(self) -> Float[np.ndarray, " N"] | None:
+        """Those of the model, see `Explained`; none where the shard that is asked has died since."""
+        return self._explained[0]
+
+    def doubt(self) -> Doubt | None:
+        """That of the model, see `Explained`; none where the shard that is asked has died since."""
+        return self._explained[1]
+
+    @cached_property
+    def _explained(self) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
+        corpus, number = self._corpus, min(self._alive or self._corpus.extents)
+        call = corpus.version, corpus.others(number), self._query
+        answer: tuple[Float[np.ndarray, " N"] | None, Doubt | None] = corpus.shards.ask(
+            "explained", {number: call}
+        ).get(number, (None, None))
         return answer
 
     def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
