@@ -24,6 +24,7 @@ from untrimmed.server.app import create_app
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import SearchRequest
 from untrimmed.server.search_routes import MOST_PICTURE_BYTES, search_lines, search_picture
+from untrimmed.video import reader as reader_module
 
 
 def test_a_search_answers_what_the_library_answers(client):
@@ -208,6 +209,23 @@ def test_what_is_sent_is_decoded_in_the_child_and_has_a_cap(client):
 
     assert MOST_PICTURE_BYTES == 32 << 20
     assert client.post("/api/search/picture", content=endless()).status_code == 413
+
+
+def test_pictures_that_are_sent_meet_the_child_that_decodes_frames(client, ids, monkeypatch):
+    started = []
+
+    class Child(reader_module.DecodeProcess):
+        def __init__(self, *values):
+            super().__init__(*values)
+            started.append(self.pid)
+
+    monkeypatch.setattr(reader_module, "DecodeProcess", Child)
+    picture = io.BytesIO()
+    Image.fromarray(np.full((40, 60, 3), (0, 0, 255), np.uint8)).save(picture, "PNG")
+    for content, status in ((picture.getvalue(), 200), (b"no picture", 422), (picture.getvalue(), 200)):
+        assert client.post("/api/search/picture", content=content).status_code == status
+    assert client.get(f"/api/videos/{ids['flag.mp4']}/frame", params={"time_s": 1}).status_code == 200
+    assert len(started) == 1, "the next one meets it warm, after one that was no picture too"
 
 
 @pytest.mark.parametrize("most_s", [math.inf, pytest.param(1.0, marks=pytest.mark.slow)])

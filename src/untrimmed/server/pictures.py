@@ -1,4 +1,7 @@
-"""Frames as JPEG for the page: decoded in limited children that stay warm, the latest kept in memory."""
+"""Frames as JPEG, and pictures that are sent: limited children that stay warm decode them.
+
+The latest frames are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import io
 import queue
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
 
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
 _QUALITY = 80
-LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # somebody is looking at the page
+_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # somebody is looking at the page
 
 
 class Pictures:
-    """Frames of files at times, as JPEG. Any number of threads may ask; each child decodes one at a time."""
+    """Frames of files at times, and still pictures. Any number of threads may ask; each child decodes one at a time."""
 
-    def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = LIMITS) -> None:
+    def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
         self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()  # the one used last is the warm one
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:
@@ -55,14 +63,28 @@ class Pictures:
                 return self._kept[key]
         from PIL import Image
 
-        reader = self._readers.get()
-        try:
+        with self._reader() as reader:
             frame = reader.frame_at(path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity)
-        finally:
-            self._readers.put(reader)
         written = io.BytesIO()
         Image.fromarray(frame).save(written, "JPEG", quality=_QUALITY)
         return self._keep(key, written.getvalue())
+
+    def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
+        """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB.
+
+        Raises:
+            VideoError: The file is no such picture, or is damaged.
+        """
+        with self._reader() as reader:
+            return reader.read_image(path)
+
+    @contextmanager
+    def _reader(self) -> Iterator[FrameReader]:
+        reader = self._readers.get()
+        try:
+            yield reader
+        finally:
+            self._readers.put(reader)
 
     def _keep(self, key: tuple[str, float, int | None], picture: bytes) -> bytes:
         with self._lock:

@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.hits import Hit
 from untrimmed.server.depends import AService
-from untrimmed.server.pictures import LIMITS
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import (
     LONGEST_TEXT,
@@ -32,7 +31,6 @@ from untrimmed.server.schemas import (
     SearchRequest,
 )
 from untrimmed.server.service import Service
-from untrimmed.video.reader import read_image
 
 MOST_PICTURE_BYTES = 32 << 20
 _LONGEST_QUERY = 4000  # characters: servers take addresses of 64 kB, and one may take twelve bytes there
@@ -128,7 +126,7 @@ async def search_picture(
         except ClientDisconnect:  # nobody reads the answer any more, and it is no bug
             raise PublicError(400, "the picture did not arrive whole; send it again") from None
         file.flush()
-        picture = await service.decode(_picture, Path(file.name))
+        picture = await service.decode(service.pictures.image, Path(file.name))
     return await answer(service, asked, picture)
 
 
@@ -137,10 +135,6 @@ def _read(query: str) -> SearchRequest:
         return SearchRequest.model_validate_json(query)
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in error.errors()]) from None
-
-
-def _picture(path: Path) -> Any:
-    return read_image(path, limits=LIMITS)
 
 
 async def answer(
