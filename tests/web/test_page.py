@@ -102,6 +102,16 @@ def test_the_first_video_is_shown_before_the_others_are_known(visit, library, mo
     assert page.locator("video").count() == 1
 
 
+def test_a_warning_that_comes_twice_is_shown_twice(visit):
+    """As where the same word is unknown in two sentences that must not be seen."""
+    answer = {"hits": [], "partial": False, "took_s": 0.1, "warnings": ["without: no word is known"] * 2}
+    page = visit()
+    page.route("**/api/search/lines", lambda route: route.fulfill(body=json.dumps({"answer": answer}) + "\n"))
+    page.fill("#q", "white")
+    page.press("#q", "Enter")
+    page.locator("p.warning").nth(1).wait_for()
+
+
 def test_who_wants_to_be_sure_may_find_nothing(visit, monkeypatch, shot):
     chance = Confidence(Calibration(10.0, 0.0), usual_best=0.8)
     background = SimpleNamespace(corpus=WindowCorpus(), durations_s={}, confidence=lambda _: chance)

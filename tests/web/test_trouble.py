@@ -63,3 +63,31 @@ def test_a_file_that_is_gone_is_named_and_played_once_it_is_back(visit, world, s
         away.rename(file)
     page.get_by_role("button", name="Try again").click()
     until(page, "document.querySelector('video')?.readyState > 1")
+
+
+def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit):
+    page, heard = visit(trouble=True), []
+    job = {
+        "state": "waiting",
+        "position": 0,
+        "total": 0,
+        "num_done": 0,
+        "num_skipped": 0,
+        "num_failed": 0,
+        "failed": [],
+    }
+    waiting = [{**job, "job_id": f"{number:016x}"} for number in range(7)]
+    page.route("**/api/jobs", lambda route: route.fulfill(json=waiting))
+    page.route("**/api/jobs/*/events", lambda route: heard.append(route.request.url))  # answered by nobody
+    refuse = {"status": 409, "json": {"detail": "20 indexing runs are open"}}
+    page.route(
+        "**/api/watches", lambda route: route.fulfill(**refuse) if route.request.method == "POST" else route.continue_()
+    )
+    page.get_by_role("button", name="Index").click()
+    panel = page.get_by_role("dialog")
+    panel.locator("section").nth(6).wait_for()
+    panel.get_by_role("button", name="Watch").click()
+    panel.get_by_text("20 indexing runs are open").wait_for()
+    page.wait_for_timeout(2500)  # the panel looks every two seconds
+    assert panel.get_by_role("alert").text_content() == "20 indexing runs are open"
+    assert [url.rpartition("/jobs/")[2] for url in heard] == [f"{6:016x}/events"], "the oldest: a browser has six"
