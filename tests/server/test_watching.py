@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import untrimmed
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import IndexBusyError
+from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search import library as library_module
 from untrimmed.server import watching
 from untrimmed.server.app import create_app
@@ -137,6 +137,31 @@ def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):
     assert {job.total for job in told} <= {1, 2, 3}, "those that are there, or the new one"
 
 
+def test_a_file_that_was_away_for_a_moment_and_is_no_video_is_left_alone(client, videos, told):
+    (videos / "notes.txt").write_text("x")
+    client.app.state.service.watches._news.put(videos / "notes.txt")  # as when it was looked at while it was away
+    write_clip(videos / "last.mp4", ["yellow"])
+    wait(client, names={"first.mp4", "stays.mp4", "last.mp4"})
+    wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
+    wait(client, until=lambda: all(job["ended_at"] for job in client.get("/api/jobs").json()))
+    assert client.get("/api/watches").json()[0]["failed"] == []
+
+
+def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(client, videos, monkeypatch):
+    watches, asked = client.app.state.service.watches, []
+
+    def unreadable(path):
+        asked.append(path)
+        raise UntrimmedError("the bucket does not answer")
+
+    monkeypatch.setattr(watches, "_holds", unreadable)
+    wait(client, until=lambda: not watches.shown()[0].waiting)
+    (videos / "first.mp4").unlink()
+    watches._news.put(videos / "first.mp4")
+    wait(client, until=lambda: asked)
+    wait(client, names={"stays.mp4"})
+
+
 def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos, tmp_path):
     videos.rename(tmp_path / "unplugged")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] == "missing")
@@ -214,6 +239,7 @@ server:/films /mnt/films nfs4 rw 0 0
 /dev/sdb1 /mnt/films/local\\040disk ext4 rw 0 0
 sshfs /home/me/box fuse.sshfs rw 0 0
 tmpfs /mnt/filmstrip tmpfs rw 0 0
+box:/ /mnt/Über\\040all nfs rw 0 0
 """
 
 
@@ -226,10 +252,11 @@ tmpfs /mnt/filmstrip tmpfs rw 0 0
         ("/mnt/films/x", True),
         ("/mnt/films/local disk/x", False),
         ("/mnt/filmstrip", False),
+        ("/mnt/Über all/x", True),
     ],
 )
 def test_folders_of_other_machines_are_known(tmp_path, folder, answer):
-    (tmp_path / "mounts").write_text(MOUNTS.strip())
+    (tmp_path / "mounts").write_text(MOUNTS.strip(), encoding="utf-8")
     assert is_remote(tmp_path.__class__(folder), tmp_path / "mounts") is answer
     assert is_remote(tmp_path, tmp_path / "nowhere") is False
 

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _MOST_NAMED = 100  # files that are waited for
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # blanks in the names of mount points
 _NO_NEWS_MS = 500  # after which a listener looks whether it is to end
 
 
@@ -225,7 +227,7 @@ class Watches:
         for one in watched:
             news += [one.folder] if self._has_changed(one, now) else []
         self._settling.note(dict.fromkeys(news), now)
-        rested = [path for path in self._settling.take(now) if _has_videos(path) or self._holds(path)]
+        rested = [path for path in self._settling.take(now) if _has_videos(path) or self._may_hold(path)]
         waiting = [*self._waiting, *rested]
         self._waiting = [path for path in waiting if any(path.is_relative_to(one.folder) for one in watched)]
         if self._job is not None and not self._job.is_open:
@@ -234,6 +236,13 @@ class Watches:
             with contextlib.suppress(PublicError):  # too many others are open
                 self._job = self._jobs.start(dict.fromkeys(self._waiting), follows=True)
                 self._waiting, self._last_id = [], self._job.job_id
+
+    def _may_hold(self, path: Path) -> bool:
+        """Whether the library has videos there; where it cannot be read now, the run says so and is tried again."""
+        try:
+            return self._holds(path)
+        except (UntrimmedError, OSError):
+            return True
 
     def _has_changed(self, watched: Watched, now: float) -> bool:
         """Whether a folder has come, or looks otherwise than the last time it was looked through."""
@@ -273,6 +282,9 @@ def _counts(path: Path, folder: Path) -> bool:
 
 
 def _has_videos(path: Path) -> bool:
+    """Whether indexing a folder would find some there; a file that has come in the place of another may be none."""
+    if path.is_file() and not is_video_path(path):
+        return False
     with contextlib.suppress(UntrimmedError):  # nothing is there
         return bool(find_videos([path]).files)
     return False
@@ -289,12 +301,12 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 def is_remote(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
     """Whether a folder lies on another machine, or where else the system does not tell of changes."""
     try:
-        lines = [line.split() for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
+        lines = [line.split() for line in mounts.read_bytes().splitlines()]
     except OSError:
         return False
     real, kind, longest = os.path.realpath(folder), "", -1
     for words in lines:
-        place = words[1].encode().decode("unicode_escape", errors="replace")
+        place = os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), words[1]))
         if Path(real).is_relative_to(place) and len(place) >= longest:
-            kind, longest = words[2], len(place)
+            kind, longest = words[2].decode(), len(place)
     return kind.startswith(_REMOTE)
