@@ -101,6 +101,7 @@ def test_filters_grouping_and_limits_bind_the_search(framework, library, address
     [
         ("127.0.0.1:8765", None, "is no address of a service"),
         ("ftp://127.0.0.1", None, "is no address of a service"),
+        ("http://[::1", None, "is no address of a service"),
         ("http://127.0.0.1:1", None, "no service answers"),
         ("{address}", None, "the token is missing or wrong"),
         ("{address}/no/such/path", TOKEN, "Method Not Allowed"),
@@ -117,3 +118,19 @@ def test_a_service_says_what_the_library_would(address, library):
     for source in (address, library):
         with pytest.raises(UnknownNameError, match="/nowhere"):
             find_documents(source, "green", token=TOKEN, filters=wrong)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "line"),
+    [
+        (200, {"ok": True}, "another program answers"),
+        (200, {"hits": [1], "warnings": [], "partial": False}, "another program answers"),
+        (422, {"error": "ConfigError"}, "422"),
+        (500, {}, "500"),
+    ],
+)
+def test_another_program_at_the_address_is_told_in_one_line(monkeypatch, status, answer, line):
+    monkeypatch.setattr("untrimmed.server.client._send", lambda *_: (status, answer))
+    with pytest.raises(UntrimmedError, match=line) as error:
+        find_documents("http://127.0.0.1:8765", "green")
+    assert len(str(error.value).splitlines()) == 1

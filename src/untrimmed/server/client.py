@@ -58,7 +58,10 @@ def ask_address(
     Raises:
         UntrimmedError: It is no address, no service answers there, or the service refuses.
     """
-    place = urlsplit(address)
+    try:
+        place = urlsplit(address)
+    except ValueError:
+        place = urlsplit("")
     if place.scheme not in ("http", "https") or not place.hostname:
         raise errors.ConfigError(f"{address!r} is no address of a service; name one as http://127.0.0.1:8765")
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
@@ -70,7 +73,10 @@ def ask_address(
         reason = errors.one_line(error)
         raise errors.UntrimmedError(f"{address}: no service answers ({reason}); start: untrimmed serve") from None
     if status == 200:
-        return _hits(found)
+        try:
+            return _hits(found)
+        except (KeyError, TypeError, AttributeError):
+            raise errors.UntrimmedError(f"{address}: another program answers; name a service of untrimmed") from None
     _raise(found)
     raise errors.UntrimmedError(f"{address}: {found.get('detail') or found.get('title') or status}")
 
@@ -149,7 +155,7 @@ def _send(
 def _raise(problem: dict[str, Any]) -> None:
     """Raise what the library of the service has raised, if it is one of our errors."""
     kind = getattr(errors, str(problem.get("error")), None)
-    if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError):
+    if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError) and "detail" in problem:
         raise kind(problem["detail"])
 
 
