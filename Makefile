@@ -10,7 +10,7 @@ demo: setup
 	$(BIN)/untrimmed demo
 
 test: setup lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile -rs
 
 stress: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" -n 2 --dist loadfile

@@ -54,6 +54,7 @@ def mcp(
     asks at the address that --http prints. The tools: search, show a frame, the curve of relevance, cut a clip.
     """
     import untrimmed
+    from untrimmed.search.remote import name_of
     from untrimmed.server.access import Access
     from untrimmed.server.agents import serve_http, serve_stdio
 
@@ -72,7 +73,7 @@ def mcp(
 
     def tell(address: str) -> None:
         result_console.print(address)
-        progress_console.print(f"serving {opened.folder}; end with Ctrl-C")
+        progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
         if token is not None:
             progress_console.print(f"clients send the header  Authorization: Bearer {token}", soft_wrap=True)
 

@@ -74,6 +74,7 @@ def serve(
     Open the address that it prints. Ctrl-C ends it. The service is described at /api/openapi.json.
     """
     import untrimmed
+    from untrimmed.search.remote import name_of
     from untrimmed.server.access import Access
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
@@ -87,7 +88,7 @@ def serve(
 
     def tell(address: str) -> None:
         result_console.print(address)
-        progress_console.print(f"serving {opened.folder}; end with Ctrl-C")
+        progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
 
     serve_library(
         opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_Teller()

@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from untrimmed.search.library import Library
 from untrimmed.search.records import read_settings
+from untrimmed.search.remote import name_of
 from untrimmed.server import job_routes, search_routes, video_routes
 from untrimmed.server.access import Access, Guard
 from untrimmed.server.depends import AService
@@ -89,7 +90,7 @@ async def facts(service: AService) -> Facts:
     records = await service.read(service.records)
     settings = await service.read(read_settings, service.library.folder)
     return Facts(
-        library=str(service.library.folder),
+        library=name_of(service.library.folder),
         version=__version__,
         num_videos=len(records),
         duration_s=sum(record.duration_s for record in records),

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import UntrimmedError, missing_package
 from untrimmed.search.gone import find_gone, is_gone
 from untrimmed.search.index_report import Progress
 from untrimmed.search.library import Library
@@ -90,7 +90,9 @@ class IndexJob:
             self._show(state="done", notice=notice, position=self.shown.total)
         except _StoppedError:
             self._show(state="stopped")
-        except (UntrimmedError, OSError, ModuleNotFoundError) as error:
+        except ModuleNotFoundError as error:
+            self._show(state="failed", problem=missing_package(error) or str(error))
+        except (UntrimmedError, OSError) as error:
             self._show(state="failed", problem=str(error))
         except Exception:
             log.exception("an indexing run failed")

@@ -352,7 +352,7 @@ class ExportRequest(Asked):
 class Facts(BaseModel):
     """What is served."""
 
-    library: str = Field(description="Its folder.")
+    library: str = Field(description="Its folder, or its address on object storage.")
     version: str = Field(description="Of untrimmed.")
     num_videos: int
     duration_s: float = Field(description="Of all videos together.")
