@@ -16,7 +16,8 @@ from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search import library as library_module
 from untrimmed.server import watching
 from untrimmed.server.app import create_app
-from untrimmed.server.watching import Pace, Settling, is_remote
+from untrimmed.server.jobs import IndexJob, Jobs
+from untrimmed.server.watching import Pace, Settling, Watched, Watches, is_remote
 
 QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)
 
@@ -147,19 +148,19 @@ def test_a_file_that_was_away_for_a_moment_and_is_no_video_is_left_alone(client,
     assert client.get("/api/watches").json()[0]["failed"] == []
 
 
-def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(client, videos, monkeypatch):
-    watches, asked = client.app.state.service.watches, []
-
+def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(tmp_path, monkeypatch):
     def unreadable(path):
-        asked.append(path)
         raise UntrimmedError("the bucket does not answer")
 
-    monkeypatch.setattr(watches, "_holds", unreadable)
-    wait(client, until=lambda: not watches.shown()[0].waiting)
-    (videos / "first.mp4").unlink()
-    watches._news.put(videos / "first.mp4")
-    wait(client, until=lambda: asked)
-    wait(client, names={"stays.mp4"})
+    jobs, started = Jobs(untrimmed.open(tmp_path / "library")), []
+    job = IndexJob([])
+    monkeypatch.setattr(jobs, "start", lambda paths, **_: started.extend(paths) or job)
+    watches = Watches(jobs, unreadable, lambda job: None, QUICK)
+    watches._watched["1"] = Watched("1", tmp_path, is_remote=True)
+    watches._news.put(tmp_path / "gone.mp4")
+    watches._look(0.0)
+    watches._look(1.0)
+    assert tmp_path / "gone.mp4" in started
 
 
 def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos, tmp_path):
