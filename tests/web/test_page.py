@@ -205,6 +205,9 @@ def test_a_session_by_keyboard_alone(visit):
     page.keyboard.type("blue")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("Escape")
+    assert page.evaluate("[document.activeElement.id, document.getElementById('q').value]") == ["", "blue"]
+    page.keyboard.press("q")
     page.keyboard.press("ArrowDown")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     first = page.evaluate("document.activeElement.getAttribute('aria-label')")

@@ -35,7 +35,10 @@ export function keys(event: KeyboardEvent, target: Target): void {
   const at = event.target as HTMLElement
   const isWriting = at.matches('input:not([type=range]), textarea, select')
   if (isWriting) {
-    if (event.key === 'Escape') at.blur()
+    if (event.key === 'Escape') {
+      at.blur()
+      event.preventDefault() // a search field would lose what is written
+    }
     if (event.key === 'ArrowDown' && at.id === 'q') {
       at.blur()
       focusChosen()
