@@ -74,7 +74,7 @@ def test_a_library_that_is_made_anew_in_a_bucket_is_seen(bucket, encoder, videos
     assert [name for name, *_ in found(reader)] == ["sun.mp4"], "of the same version as the one before"
 
 
-def test_commands_take_the_address(bucket, encoder, videos, typed):  # noqa: F811
+def test_commands_take_the_address(bucket, encoder, videos, typed, tmp_path):  # noqa: F811
     place = ["--library", f"s3://{bucket}/films"]
     assert typed("index", videos, *place)[0] == 0
     code, out, _ = typed("search", "green", *place)
@@ -82,6 +82,8 @@ def test_commands_take_the_address(bucket, encoder, videos, typed):  # noqa: F81
     assert typed("rm", videos / "wood.mp4", *place)[0] == 0
     assert "wood.mp4" not in typed("ls", *place)[1]
     assert f"library   s3://{bucket}/films" in typed("status", *place)[1]
+    assert typed("index", videos / "wood.mp4", "--library", tmp_path / "part")[0] == 0
+    assert f"videos in s3://{bucket}/films: 1 copied" in typed("merge", place[1], tmp_path / "part")[1]
     code, _, error = typed("ls", "--library", f"s3://no-{bucket}/films")
     assert code == 2
     assert error.splitlines() == [

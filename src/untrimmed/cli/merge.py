@@ -25,12 +25,14 @@ def merge(
     A new library is there when all of it is. Stop at any time, and run the same command again to go on.
     """
     import untrimmed
+    from untrimmed.search.remote import name_of
 
     opened = untrimmed.open(out)
     with counting("copying videos", muted=json_output) as progress:
         report = opened.merge(libraries, progress=progress)
+    name = name_of(opened.folder)
     if json_output:
-        print_json({"library": str(opened.folder), **asdict(report)})
+        print_json({"library": name, **asdict(report)})
         return
     duplicates = f", {report.duplicates} left out as duplicates" if report.duplicates else ""
-    result_console.print(f"{report.videos} videos in {opened.folder}: {report.copied} copied{duplicates}")
+    result_console.print(f"{report.videos} videos in {name}: {report.copied} copied{duplicates}")
