@@ -65,6 +65,22 @@ def test_a_folder_is_watched(tmp_path):
     assert (watch["path"], watch["failed"]) == (str(tmp_path / "videos"), [])
 
 
+def test_a_folder_that_was_added_is_watched_by_the_next_service(tmp_path):
+    (tmp_path / "videos").mkdir()
+    with serving("--library", tmp_path / "library", "--videos", tmp_path / "videos") as (_, address):
+        with urllib.request.urlopen(address + "api/folders", timeout=20) as answer:
+            (folder,) = json.load(answer)
+        body = json.dumps({"folder_ids": [folder["folder_id"]]}).encode()
+        asked = urllib.request.Request(address + "api/watches", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            assert answer.status == 201
+    with (
+        serving("--library", tmp_path / "library") as (_, address),
+        urllib.request.urlopen(address + "api/watches", timeout=20) as answer,
+    ):
+        assert [watch["path"] for watch in json.load(answer)] == [str(tmp_path / "videos")]
+
+
 def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
     assert "check --watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
     assert "check --videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")

@@ -4,7 +4,7 @@ import os
 import shutil
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from starlette.testclient import TestClient
@@ -17,6 +17,7 @@ from untrimmed.search import library as library_module
 from untrimmed.server import watching
 from untrimmed.server.app import create_app
 from untrimmed.server.jobs import IndexJob, Jobs
+from untrimmed.server.remembered import FILE, remember, remembered
 from untrimmed.server.watching import Pace, Settling, Watched, Watches, is_remote
 
 QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)
@@ -213,6 +214,60 @@ def test_watches_are_listed_added_and_removed(client, videos, tmp_path):
         assert (added.status_code, [one["path"] for one in added.json()]) == (201, [str(videos)])
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
     assert client.post("/api/watches", json={"folder_ids": ["0123456789abcdef"]}).status_code == 404
+
+
+@contextmanager
+def service(tmp_path, **options):
+    app = create_app(untrimmed.open(tmp_path / "library"), pace=QUICK, **options)
+    with TestClient(app, base_url="http://localhost:8765") as client:
+        yield client
+
+
+def test_the_next_service_watches_what_people_have_added(loader, videos, tmp_path):
+    with service(tmp_path, folders=(videos,)) as client:
+        (folder,) = client.get("/api/folders").json()
+        assert client.post("/api/watches", json={"folder_ids": [folder["folder_id"]]}).status_code == 201
+        wait(client, names={"first.mp4", "stays.mp4"})
+    write_clip(videos / "meanwhile.mp4", ["blue"])
+    with service(tmp_path) as client:
+        wait(client, names={"first.mp4", "stays.mp4", "meanwhile.mp4"})
+        assert [watch["folder_id"] for watch in client.get("/api/watches").json()] == [folder["folder_id"]]
+    videos.rename(tmp_path / "unplugged")
+    with service(tmp_path) as client:
+        (watch,) = client.get("/api/watches").json()
+        assert (watch["path"], watch["state"]) == (str(videos), "missing")
+        (tmp_path / "unplugged").rename(videos)
+        write_clip(videos / "new.mp4", ["green"])
+        wait(client, names={"first.mp4", "stays.mp4", "meanwhile.mp4", "new.mp4"})
+        assert client.delete(f"/api/watches/{folder['folder_id']}").json() == []
+    with service(tmp_path) as client:
+        assert client.get("/api/watches").json() == []
+
+
+def test_a_folder_of_the_command_line_is_not_remembered(client, tmp_path):
+    assert len(client.get("/api/watches").json()) == 1
+    assert remembered(tmp_path / "library") == ()
+
+
+def test_only_this_users_own_file_says_what_to_watch(tmp_path, monkeypatch):
+    folder = tmp_path / "films \udce9 \n"
+    remember(tmp_path, [folder, folder])
+    assert remembered(tmp_path) == (folder,)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert remembered(tmp_path) == ()
+    monkeypatch.undo()
+    for damaged in ('["/a"', '{"/a": 1}', '["/a", 3]', '["a"]', "\xff"):
+        (tmp_path / FILE).write_text(damaged, encoding="latin-1")
+        assert remembered(tmp_path) == ()
+
+
+def test_a_watch_that_cannot_be_remembered_is_refused(loader, videos, tmp_path):
+    with service(tmp_path, folders=(videos,)) as client:
+        (tmp_path / "library" / FILE / "in the way").mkdir(parents=True)
+        (folder,) = client.get("/api/folders").json()
+        answer = client.post("/api/watches", json={"folder_ids": [folder["folder_id"]]})
+        assert (answer.status_code, "cannot be written" in answer.json()["detail"]) == (409, True)
+        assert client.get("/api/watches").json() == []
 
 
 def test_what_is_still_written_is_waited_for(tmp_path):

@@ -74,8 +74,10 @@ def serve(
     Open the address that it prints. Ctrl-C ends it. The service is described at /api/openapi.json.
     """
     import untrimmed
+    from untrimmed.errors import shown
     from untrimmed.search.remote import name_of
     from untrimmed.server.access import Access
+    from untrimmed.server.remembered import remembered
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
 
@@ -89,6 +91,8 @@ def serve(
     def tell(address: str) -> None:
         result_console.print(address)
         progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
+        for folder in remembered(opened.folder):
+            progress_console.print(f"watching {shown(folder)}, as it was told to earlier; the page can end it")
 
     serve_library(
         opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_Teller()

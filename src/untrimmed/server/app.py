@@ -19,6 +19,7 @@ from untrimmed.server.access import Access, Guard
 from untrimmed.server.depends import AService
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
+from untrimmed.server.remembered import remembered
 from untrimmed.server.schemas import Facts, Health, Job
 from untrimmed.server.service import Service
 from untrimmed.server.watching import Pace
@@ -44,11 +45,13 @@ def create_app(
     Args:
         access: Who may ask; by default this machine alone, by its own names.
         folders: May be indexed from the page, beside those that hold indexed videos.
-        watch: Folders that are indexed as they change, from the start of the application on.
+        watch: Folders that are indexed as they change, from the start of the application on; beside those that an
+            earlier service of the library was told to watch.
         pace: How often they are looked at.
         tell: Is given every run that their changes have started, when it has ended.
         warm: Load encoder and vectors when the application starts, beside the first requests.
     """
+    watch = (*watch, *remembered(library.folder))
     service, metrics = Service(library, (*folders, *watch), pace=pace, tell=tell), Metrics()
 
     @asynccontextmanager

@@ -39,15 +39,15 @@ async def watches(service: AService) -> list[Watch]:
 
 @router.post("/watches", status_code=201)
 async def watch(service: AService, request: JobRequest) -> list[Watch]:
-    """Watch folders, as long as the service runs."""
-    service.watch(await _folders(service, request))
+    """Watch folders from now on; services of this library that come later do so, too."""
+    await service.read(service.start_watching, await _folders(service, request))
     return await service.read(service.watches.shown)
 
 
 @router.delete("/watches/{folder_id}")
 async def unwatch(service: AService, folder_id: Annotated[str, Path(pattern=VIDEO_ID)]) -> list[Watch]:
     """Watch a folder no more; its videos stay. Gives those that are still watched."""
-    service.watches.remove(folder_id)
+    await service.read(service.stop_watching, folder_id)
     return await service.read(service.watches.shown)
 
 

@@ -26,6 +26,7 @@ from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
+from untrimmed.server.remembered import remember, remembered
 from untrimmed.server.schemas import Job
 from untrimmed.server.watching import Pace, Watches
 
@@ -118,6 +119,29 @@ class Service:
         """Watch folders from now on."""
         for folder in folders:
             self.watches.add(_folder_id(folder), folder)
+
+    def start_watching(self, folders: Iterable[Path]) -> None:
+        """Watch folders from now on, and let the services of this library that come later do so.
+
+        Raises:
+            UntrimmedError: That cannot be remembered.
+        """
+        folders = tuple(folders)
+        with self._lock:
+            remember(self.library.folder, [*remembered(self.library.folder), *folders])
+        self.watch(folders)
+
+    def stop_watching(self, folder_id: str) -> None:
+        """Watch a folder no more, nor let services that come later do so, unless they are told to; its videos stay.
+
+        Raises:
+            PublicError: It is not watched.
+            UntrimmedError: That cannot be remembered.
+        """
+        folder = self.watches.remove(folder_id)
+        with self._lock:
+            if folder in (known := remembered(self.library.folder)):
+                remember(self.library.folder, [one for one in known if one != folder])
 
     def warm_up(self) -> None:
         """Load the encoder and the vectors, so that the first search finds them there."""

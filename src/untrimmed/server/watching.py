@@ -139,8 +139,8 @@ class Watches:
                 self._thread.start()
         self._news.put(folder)
 
-    def remove(self, folder_id: str) -> None:
-        """Watch a folder no more; its videos stay.
+    def remove(self, folder_id: str) -> Path:
+        """Watch a folder, which is given back, no more; its videos stay.
 
         Raises:
             PublicError: It is not watched.
@@ -149,6 +149,7 @@ class Watches:
             if (watched := self._watched.pop(folder_id, None)) is None:
                 raise PublicError(404, "no watched folder has this id; list them anew: /api/watches")
             watched.ends.set()
+            return watched.folder
 
     def shown(self) -> list[schemas.Watch]:
         """The watched folders, as they are answered."""
