@@ -1,12 +1,14 @@
-"""A service in a process of its own, with the toy encoder: `python -m tests.server.served_child LIBRARY VIDEOS`.
+"""A service in a process of its own, with the toy encoder: `python -m tests.server.served_child LIBRARY VIDEOS PORT`.
 
 Prints its port; ends with its standard input.
 """
 
 import os
 import socket
+import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import untrimmed
@@ -17,6 +19,16 @@ from untrimmed.server.app import create_app
 from untrimmed.server.run import run_app
 
 
+@contextmanager
+def serving(library, videos, port=0):
+    """The process, and its address; it ends with the block."""
+    command = [sys.executable, "-m", "tests.server.served_child", str(library), str(videos), str(port)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], **pipes) as process:
+        yield process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
 def end_with_the_input():
     sys.stdin.read()
     os._exit(0)
@@ -25,7 +37,7 @@ def end_with_the_input():
 if __name__ == "__main__":
     library_module.load_encoder = lambda *_, **__: LoadedEncoder(ToyEncoder(), None)
     app = create_app(untrimmed.open(sys.argv[1]), folders=(Path(sys.argv[2]),), warm=True)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[3])))
     print(listening.getsockname()[1], flush=True)
     threading.Thread(target=end_with_the_input, daemon=True).start()
     run_app(app, listening, app.state.service)

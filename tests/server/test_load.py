@@ -1,17 +1,15 @@
 """Four search while videos are indexed: no errors, memory stays as it is; under make stress, answers stay quick."""
 
 import random
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import numpy as np
 import psutil
 import pytest
 
+from tests.server.served_child import serving
 from tests.toy import COLOURS, stored_video, write_clip
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Settings
@@ -34,13 +32,8 @@ def served(tmp_path):
             features = FrameFeatures(vectors, np.arange(NUM_FRAMES) / 2, NUM_FRAMES / 2)
             index.put(stored_video(f"{number:016x}", features))
     (tmp_path / "videos").mkdir()
-    command = [sys.executable, "-m", "tests.server.served_child", tmp_path / "library", tmp_path / "videos"]
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(
-        list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-    ) as process:
-        yield psutil.Process(process.pid), f"http://127.0.0.1:{process.stdout.readline().strip()}", tmp_path / "videos"
-        process.stdin.close()
+    with serving(tmp_path / "library", tmp_path / "videos") as (process, address):
+        yield psutil.Process(process.pid), address, tmp_path / "videos"
 
 
 class Load:

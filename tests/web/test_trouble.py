@@ -2,6 +2,7 @@
 
 import contextlib
 
+from tests.server.served_child import serving
 from tests.web.browsing import TILE, ask, until
 
 
@@ -36,6 +37,21 @@ def test_a_service_that_has_stopped_is_named_and_found_again(visit, shot):
     page.context.set_offline(False)
     ask(page, "blue")
     assert page.locator(TILE).first.get_attribute("aria-label").startswith("sea.webm")
+
+
+def test_a_service_whose_process_ends_is_named_and_found_again_once_another_has_begun(visit, world, library):
+    page = visit(trouble=True)
+    with serving(library.folder, world / "videos") as (process, address):
+        page.goto(f"{address}/?q=white")
+        page.wait_for_selector(TILE)
+        process.kill()
+        process.wait()
+        page.fill("#q", "blue")
+        page.press("#q", "Enter")
+        until(page, "document.querySelector('[role=status]').textContent.includes('service does not answer')")
+    with serving(library.folder, world / "videos", address.rpartition(":")[2]):
+        ask(page, "blue")
+        assert page.locator(TILE).first.get_attribute("aria-label").startswith("sea.webm")
 
 
 def test_a_service_that_stops_while_a_video_is_shown(visit):
