@@ -94,7 +94,8 @@ def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
 
 def test_agents_of_other_machines_need_a_token_and_http(refusal, tmp_path):
     assert "--token auto" in refusal("mcp", "--library", tmp_path, "--http", 0, "--host", "0.0.0.0")
-    assert "add --http PORT" in refusal("mcp", "--library", tmp_path, "--host", "0.0.0.0")
+    for option in ("--host", "--allow-host"):
+        assert f"{option}: for HTTP alone; add --http PORT" in refusal("mcp", "--library", tmp_path, option, "0.0.0.0")
 
 
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path):

@@ -107,3 +107,12 @@ def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit
     page.wait_for_timeout(2500)  # the panel looks every two seconds
     assert panel.get_by_role("alert").text_content() == "20 indexing runs are open"
     assert [url.rpartition("/jobs/")[2] for url in heard] == [f"{6:016x}/events"], "the oldest: a browser has six"
+
+
+def test_a_browser_that_may_remember_nothing_shows_the_page_all_the_same(visit):
+    page = visit()
+    page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('denied') }})")
+    page.reload()
+    page.wait_for_selector(TILE)
+    page.get_by_role("button", name="Colours:").click()
+    until(page, "document.documentElement.dataset.theme === 'light'")

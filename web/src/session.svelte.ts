@@ -1,5 +1,6 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
+import { remember, remembered } from './kept'
 import * as api from './api'
 import type { Answer, Hit, Mark, Place, Query } from './api'
 
@@ -26,7 +27,7 @@ function example(text: string): Example[] {
 
 function stored<T>(key: string, otherwise: T): T {
   try {
-    return JSON.parse(localStorage.getItem(key) ?? '') as T
+    return JSON.parse(remembered(key)) as T
   } catch {
     return otherwise
   }
@@ -151,7 +152,7 @@ class Session {
   }
   #remember(sentences: string[]): void {
     this.earlier = sentences.slice(0, MOST_EARLIER)
-    localStorage.setItem(EARLIER, JSON.stringify(this.earlier))
+    remember(EARLIER, JSON.stringify(this.earlier))
   }
   forget(): void {
     this.#remember([])
@@ -256,7 +257,7 @@ class Session {
   }
   resize(by: number): void {
     this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))
-    localStorage.setItem(SIDE, JSON.stringify(this.size))
+    remember(SIDE, JSON.stringify(this.size))
   }
 
   collect(video: string, video_id: string, start_s: number, end_s: number): void {
@@ -273,7 +274,7 @@ class Session {
     this.keep()
   }
   keep(): void {
-    localStorage.setItem(KEPT, JSON.stringify(this.basket))
+    remember(KEPT, JSON.stringify(this.basket))
   }
 
   /** Say in the address what is shown, so that it can be shared and reloaded. */

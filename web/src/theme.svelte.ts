@@ -1,5 +1,7 @@
 // Light or dark: as the system has it, unless somebody has chosen.
 
+import { remember, remembered } from './kept'
+
 const KEY = 'untrimmed-theme'
 const NAMES = { system: 'as the system', light: 'light', dark: 'dark' } as const
 export type Choice = keyof typeof NAMES
@@ -11,7 +13,7 @@ class Theme {
   #isSystemDark = $state(system.matches)
 
   constructor() {
-    const kept = localStorage.getItem(KEY) ?? ''
+    const kept = remembered(KEY)
     this.#use(kept in NAMES ? (kept as Choice) : 'system')
     system.addEventListener('change', () => (this.#isSystemDark = system.matches))
   }
@@ -25,7 +27,7 @@ class Theme {
   turn(): void {
     const all = Object.keys(NAMES) as Choice[]
     this.#use(all[(all.indexOf(this.choice) + 1) % all.length])
-    localStorage.setItem(KEY, this.choice)
+    remember(KEY, this.choice)
   }
   #use(choice: Choice): void {
     this.choice = choice

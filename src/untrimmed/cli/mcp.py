@@ -58,8 +58,9 @@ def mcp(
     from untrimmed.server.access import Access
     from untrimmed.server.agents import serve_http, serve_stdio
 
-    if http is None and host != "127.0.0.1":
-        raise ConfigError(f"--host {host} is for HTTP; add --http PORT")
+    given = {"--host": host != "127.0.0.1", "--allow-host": bool(allow_host)}  # a token may be the shell's
+    if http is None and (options := [name for name, is_given in given.items() if is_given]):
+        raise ConfigError(f"{' and '.join(options)}: for HTTP alone; add --http PORT")
     access = Access.to(host, token, allow_host or ())
     if clips is not None:
         clips = clips.expanduser().absolute()

@@ -1,0 +1,17 @@
+// What the browser remembers of this page, where it is allowed to remember anything.
+
+export function remembered(key: string): string {
+  try {
+    return localStorage.getItem(key) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+export function remember(key: string, value: string): void {
+  try {
+    localStorage.setItem(key, value)
+  } catch {
+    // forbidden, or full: it lasts as long as the page is open
+  }
+}
