@@ -172,6 +172,7 @@ def search(
         from untrimmed.cli.contact_sheet import write_sheet
 
         write_sheet(sheet, text or "hits", hits)
+        progress_console.print(f"wrote {shown(sheet)}: open it in a browser")
     _show(folder, asked, hits, json_output, save_frames, keep)
 
 

@@ -91,7 +91,9 @@ def serve(
     def tell(address: str) -> None:
         result_console.print(address)
         progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
-        for folder in remembered(opened.folder):
+        for folder in watched:
+            progress_console.print(f"watching {shown(folder)}: files that come or change are indexed")
+        for folder in sorted({*remembered(opened.folder)} - {*watched}):
             progress_console.print(f"watching {shown(folder)}, as it was told to earlier; the page can end it")
 
     serve_library(
