@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.restored import restored
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries, EncodedVideos
@@ -82,7 +83,7 @@ def require_search_of(folder):
         for (video_id, video), blob in zip(features.items(), encoded, strict=True)
     ]
     query = sentence_of(7)
-    scores = model.model.score(model.encode_query(query), model.restore(encoded)).fused[0]
+    scores = model.model.score(model.encode_query(query), restored(model, encoded)).fused[0]
     prepared = model.corpus().update(stored).prepare(query)
     assert [int(found.video_id) for found in prepared.rank(limit=3)] == scores.argsort(descending=True).tolist()
     for video_id, duration_s in zip(features, DURATIONS_S, strict=True):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.restored import restored
 from tests.retrieval_world import make_batch
 from untrimmed.errors import CheckpointError
 from untrimmed.models.storage import load_model, save_model
@@ -54,7 +55,7 @@ def test_settings_are_written_as_they_were_but_spelled_out(tmp_path):
 @torch.inference_mode()
 def test_encodings_in_a_library_are_read():
     stored = TrainedModel(FOLDER)
-    videos = stored.restore([(FOLDER / "video.safetensors").read_bytes()])
+    videos = restored(stored, [(FOLDER / "video.safetensors").read_bytes()])
     scores = stored.model.score(stored.model.encode_queries(make_batch().queries), videos).fused[:, 0]
     assert torch.allclose(scores, torch.tensor(EXPECTED["stored_scores"]), atol=1e-6)
     units, _ = stored.model.timeline(videos)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.restored import restored
 from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries
@@ -67,7 +68,7 @@ def test_search_has_the_curve_of_a_saved_model_by_its_own_similarity(model, tmp_
     query = TextFeatures("a dog", np.zeros(5, np.float32), normal((2, 6)).astype(np.float32), ("a", "dog"))
     corpus = trained.corpus().update([stored_video("a", features, encoded, model=trained.identity)])
     _, values = corpus.prepare(query).relevance("a")
-    units, _ = model.timeline(trained.restore([encoded]))
+    units, _ = model.timeline(restored(trained, [encoded]))
     wanted = -(units[0] - trained.encode_query(query).sentence).norm(dim=1)
     assert values == pytest.approx(wanted.numpy(), abs=1e-3)
     assert (values < 0).all()

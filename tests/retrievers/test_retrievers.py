@@ -8,6 +8,7 @@ import pytest
 import uvicorn
 
 import untrimmed
+from tests.apart import apart
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError
@@ -55,7 +56,7 @@ def langchain(source, **options):
     def told(documents):
         return [(one.id, one.page_content, one.metadata, one.metadata["score"]) for one in documents]
 
-    return lambda text: (told(retriever.invoke(text)), told(asyncio.run(retriever.ainvoke(text))))
+    return lambda text: (told(retriever.invoke(text)), told(apart(lambda: asyncio.run(retriever.ainvoke(text)))))
 
 
 def llama_index(source, **options):
@@ -66,7 +67,7 @@ def llama_index(source, **options):
     def told(nodes):
         return [(one.node.node_id, one.node.text, one.node.metadata, one.score) for one in nodes]
 
-    return lambda text: (told(retriever.retrieve(text)), told(asyncio.run(retriever.aretrieve(text))))
+    return lambda text: (told(retriever.retrieve(text)), told(apart(lambda: asyncio.run(retriever.aretrieve(text)))))
 
 
 @pytest.mark.parametrize("framework", [langchain, llama_index])

@@ -13,6 +13,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import untrimmed
+from tests.apart import apart
 from tests.media import write_clip as write_clock
 from tests.server.test_access import FOREIGN_HOSTS, FOREIGN_ORIGINS, OWN_HOSTS
 from untrimmed.server.access import Access
@@ -49,7 +50,7 @@ def talk(server, conversation):
             async with Client(server) as client:
                 return await conversation(client)
 
-    return anyio.run(run)
+    return apart(lambda: anyio.run(run))
 
 
 @pytest.fixture
@@ -319,7 +320,7 @@ def test_clients_of_the_former_protocol_are_answered_too(toy, world, mode):
         async with Client(create_server(service), mode=mode) as client:
             return client.protocol_version, await client.call_tool("search", {"text": "red", "limit": 1})
 
-    version, found = anyio.run(run)
+    version, found = apart(lambda: anyio.run(run))
     service.close()
     assert (version < "2026") == (mode == "legacy")
     assert len(found.structured_content["hits"]) == 1

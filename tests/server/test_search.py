@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 import untrimmed
+from tests.apart import apart
 from tests.toy import write_clip
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.hits import Hits, WeighedWord
@@ -78,7 +79,7 @@ def test_the_first_line_does_not_wait_for_the_others(client, monkeypatch):
         told.set()
         return line, [rest async for rest in lines]
 
-    line, rest = asyncio.run(first())
+    line, rest = apart(lambda: asyncio.run(first()))
     assert json.loads(line)["hit"]["video_id"] == hits[0].video_id
     assert len(json.loads(rest[-1])["answer"]["hits"]) == len(hits)
 
@@ -104,7 +105,7 @@ def test_who_gives_a_picture_up_is_no_bug(client):
 
     request = Request({"type": "http", "headers": [], "method": "POST"}, breaks_off)
     with pytest.raises(PublicError, match="did not arrive whole"):
-        asyncio.run(search_picture(client.app.state.service, request, query=""))
+        apart(lambda: asyncio.run(search_picture(client.app.state.service, request, query="")))
 
 
 def test_options_reach_the_library(client, world):

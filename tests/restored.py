@@ -1,0 +1,8 @@
+"""Stored encodings of videos as one record."""
+
+import torch
+
+
+def restored(model, encoded):
+    videos = model.restore_each(encoded)
+    return videos[0].cat(videos).to("cpu", torch.float32)
