@@ -183,12 +183,11 @@ def _nibbles(part: Float32[np.ndarray, "R P"]) -> tuple[UInt8[np.ndarray, " _"],
 
 
 def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int8[np.ndarray, "B 16 _ 2"], np.ndarray]:
-    """Whole numbers up to `most` in pairs, and what each block's count."""
+    """Whole numbers from -`most` to `most`, in pairs, and each block's unit."""
     blocks = _in_eights(part).reshape(len(part) // LANES, LANES, -1)
     unit = np.maximum(np.abs(blocks).max(axis=(1, 2), initial=0.0), np.float32(1e-20)) / most
-    return np.rint(blocks / unit[:, None, None]).astype(np.int8).reshape(*blocks.shape[:2], -1, 2), unit.astype(
-        np.float32
-    )
+    numbers = np.rint(blocks / unit[:, None, None]).astype(np.int8)
+    return numbers.reshape(*blocks.shape[:2], -1, 2), unit.astype(np.float32)
 
 
 def _short(part: Float32[np.ndarray, " P"]) -> tuple[Int16[np.ndarray, " _"], np.float32]:
