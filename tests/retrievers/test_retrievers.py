@@ -1,14 +1,12 @@
 """Moments as documents of LangChain and LlamaIndex, from a library and from a service on a socket."""
 
 import asyncio
-import socket
-import threading
 
 import pytest
-import uvicorn
 
 import untrimmed
 from tests.apart import apart
+from tests.served import served
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError
@@ -37,15 +35,8 @@ def library(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(library):
     """Of a service of the library that wants a token."""
-    app = create_app(library, access=Access.to("127.0.0.1", TOKEN))
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
-    listening.close()
+    with served(create_app(library, access=Access.to("127.0.0.1", TOKEN))) as at:
+        yield at
 
 
 def langchain(source, **options):

@@ -4,15 +4,12 @@ import copy
 import io
 import json
 import os
-import socket
-import threading
 from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -24,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import untrimmed
+from tests.served import served
 from tests.toy import ToyEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
@@ -52,14 +50,8 @@ def address(world):
     """The service on a socket of this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
-        listening = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(untrimmed.open(world / "library")), log_level="critical"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
+        with served(create_app(untrimmed.open(world / "library")), log_level="critical") as at:
+            yield at
 
 
 def written(picture, form):

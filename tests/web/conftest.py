@@ -2,15 +2,13 @@
 
 import os
 import shutil
-import socket
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 import untrimmed
+from tests.served import served as on_a_socket
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
@@ -56,15 +54,8 @@ def library(world):
 @contextmanager
 def served(library):
     """The address of a service of a library, on a socket of this machine."""
-    app = create_app(library, warm=True)
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(20)
-    listening.close()
+    with on_a_socket(create_app(library, warm=True)) as at:
+        yield f"{at}/"
 
 
 @pytest.fixture(scope="session")
