@@ -40,7 +40,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    panels[-1].set_xlabel("SumR on validation videos, one seed")
+    panels[-1].set_xlabel("SumR on validation videos, one seed", loc="right")  # wider than what labels leave of a panel
     return figure
 
 
