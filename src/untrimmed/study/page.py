@@ -19,7 +19,23 @@ HEADER = ("", *COLUMNS, "p, row above", "p, its method", "weights (M)", "step (m
 def page(found: Sequence[Found], command: str, picture: str) -> str:
     """The whole page in Markdown; `picture` is the address of `plots.combinations`' picture."""
     text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
-    return text + "\n".join("\n".join(section(each)) for each in found) + f"\n![What was tried]({picture})\n"
+    text += "".join(f"{line}\n" for line in winners(found))
+    return text + "".join("\n" + "\n".join(section(each)) for each in found) + f"\n![What was tried]({picture})\n"
+
+
+def winners(found: Sequence[Found]) -> Iterator[str]:
+    """For each world what finds most of its test videos, by how much, and how that does on the others."""
+    ranked = [(each, ordered(each)[::-1]) for each in found if each.reports]
+    for own, (best, *others) in ranked:
+        line = f"- On {own.world.data} `{best}` finds most: SumR {mean_sum_r(own, best):.1f} on test videos"
+        for other in dict.fromkeys([own.base_of(best), *others[:1]]):
+            if other != best:
+                line += f", {mean_sum_r(own, best) - mean_sum_r(own, other):.1f} more than `{other}`"
+        for elsewhere, order in ranked:
+            if elsewhere is not own:
+                place = f"takes place {order.index(best) + 1} of {len(order)}" if best in order else "has no row"
+                line += f"; on {elsewhere.world.data} it {place}"
+        yield f"{line}."
 
 
 def section(found: Found) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""What the page of a study says in words, from made up results."""
+
+from pathlib import Path
+
+import numpy as np
+
+from untrimmed.evaluation.report import Report
+from untrimmed.study.greedy import Growth, Tried
+from untrimmed.study.page import winners
+from untrimmed.study.study import Found, Plan
+from untrimmed.study.trials import Candidate, World
+
+PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
+
+
+def found(data, **sum_r):
+    grown = Growth((Tried(PLAIN, 1.0, PLAIN), Tried(GROWN, 2.0, PLAIN, PLAIN)), (PLAIN, GROWN), {})
+    reports = {
+        Candidate.of(name.replace("_with_", "+")): (Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)),)
+        for name, value in sum_r.items()
+    }
+    return Found(
+        world=World(data=data, root=Path(), out=Path()),
+        plan=Plan(methods=(PLAIN, OTHER)),
+        rates={},
+        growths=(grown,),
+        finalists=tuple(reports),
+        untrained={},
+        reports=reports,
+    )
+
+
+def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsewhere():
+    first = found("tvr", ms_sl=100.0, ms_sl_with_ral=240.0, dl_dkd=236.0)
+    second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
+    assert list(winners([first, second])) == [
+        "- On tvr `ms_sl+ral` finds most: SumR 240.0 on test videos, 140.0 more than `ms_sl`, 4.0 more than `dl_dkd`; "
+        "on charades it takes place 2 of 3.",
+        "- On charades `dl_dkd` finds most: SumR 200.0 on test videos, 20.0 more than `ms_sl+ral`; "
+        "on tvr it takes place 2 of 3.",
+    ]
+
+
+def test_worlds_without_results_have_no_winner():
+    assert list(winners([found("tvr")])) == []
+
+
+def test_what_was_left_out_elsewhere_has_no_place_there():
+    first, second = found("tvr", ms_sl=100.0), found("charades", dl_dkd=200.0)
+    assert "on charades it has no row." in next(winners([first, second]))
