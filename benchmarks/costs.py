@@ -6,6 +6,8 @@ Parameters, FLOPs and what a video keeps are counted (`untrimmed/reproduction/ef
 is told as a share of GMMFormer v2's in the same round; batches are those of `benchmarks/training_step.py`, lengths
 spread as TVR's, losses and weights those of the preset after its warm-up. A query is timed from its word features to
 the first 100 of a corpus of full-length videos. Times are the processor's, which other programs disturb less.
+TF-PRVR learns nothing, and how many moments a video keeps depends on what it shows: here on 128 frames, 768 wide as
+CLIP-L/14's, of 16 shots.
 """
 
 import argparse
@@ -14,17 +16,29 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.training_step import make_batch
 
+from untrimmed.moments.tf_prvr import NAME, moment_scores, video_moments
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.efficiency import flops, megabytes_per_video, parameters, published_model, query_ms
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.study.costs import Stepper
 
-METHODS = ["ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "hlformer", "dreamprvr", "holmes", "holmes+ral"]
+METHODS = [
+    "ms_sl",
+    "gmmformer",
+    "gmmformer_v2",
+    "gmmformer_v2+ral",
+    "hlformer",
+    "dreamprvr",
+    "holmes",
+    "holmes+ral",
+    NAME,
+]
 MEASURE = "gmmformer_v2"  # of a training step
 
 
@@ -32,6 +46,7 @@ def steps(methods: list[str], num_videos: int, rounds: int) -> dict[str, float]:
     """Each method's training step by that of `MEASURE` in the same round: the median."""
     keep_freed_memory()
     batch, ratios = make_batch(num_videos, "tvr", seed=0), dict[str, list[float]]()
+    methods = [method for method in methods if method != NAME]
     trained = {method: Stepper(load_preset(method, "tvr")) for method in dict.fromkeys([MEASURE, *methods])}
     for each in trained.values():
         each.step(batch)  # warms up
@@ -40,6 +55,20 @@ def steps(methods: list[str], num_videos: int, rounds: int) -> dict[str, float]:
         for method in methods:
             ratios.setdefault(method, []).append(taken[method] / taken[MEASURE])
     return {method: statistics.median(of) for method, of in ratios.items()}
+
+
+def training_free(num_videos: int, timed: bool) -> list[str]:
+    """The cells of TF-PRVR's row."""
+    rng = np.random.default_rng(0)
+    shots = rng.standard_normal((16, 768)).repeat(8, axis=0)
+    moments = video_moments(shots + 0.5 * rng.standard_normal(shots.shape)).vectors
+    corpus, query, times = np.tile(moments, (num_videos, 1)), rng.standard_normal((1, 768)), list[float]()
+    for _ in range(8 if timed else 0):
+        start = time.process_time()
+        np.argpartition(-moment_scores(query, corpus).reshape(num_videos, -1).max(axis=1), min(100, num_videos - 1))
+        times.append(time.process_time() - start)
+    query_cell = f"{1e3 * statistics.median(times[1:]):.1f}" if timed else "-"  # the first warms up
+    return ["-", "-", "-", "-", query_cell, f"{4 * moments.size / 1e3:.0f}"]
 
 
 def main() -> None:
@@ -53,11 +82,14 @@ def main() -> None:
     print("| method | parameters (M) | FLOPs (G) | of attention (G) | step | ms a query | kB a video |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for method in options.methods:
+        if method == NAME:
+            print(f"| `{method}` | {' | '.join(training_free(options.corpus, timed=options.rounds > 0))} |", flush=True)
+            continue
         torch.manual_seed(0)
         model = published_model(method)
         counted = flops(model)
         cells = [f"{parameters(model) / 1e6:.2f}", f"{counted.weights / 1e9:.2f}", f"{counted.activations / 1e9:.2f}"]
-        if by_step:
+        if options.rounds:
             cells += [f"{by_step[method]:.2f}", f"{query_ms(model, options.corpus, time.process_time):.1f}"]
         else:
             cells += ["-", "-"]
