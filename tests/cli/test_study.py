@@ -36,10 +36,12 @@ def test_a_study_trains_writes_its_page_and_goes_on_with_more_seeds(typed, words
 def test_a_page_can_be_made_of_what_is_there(typed, words, tmp_path):
     page = tmp_path / "page.md"
     assert typed(*words, "--seeds", 1, "--attach", "evidence", "--page", page)[0] == 0
-    code, _, told = typed(*words, "--seeds", 2, "--attach", "evidence,transport", "--page", page, "--jobs", 0)
+    more = ["--seeds", 2, "--attach", "evidence,transport", "--rates", "1e-3,3e-4"]
+    code, _, told = typed(*words, *more, "--page", page, "--jobs", 0)
     assert code == 0
     assert "on validation videos" not in told
     assert "Not trained yet, so that the search may still go on elsewhere: `ms_sl+transport`" in page.read_text()
+    assert "- `ms_sl` (rate 0.0003, not tried with 0.001) reached" in page.read_text()
     assert "1 of 2 seeds" in page.read_text()
 
 

@@ -105,7 +105,8 @@ def _findings(found: Found) -> Iterator[str]:
             gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
             end = "no further attachment gained" if steps else "no attachment gained"
             end = f"more than {len(steps)} were not tried" if len(steps) == found.plan.most else end
-            rate = f"rate {found.rates[base]:g}"
+            untried = " or ".join(f"{rate:g}" for rate in found.untried_rates[base])
+            rate = f"rate {found.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
             end = "what could come next is not all trained yet" if growth.waiting else end
             yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
 

@@ -70,6 +70,16 @@ class Found:
     costs: Mapping[Candidate, Costs] = field(default_factory=dict)
     reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
 
+    @property
+    def untried_rates(self) -> Mapping[Candidate, tuple[float, ...]]:
+        """For each method the rates that are left to train."""
+        return {
+            method: tuple(
+                rate for rate in self.plan.rates if not trial_of(self.world, self.plan, method, rate).finished
+            )
+            for method in self.rates
+        }
+
     def base_of(self, candidate: Candidate) -> Candidate:
         """The method that a candidate grew from where it reached most: at its rate."""
         return next((each.base for each in self.tried if each.candidate == candidate), candidate)
