@@ -76,9 +76,9 @@ def test_codes_say_what_their_numbers_do(dim):
     wanted = units[0] * np.repeat(codes.head_scale, 16) * (bytes_of @ probe.head)
     wanted += units[1] * np.repeat(codes.body_scale, 16) * (nibbles @ probe.body)
     wanted += units[2] * codes.tail_scale.ravel() * ((2 * bits - 1) @ levels).ravel()
-    found, reach = codes.products(probe)
+    found, each = np.empty(48, dtype=np.float32), np.arange(48)
+    kernels.scan_means(codes.arrays, each, np.ones(48, int), probe.numbers, probe.margins, each, 0, 48, found)
     assert found == pytest.approx(wanted, abs=1e-6)
-    assert (reach >= rows @ query).all()
 
 
 @pytest.mark.parametrize("dim", [4, 33, 64, 70, 128, 384])

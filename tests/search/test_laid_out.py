@@ -4,23 +4,28 @@ import contextlib
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from tests.search.test_updates import LIBRARY, features_of, sentence
+from tests.search.test_trained import save_run
+from tests.search.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
 from tests.toy import stored_video
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import kept_codes
 from untrimmed.search import laid_out as laid_out_module
+from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
+from untrimmed.search.coded_windows import CodedWindows
 from untrimmed.search.codes import Codes
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER, remove_damaged
 from untrimmed.search.mapped import MappedArrays
+from untrimmed.search.trained import TrainedModel
 
 IDS = [f"v{number:02d}" for number in range(12)]
 
@@ -96,8 +101,8 @@ def coded(folder, monkeypatch):
 @pytest.fixture
 def scanned(monkeypatch):
     """How often codes of a block were scanned."""
-    asked, real = [], Codes.products
-    monkeypatch.setattr(Codes, "products", lambda *args: asked.append(1) or real(*args))
+    asked, real = [], CodedWindows.by_codes
+    monkeypatch.setattr(CodedWindows, "by_codes", lambda *args: asked.append(1) or real(*args))
     return asked
 
 
@@ -218,34 +223,70 @@ def all_hits(engine):
     )
 
 
-def flip_often(folder, expected, flips, ask=all_hits):
-    """Of one or two files: blocks, their codes, the copy of the records."""
+@pytest.fixture
+def trained(folder, tmp_path, monkeypatch):
+    """The same videos for a trained model, with codes."""
+    monkeypatch.setattr(trained_module, "LEAST_CODED", 1)
+    monkeypatch.setattr(trained_module, "_VIDEOS_OF_BLOCK", 3)
+    monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
+    model = TrainedModel(save_run(tmp_path / "run", query_dim=WORD_DIM, video_dim=DIM, dim=96))
+    with VideoIndex(folder) as index:
+        index.write_settings(replace(LIBRARY, model=model.identity, model_folder=str(model.folder)))
+        for number, video_id in enumerate(IDS):
+            features = features_of(number % 8)
+            encoded = model.encode_video(features)
+            index.put(stored_video(video_id, features, encoded, model=model.identity, indexed_at=2.0))
+    shutil.rmtree(folder / FOLDER)
+    keep_laid_out(folder)
+    assert len(codes_of(folder)) == len(blocks_of(folder)) > 1
+    assert {file.parent.name for file in blocks_of(folder)} == {"trained"}
+    return folder
+
+
+LIBRARIES = [("folder", all_hits), ("coded", best_hits), ("trained", all_hits), ("trained", best_hits)]
+
+
+def flip_often(folder, expected, flips, ask):
+    """Of blocks, their codes and axes, the copy of the records: found when they are read, or by whoever reads all."""
     rng = random.Random(0)
     laid_out = [file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size]
     for _ in range(flips):
         files = [rng.choice([folder / "records.json", *laid_out]) for _ in range(rng.choice((1, 1, 2)))]
         contents = {file: flip(file, rng) for file in dict.fromkeys(files)}
         assert ask(Engine(folder)) == expected, list(contents)
+        left = {file for file in contents if file in laid_out and file.exists()}
+        assert left <= set(remove_damaged(folder)), left
         for file, content in contents.items():
             file.write_bytes(content)
 
 
-def test_a_hundred_bits_that_change_are_found_and_no_answer_is_wrong(folder, monkeypatch):
-    flip_often(folder, without_disk(folder, monkeypatch, all_hits), 100)
-
-
-def test_bits_of_codes_that_change_are_found_and_no_answer_is_wrong(coded, monkeypatch):
-    flip_often(coded, without_disk(coded, monkeypatch, best_hits), 50, best_hits)
-
-
-@pytest.mark.slow
-def test_two_thousand_bits_that_change_are_found_and_no_answer_is_wrong(folder, monkeypatch):
-    flip_often(folder, without_disk(folder, monkeypatch, all_hits), 2000)
+@pytest.mark.parametrize(("library", "ask"), LIBRARIES)
+def test_bits_that_change_are_found_and_no_answer_is_wrong(library, ask, request, monkeypatch):
+    folder = request.getfixturevalue(library)
+    flip_often(folder, without_disk(folder, monkeypatch, ask), 100 // len(LIBRARIES), ask)
 
 
 @pytest.mark.slow
-def test_two_thousand_bits_that_change_in_a_library_with_codes_are_found(coded, monkeypatch):
-    flip_often(coded, without_disk(coded, monkeypatch, best_hits), 2000, best_hits)
+@pytest.mark.parametrize(("library", "ask"), LIBRARIES)
+def test_two_thousand_bits_that_change_are_all_found_and_no_answer_is_wrong(library, ask, request, monkeypatch):
+    folder = request.getfixturevalue(library)
+    flip_often(folder, without_disk(folder, monkeypatch, ask), 2000 // len(LIBRARIES), ask)
+
+
+@pytest.mark.parametrize(("library", "ask"), LIBRARIES)
+def test_files_that_are_cut_under_a_process_give_no_wrong_answer_to_the_next(library, ask, request, monkeypatch):
+    """Who has mapped the part that is gone may be ended by the system; it is not asked again here."""
+    folder, rng = request.getfixturevalue(library), random.Random(2)
+    expected, others = without_disk(folder, monkeypatch, ask), []
+    for file in sorted(file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size):
+        content = file.read_bytes()
+        others.append(Engine(folder))
+        assert ask(others[-1]) == expected
+        os.truncate(file, rng.randrange(len(content)))
+        assert ask(Engine(folder)) == expected, file
+        file.unlink(missing_ok=True)
+        file.write_bytes(content)
+    assert ask(Engine(folder)) == expected
 
 
 def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folder, monkeypatch, read):

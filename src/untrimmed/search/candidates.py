@@ -9,21 +9,44 @@ were the others to find all that codes allow.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from untrimmed.search.blocks import Block, Bounding, Split
-from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Probe
 from untrimmed.search.products import cores
 from untrimmed.search.threads import share
 
 _BLOCKS_PER_THREAD = 3  # fewer share the work within each
 
-B = TypeVar("B", bound=Block)
 Places = Int[np.ndarray, " _"]
+
+
+class Coded(Protocol):
+    """Codes of a branch of some videos: see `CodedVideos`, whose rows they may be or not."""
+
+    def by_means(self, probe: Probe, videos: Places, found: Float32[np.ndarray, " N"], /) -> None:
+        """The best mean of rows of each video, by codes."""
+        ...
+
+    def by_codes(self, probe: Probe, videos: Places, found: Float32[np.ndarray, "3 N"], /) -> None:
+        """Its best row by codes, what the true one is not above, what a row's code may be off."""
+        ...
+
+    def by_rows(
+        self, probe: Probe, videos: Places, needed: Float[np.ndarray, " N"], found: Float32[np.ndarray, " N"], /
+    ) -> None:
+        """Its best row, minus infinity where none is as good as needed."""
+        ...
+
+    def rounding(self, probe: Probe, /) -> float:
+        """What that can be off."""
+        ...
+
+
+B = TypeVar("B", bound=Block)
 
 
 class Candidates(Generic[B]):
@@ -31,7 +54,7 @@ class Candidates(Generic[B]):
 
     def __init__(
         self,
-        coded: Callable[[B], Mapping[str, CodedVideos]],
+        coded: Callable[[B], Mapping[str, Coded]],
         probes: Sequence[tuple[str, Probe]],
         *,
         fuzz: float,

@@ -28,43 +28,90 @@ LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
 GROUP = 4  # rows of which there is a mean
-_SCANNED_AT_A_TIME, _READ_AT_A_TIME = 1024, 128  # videos
+_SCANNED_AT_A_TIME, _READ_AT_A_TIME = 2**15, 128  # rows, videos
 _HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
 
 
 @dataclass(frozen=True, eq=False)
-class CodedVideos:
-    """The rows of some videos in float16, one video after the other, and their codes, in blocks of one video each."""
+class CodedRows:
+    """Codes of the rows of some videos, one video after the other, each in blocks of its own."""
 
     codes: Codes
     means: Codes  # of every `GROUP` rows of a video that follow each other, one video after the other
-    rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
-    longest: float  # of the rows
+    longest: float  # of what is read where codes leave it open
     first_row: Int[np.ndarray, " _"]  # of each video, and where the last one ends
     first: Int[np.ndarray, " _"]  # block of each video, and where the last one ends
     first_mean: Int[np.ndarray, " V"]  # of each video
     unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
 
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def by_means(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, " N"]) -> None:
+        """The best mean of each video, by codes."""
+        from untrimmed.search.kernels import scan_means
+
+        groups = -(-np.diff(self.first_row) // GROUP)
+        given = self.means.arrays, self.first_mean, groups, probe.numbers, probe.margins, videos
+        share(len(videos), GROUP * self._at_a_time, partial(call, scan_means, given, (found,)))
+
+    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, "3 N"]) -> None:
+        """Of each video: its best row by codes, what the true one is not above, what a row's code may be off."""
+        from untrimmed.search.kernels import scan_codes
+
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
+        share(len(videos), self._at_a_time, partial(call, scan_codes, given, tuple(found)))
+        if self.unbounded.any():
+            found[1, self.unbounded[videos]] = np.inf
+
+    @property
+    def _at_a_time(self) -> int:
+        """Videos that one thread takes at once."""
+        return max(1, _SCANNED_AT_A_TIME * len(self) // int(self.first_row[-1]))
+
+
+def codes_of_rows(axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> dict[str, Any]:
+    """What `CodedRows` has of videos with so many rows each, at least one, but for `longest`."""
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        rows = np.where(finite[:, None], rows, 0)
+    padded = -(-counts // LANES) * LANES
+    first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
+    place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
+    order = np.repeat(first_row[:-1], padded) + np.minimum(place, np.repeat(counts, padded) - 1)
+    groups = -(-counts // GROUP)
+    first_mean = np.cumsum(groups) - groups
+    inside = np.arange(groups.sum()) - np.repeat(first_mean, groups)
+    starts = np.repeat(first_row[:-1], groups) + GROUP * inside
+    sizes = np.minimum(GROUP, np.repeat(first_row[1:], groups) - starts)
+    return {
+        "codes": Codes.of(axes, rows, order),
+        "means": Codes.of(axes, np.add.reduceat(rows, starts) / sizes[:, None]),
+        "first_row": first_row,
+        "first": first,
+        "first_mean": first_mean,
+        "unbounded": ~np.logical_and.reduceat(finite, first_row[:-1]),
+    }
+
+
+def longest_of(rows: Float[np.ndarray, "R D"]) -> float:
+    """How long the longest row is."""
+    return float(np.sqrt(np.einsum("rd,rd->r", rows, rows, dtype=np.float32).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class CodedVideos(CodedRows):
+    """With the rows in float16, one video after the other."""
+
+    rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
+
     @classmethod
     def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
         """Codes of videos with so many rows each, at least one."""
-        finite = np.isfinite(rows).all(axis=1)
-        rows = np.where(finite[:, None], rows, 0).astype(np.float32)
-        padded = -(-counts // LANES) * LANES
-        first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
-        place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
-        order = np.repeat(first_row[:-1], padded) + np.minimum(place, np.repeat(counts, padded) - 1)
+        finite = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0)
         halves = np.zeros((max(4, len(rows)), padded_width(rows.shape[1])), dtype=np.float16)
-        halves[: len(rows), : rows.shape[1]] = rows
-        longest = float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max()))
-        unbounded = ~np.logical_and.reduceat(finite, first_row[:-1])
-        groups = -(-counts // GROUP)
-        first_mean = np.cumsum(groups) - groups
-        inside = np.arange(groups.sum()) - np.repeat(first_mean, groups)
-        starts = np.repeat(first_row[:-1], groups) + GROUP * inside
-        sizes = np.minimum(GROUP, np.repeat(first_row[1:], groups) - starts)
-        means = Codes.of(axes, np.add.reduceat(rows, starts) / sizes[:, None])
-        return cls(Codes.of(axes, rows, order), means, halves, longest, first_row, first, first_mean, unbounded)
+        halves[: len(rows), : rows.shape[1]] = finite
+        return cls(rows=halves, longest=longest_of(finite), **codes_of_rows(axes, np.asarray(rows, np.float32), counts))
 
     @classmethod
     def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
@@ -83,26 +130,6 @@ class CodedVideos:
             unbounded=np.concatenate([part.unbounded for part in parts]),
         )
 
-    def __len__(self) -> int:
-        return len(self.first) - 1
-
-    def by_means(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, " N"]) -> None:
-        """The best mean of each video, by codes."""
-        from untrimmed.search.kernels import scan_means
-
-        groups = -(-np.diff(self.first_row) // GROUP)
-        given = self.means.arrays, self.first_mean, groups, probe.numbers, probe.margins, videos
-        share(len(videos), _SCANNED_AT_A_TIME, partial(_call, scan_means, given, (found,)))
-
-    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, "3 N"]) -> None:
-        """Of each video: its best row by codes, what the true one is not above, what a row's code may be off."""
-        from untrimmed.search.kernels import scan_codes
-
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
-        share(len(videos), _SCANNED_AT_A_TIME, partial(_call, scan_codes, given, tuple(found)))
-        if self.unbounded.any():
-            found[1, self.unbounded[videos]] = np.inf
-
     def by_rows(
         self,
         probe: Probe,
@@ -119,7 +146,7 @@ class CodedVideos:
         rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
         given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
         least = (needed - 1e-5).astype(np.float32)  # rounded
-        share(len(videos), _READ_AT_A_TIME, partial(_call, score_rows, (*given, least), (found,)))
+        share(len(videos), _READ_AT_A_TIME, partial(call, score_rows, (*given, least), (found,)))
 
     def rounding(self, probe: Probe) -> float:
         """What a product of a row of float16 numbers can be off."""
@@ -266,9 +293,10 @@ def can_scan() -> bool:
     return find_spec("numba") is not None
 
 
-def _call(
+def call(
     kernel: Callable[..., None], given: tuple[Any, ...], out: tuple[np.ndarray, ...], start: int, stop: int
 ) -> None:
+    """A loop over some of what it is given, whose results have places in `out`."""
     kernel(*given, start, stop, *out)
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, Int8, Int16, UInt8, UInt64
 
 from untrimmed.search.products import LANES, padded_width
-from untrimmed.search.threads import share
 
 HEAD, BODY = 16, 48  # numbers
 MARGIN = 7.0  # standard deviations
@@ -146,16 +145,6 @@ class Codes:
     def nbytes(self) -> int:
         """Of all of them."""
         return sum(array.nbytes for array in self.arrays)
-
-    def products(self, probe: Probe) -> Float32[np.ndarray, "2 R"]:
-        """Every row times the query by its code; and what the true product is not above."""
-        from untrimmed.search.kernels import weigh_rows
-
-        blocks = len(self.tail)
-        both = np.empty((2, blocks * LANES), dtype=np.float32)
-        given = self.arrays, probe.numbers, probe.margins
-        share(blocks, 512, lambda start, stop: weigh_rows(*given, start, stop, *both))
-        return both
 
 
 def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]:

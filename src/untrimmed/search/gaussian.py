@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float16, Float32
 
 _REACH = 3.0  # standard deviations after which a Gaussian is cut off
 
@@ -40,9 +40,30 @@ def filter_long(
     As a matrix product it takes a tenth of the time that a convolution of one channel does.
     """
     reach, num_pieces = len(weights) // 2, -(-len(values) // piece)
-    band = np.zeros((piece + 2 * reach, piece), dtype=np.float32)
-    for position in range(piece):
-        band[position : position + len(weights), position] = weights
+    band = _band(weights, piece)
     surrounded = np.pad(values, (reach, reach + num_pieces * piece - len(values)))
     pieces = np.lib.stride_tricks.sliding_window_view(surrounded, len(band))[::piece]
     return (np.ascontiguousarray(pieces) @ band).ravel()[: len(values)]
+
+
+def filter_rows(
+    rows: Float16[np.ndarray, "R D"], weights: Float[np.ndarray, " K"], piece: int = 64
+) -> Float32[np.ndarray, "R D"]:
+    """Every column of rows under a short symmetric filter."""
+    reach, band = len(weights) // 2, _band(weights, piece)
+    filtered = np.empty(rows.shape, dtype=np.float32)
+    for start in range(0, len(rows), piece):
+        own = filtered[start : start + piece]
+        low, high = max(0, start - reach), min(len(rows), start + len(own) + reach)
+        np.matmul(
+            band[low - start + reach : high - start + reach, : len(own)].T, rows[low:high].astype(np.float32), out=own
+        )
+    return filtered
+
+
+def _band(weights: Float[np.ndarray, " K"], piece: int) -> Float32[np.ndarray, "S P"]:
+    """What a piece of a sequence with its surroundings is multiplied with, to be filtered."""
+    band = np.zeros((piece + len(weights) - 1, piece), dtype=np.float32)
+    for position in range(piece):
+        band[position : position + len(weights), position] = weights
+    return band

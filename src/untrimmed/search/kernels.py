@@ -254,38 +254,6 @@ def _weigh(codes, block, probe, margins, sums, found, reach):
 
 @compiled()
 @no_type_check
-def weigh_rows(codes, probe, margins, start, stop, found, reach):
-    """found[16 i + lane], reach[16 i + lane]: of the rows of each block i, see `_weigh`."""
-    sums = np.empty(3 * LANES, np.int32)
-    for block in range(start, stop):
-        at = block * LANES
-        _weigh(codes, block, probe, margins, sums, found[at:], reach[at:])
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
-@no_type_check
-def best_windows(found, reach, bounds, weights, inside, start, stop, best, most):
-    """best[i]: the best window of rows bounds[i, 0] to bounds[i, 1] of products; most[i]: no window is above it.
-
-    Weights of a window add up to one: its mean is off by no more than the product that is off most.
-    """
-    half, end = len(weights) // 2, len(found)
-    for video in range(start, stop):
-        first, behind = bounds[video]
-        mean = np.zeros(behind - first, np.float32)
-        for place in range(len(weights)):
-            weight, shift = weights[place], place - half
-            before, after = max(first, -shift), min(behind, end - shift)
-            summed, added = mean[before - first : after - first], found[before + shift : after + shift]
-            for row in range(after - before):
-                summed[row] += weight * added[row]
-        whole, off = inside[first:behind], reach[first:behind] - found[first:behind]
-        best[video] = (mean / whole).max()
-        most[video] = best[video] + off.max()
-
-
-@compiled()
-@no_type_check
 def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound, slack):
     """Of video videos[i] best[i]: its best row by codes; bound[i]: no row's product is above it.
 
@@ -322,6 +290,19 @@ def scan_means(codes, first, counts, probe, margins, videos, start, stop, best):
         best[place] = top
 
 
+@compiled(inline="always")
+@no_type_check
+def _row_times(rows, at, query, width):
+    """The row of float16 numbers that begins there times a query of this width."""
+    fours, ones = width // (4 * LANES), width % (4 * LANES) // LANES
+    product = np.float32(0)
+    if fours:
+        product += _four_at_once(rows, at, query, 0, fours)
+    if ones:
+        product += _one_at_once(rows, at + fours * 4 * LANES, query, fours * 4 * LANES, ones)
+    return product
+
+
 @compiled()
 @no_type_check
 def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, needed, start, stop, best):
@@ -331,7 +312,6 @@ def score_rows(codes, first, probe, margins, rows, width, first_row, query, vide
     that is open of none, best[i] is minus infinity.
     """
     sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
-    fours, ones = width // (4 * LANES), width % (4 * LANES) // LANES
     for place in range(start, stop):
         block, behind = first[videos[place]], first[videos[place] + 1]
         begin, end = first_row[videos[place]], first_row[videos[place] + 1]
@@ -344,14 +324,48 @@ def score_rows(codes, first, probe, margins, rows, width, first_row, query, vide
                 least = max(least, 2 * found[lane] - reach[number * LANES + lane])
         for number in range(end - begin):
             if reach[number] >= least - _FUZZ:
-                at, product = (begin + number) * width, np.float32(0)
-                if fours:
-                    product += _four_at_once(rows, at, query, 0, fours)
-                if ones:
-                    product += _one_at_once(rows, at + fours * 4 * LANES, query, fours * 4 * LANES, ones)
-                top = max(top, product)
+                top = max(top, _row_times(rows, (begin + number) * width, query, width))
                 least = max(least, top)
         best[place] = top
+
+
+@compiled(fastmath={"contract"})
+@no_type_check
+def score_windows(
+    codes, first, probe, margins, frames, width, places, filters, query, videos, needed, start, stop, best, read
+):
+    """best[i]: the best window of video videos[i] by products of float16 frames, given by their bits, with a query.
+
+    Windows are around each frame; those count of which codes leave it open whether one is the best and not below
+    needed[i]. Where that is open of none, best[i] is minus infinity. read[i]: how many frames had to be read.
+    """
+    (starts, lengths), (weights, ends, own, inside) = places, filters
+    sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    products = np.empty(LANES, np.float32)
+    for place in range(start, stop):
+        video = videos[place]
+        block, behind, begin, length = first[video], first[video + 1], starts[video], lengths[video]
+        weigh, half = ends[own[video]], (ends[own[video] + 1] - ends[own[video]]) // 2
+        if len(reach) < (behind - block) * LANES:
+            reach = np.empty((behind - block) * LANES, np.float32)
+            products = np.empty_like(reach)
+        least, top, known, count = needed[place], np.float32(-np.inf), 0, 0
+        for number in range(behind - block):
+            _weigh(codes, block + number, probe, margins, sums, found, reach[number * LANES :])
+            for lane in range(LANES):
+                least = max(least, 2 * found[lane] - reach[number * LANES + lane])
+        for row in range(length):
+            if reach[row] >= least - _FUZZ:
+                low, high = max(0, row - half), min(length, row + half + 1)
+                for frame in range(max(low, known), high):
+                    products[frame] = _row_times(frames, (begin + frame) * width, query, width)
+                    count += 1
+                known, summed = high, np.float32(0)
+                for frame in range(low, high):
+                    summed += weights[weigh + half + frame - row] * products[frame]
+                top = max(top, summed / inside[begin + row])
+                least = max(least, top)
+        best[place], read[place] = top, count
 
 
 @compiled()

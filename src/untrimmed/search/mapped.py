@@ -120,6 +120,15 @@ class MappedArrays(Mapping[str, np.ndarray]):
             self.rows(name, row, row + 1)
         return self._arrays[name][rows]
 
+    def spans(self, name: str, starts: Int[np.ndarray, " K"], stops: Int[np.ndarray, " K"]) -> np.ndarray:
+        """An array, of which the rows from each start to before its stop have been checked.
+
+        Raises: DamagedError; KeyError for a name that is not there.
+        """
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            self.rows(name, start, stop)
+        return self._arrays[name]
+
     def _check(self, name: str, pages: range) -> None:
         content, wanted, seen = self._bytes[name], self._checks[name], self._seen[name]
         if seen[pages.start : pages.stop].all():
@@ -137,6 +146,16 @@ def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) 
     Raises: DamagedError where the file is not as it was written.
     """
     return arrays.rows(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
+
+
+def with_spans(
+    arrays: Mapping[str, np.ndarray], name: str, starts: Int[np.ndarray, " K"], stops: Int[np.ndarray, " K"]
+) -> np.ndarray:
+    """An array that is in memory or in a file, of which all is as it was written from each start to before its stop.
+
+    Raises: DamagedError where the file is not as it was written.
+    """
+    return arrays.spans(name, starts, stops) if isinstance(arrays, MappedArrays) else arrays[name]
 
 
 def picked(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:

@@ -24,15 +24,16 @@ from jaxtyping import Float, Float16, Float32, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part, Split
+from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_videos import Arrays, Coder
-from untrimmed.search.codes import Codes, Probe
+from untrimmed.search.coded_windows import CodedWindows, Windows
 from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
-from untrimmed.search.gaussian import filter_long, gaussian, gaussian_filter, weight_inside
+from untrimmed.search.gaussian import filter_long, filter_rows, gaussian, gaussian_filter, weight_inside
 from untrimmed.search.grid import on_a_grid
 from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
-from untrimmed.search.threads import share
+from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save
 LEAST_CODED_AT_ONCE = 2**20  # rows: fewer are read before the loops over codes are loaded
-_BRANCH = "frames"  # the only one
+_BRANCH = "windows"  # the only one
 
 Curve = Float[np.ndarray, " T"]
 
@@ -69,7 +70,8 @@ class WindowCorpus(FrameCorpus["_Block", "_Video"]):
         self.config = config or self.Config()
         super().__init__(Blocks(self._join, _ROWS_OF_BLOCK), _Block)
         self._known_scenes: dict[str, Int[np.ndarray, "N 2"]] = {}
-        self.coder: Coder[_Block, Codes] = Coder(Codes)  # all that `update` gives share it
+        self.coder: Coder[_Block, CodedWindows] = Coder(CodedWindows)  # all that `update` gives share it
+        self.shortfalls = Shortfalls()  # and this
 
     def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> WindowQuery:
         """The sentence's vector as two halves of float16."""
@@ -133,48 +135,56 @@ class WindowQuery:
     def __init__(self, corpus: WindowCorpus, sentence: Float[np.ndarray, " D"], recall: float = 1.0):
         self._corpus, self._sentence, self._recall = corpus, sentence, recall
         self._halves = halves(sentence)
-        self._probe: Probe | None = None  # what the sentence is to codes
-        self._looked_at = 0  # videos whose frames were read
+        self._read: list[int] = []  # frames that were read, where codes were looked at first
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos by their best window, see `PreparedQuery.rank`.
 
         All windows are scored from float16 products, then those videos that rounding leaves in doubt in float32: the
-        result is that of float32 throughout. Where many frames have been searched some times, codes tell which videos
+        result is that of float32 throughout. Where many frames have been searched some times, codes tell which windows
         can be among the best.
         """
         blocks = self._corpus.blocks
         many = len(blocks) if among is None else len(among)
-        by_codes, self._looked_at = 4 * limit <= many and self._codes_are_ready(), 0
+        candidates, self._read = self._candidates() if 4 * limit <= many and self._codes_are_ready() else None, []
         ranked = blocks.rank(
             self._rough,
             self._exact,
             rounding=ROUNDING,
             limit=limit,
             among=among,
-            bounds=[self._bound] if by_codes else (),
+            bounds=candidates.bounds if candidates else (),
         )
-        if by_codes:
-            self._corpus.coder.learn(self._looked_at / many)
+        if candidates:
+            self._corpus.coder.learn(sum(self._read) / (self._num_rows * many / len(blocks)))
+            if self._recall < 1 and candidates.allowance is None and ranked:
+                split = blocks.split([video.video_id for video in ranked])
+                scores = np.array([video.score for video in ranked])
+                self._corpus.shortfalls.learn(candidates.shortfalls(split, scores))
         return ranked
+
+    @property
+    def _num_rows(self) -> int:
+        return sum(int(part.block.sizes.sum()) for part in self._corpus.blocks.parts)
 
     def _codes_are_ready(self) -> bool:
         blocks, coder = [part.block for part in self._corpus.blocks.parts], self._corpus.coder
-        num_rows = sum(int(block.sizes.sum()) for block in blocks)
-        if num_rows < LEAST_CODED or not np.isfinite(self._sentence).all():
+        if (num_rows := self._num_rows) < LEAST_CODED or not np.isfinite(self._sentence).all():
             return False
         return coder.ready(blocks, lambda block: block.coded(coder), many=num_rows >= LEAST_CODED_AT_ONCE)
 
-    def _bound(self, split: Split[_Block], _: Int[np.ndarray, " N"], __: float) -> Float32[np.ndarray, "2 N"]:
-        return np.concatenate([self._bound_of(block, rows) for block, rows in split], axis=1)
-
-    def _bound_of(self, block: _Block, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, "2 K"]:
-        codes = self._corpus.coder.of(block).get(_BRANCH)
-        if codes is None:
-            return np.stack([np.zeros(len(rows), np.float32), np.full(len(rows), np.inf, np.float32)])
-        if self._probe is None:  # all blocks have the same axes
-            self._probe = codes.axes.probe(self._sentence, self._recall)
-        return block.bounds(codes.products(self._probe))[:, rows]
+    def _candidates(self) -> Candidates[_Block]:
+        corpus = self._corpus
+        coded = [corpus.coder.of(part.block)[_BRANCH] for part in corpus.blocks.parts]
+        each = (1 + self._recall) / 2  # means and codes may both pass a video over
+        probe = coded[0].codes.axes.probe(self._sentence, each)
+        allowance = corpus.shortfalls.allowance(each) if self._recall < 1 else None
+        return Candidates(
+            lambda block: {_BRANCH: block.windows(corpus.coder.of(block)[_BRANCH], self._read)},
+            [(_BRANCH, probe)],
+            fuzz=max(some.rounding(probe) for some in coded),
+            allowance=allowance,
+        )
 
     def _rough(self, split: Split[_Block]) -> Float[np.ndarray, " N"]:
         def of_block(block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
@@ -185,8 +195,9 @@ class WindowQuery:
         return np.concatenate([of_block(block, rows) for block, rows in split])
 
     def _exact(self, split: Split[_Block]) -> Float64[np.ndarray, " N"]:
-        self._looked_at += sum(len(rows) for _, rows in split)
-        return np.array([self._filtered(block.video(row)).max() for block, rows in split for row in rows.tolist()])
+        videos = [block.video(row) for block, rows in split for row in rows.tolist()]
+        self._read.append(sum(len(video.frames) for video in videos))
+        return np.array([self._filtered(video).max() for video in videos])
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
@@ -310,8 +321,7 @@ class _Block:
     def _groups(self) -> list[_Group]:
         """Of the videos of each step."""
         places = np.stack([self._starts, self._starts + self._lengths], axis=1)
-        inside = np.array(self.arrays["inside"])  # what kernels are compiled for can be written to
-        groups, first = [], self.arrays["first"].tolist()
+        inside, groups, first = self.arrays["inside"], [], self.arrays["first"].tolist()
         for a, b, deviation in zip(first, first[1:], self.arrays["deviations"].tolist(), strict=False):
             start, stop = int(places[a, 0]), int(self._starts[b - 1] + self.sizes[b - 1])
             groups.append(_Group(start, stop, (places[a:b] - start).ravel(), deviation, inside[start:stop]))
@@ -322,16 +332,22 @@ class _Block:
         relevance = products(self.frames, query)[:, 0].astype(np.float32)
         return np.concatenate([group.best(relevance) for group in self._groups])
 
-    def coded(self, coder: Coder[_Block, Codes]) -> dict[str, Codes]:
-        """Codes of all rows; none where one is not finite."""
-        if not np.isfinite(self.frames).all():
-            return {}
-        dim = len(self.arrays["total"])
-        return {_BRANCH: Codes.of(coder.axes(_BRANCH, self.frames[:, :dim]), self.frames[:, :dim])}
+    def coded(self, coder: Coder[_Block, CodedWindows]) -> dict[str, CodedWindows]:
+        """Codes of all windows."""
+        frames = self.frames[:, : len(self.arrays["total"])]
+        windows = np.concatenate([group.windows(frames) for group in self._groups])
+        return {_BRANCH: CodedWindows.of(coder.axes(_BRANCH, windows), windows, self._lengths, frames)}
 
-    def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
-        """Each video by its best window, from products by codes; and what no window of exact ones is above."""
-        return np.concatenate([group.bounds(products) for group in self._groups], axis=1)
+    def windows(self, coded: CodedWindows, read: list[int]) -> Windows:
+        """All windows by their codes; how many frames are read is noted."""
+        return Windows(coded, self.arrays, (self._starts, self._lengths), self._filters, read)
+
+    @cached_property
+    def _filters(self) -> tuple[np.ndarray, ...]:
+        """The weights of all windows, one after the other; where each begins; which one each video has."""
+        weights = [gaussian(deviation).astype(np.float32) for deviation in self.arrays["deviations"].tolist()]
+        own = np.repeat(np.arange(len(weights)), np.diff(self.arrays["first"]))
+        return np.concatenate(weights), np.cumsum([0, *map(len, weights)]), own
 
 
 @dataclass(frozen=True)
@@ -349,15 +365,13 @@ class _Group:
         filtered = filter_long(relevance[self.start : self.stop], gaussian(self.deviation)) / self.inside
         return np.maximum.reduceat(filtered, self.places)[::2]  # between two videos lies a gap
 
-    def bounds(self, products: Float32[np.ndarray, "2 R"]) -> Float32[np.ndarray, "2 V"]:
-        """The best window of each video by codes, and what none is above."""
-        from untrimmed.search.kernels import best_windows
-
-        places, (found, reach) = self.places.reshape(-1, 2), products[:, self.start : self.stop]
-        both = np.empty((2, len(places)), dtype=np.float32)
-        given = found, reach, places, gaussian(self.deviation).astype(np.float32), self.inside
-        share(len(places), 16, lambda start, stop: best_windows(*given, start, stop, *both))
-        return both
+    def windows(self, frames: Float16[np.ndarray, "R D"]) -> Float32[np.ndarray, "N D"]:
+        """The window around each frame of the videos, from all rows of the block."""
+        filtered = filter_rows(frames[self.start : self.stop], gaussian(self.deviation))
+        filtered /= self.inside[:, None]
+        edges = np.zeros(len(filtered) + 1, dtype=np.int64)
+        edges[self.places[::2]], edges[self.places[1::2]] = 1, -1
+        return filtered[edges.cumsum()[:-1] > 0]
 
 
 def _total_of(frames: Float16[np.ndarray, "T D"]) -> Float64[np.ndarray, " D"]:
