@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,10 @@ import untrimmed
 from tests.served import served as on_a_socket
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import asking
 from untrimmed.search import library as library_module
+from untrimmed.search.confidence import Calibration, Confidence
+from untrimmed.search.windows import WindowCorpus
 from untrimmed.server.app import create_app
 
 CHROMIUM = "/usr/bin/chromium"
@@ -102,6 +106,14 @@ def visit(browser, address):
     for context in contexts:
         context.close()
     assert errors == []
+
+
+@pytest.fixture
+def chances(monkeypatch):
+    """The toy encoder has been calibrated, so that hits have chances."""
+    chance = Confidence(Calibration(10.0, 0.0), usual_best=0.8)
+    background = SimpleNamespace(corpus=WindowCorpus(), durations_s={}, confidence=lambda _: chance)
+    monkeypatch.setattr(asking, "background_of", lambda _: background)
 
 
 @pytest.fixture

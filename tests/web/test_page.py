@@ -7,7 +7,6 @@ import math
 import re
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -16,10 +15,7 @@ from tests.toy import write_clip
 from tests.web.browsing import TILE, ask, painted_ms, play_time, tile_names, until
 from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search import asking
 from untrimmed.search import library as library_module
-from untrimmed.search.confidence import Calibration, Confidence
-from untrimmed.search.windows import WindowCorpus
 
 PAINT = """new Promise(done => {
   const seen = () => performance.getEntriesByName('first-contentful-paint')[0]
@@ -112,10 +108,7 @@ def test_a_warning_that_comes_twice_is_shown_twice(visit):
     page.locator("p.warning").nth(1).wait_for()
 
 
-def test_who_wants_to_be_sure_may_find_nothing(visit, monkeypatch, shot):
-    chance = Confidence(Calibration(10.0, 0.0), usual_best=0.8)
-    background = SimpleNamespace(corpus=WindowCorpus(), durations_s={}, confidence=lambda _: chance)
-    monkeypatch.setattr(asking, "background_of", lambda _: background)
+def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     page = visit("?q=yellow")
     slider = page.get_by_label("Sure at least")
     slider.wait_for()

@@ -7,6 +7,8 @@ import type { Answer, Hit, Mark, Place, Query } from './api'
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
 export interface Kept extends Mark { video: string }
 export interface Example extends Place { video: string } // its path is for people
+/** What a change is to the browser's history: something new to go back from, a draft, the draft as it is meant, nothing. */
+type Change = 'new' | 'typed' | 'asked' | 'small'
 
 const KEPT = 'untrimmed-basket'
 const SIDE = 'untrimmed-size'
@@ -122,12 +124,12 @@ class Session {
     }
   }
 
-  /** Ask the service; an answer that comes after the next question is dropped. */
-  async ask(remember: boolean): Promise<void> {
+  /** Ask the service; an answer that comes after the next question is dropped. What the address says already is no change. */
+  async ask(change: Change | null): Promise<void> {
     this.#abort.abort()
     const abort = (this.#abort = new AbortController())
     this.problem = ''
-    this.write(remember)
+    if (change) this.write(change)
     if (!this.isAsked) {
       this.answer = null
       this.isBusy = this.isArriving = false
@@ -141,7 +143,8 @@ class Session {
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
       if (!this.isArriving) this.chosen = { hit: 0, moment: 0 }
-      if (remember && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
+      const isMeant = change === 'new' || change === 'asked'
+      if (isMeant && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
     } catch (error) {
       if (abort.signal.aborted) return
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
@@ -159,7 +162,7 @@ class Session {
   }
   askAgain(sentence: string): void {
     this.text = sentence
-    void this.ask(true)
+    void this.ask('new')
   }
   /** Show what is known of an answer already. */
   #take(hit: Hit, { aborted }: AbortSignal): void {
@@ -179,11 +182,11 @@ class Session {
     this.unlike = []
     this.picture = null
     this.like = [{ video, video_id, start_s: Math.round(time_s * 100) / 100, end_s: null }]
-    void this.ask(true)
+    void this.ask('new')
   }
   askPicture(file: File): void {
     this.picture = file
-    void this.ask(true)
+    void this.ask('new')
   }
   /** Feedback on a moment: more like it, or less; the second time it is taken back. */
   judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): void {
@@ -192,7 +195,7 @@ class Session {
     this.like = this.like.filter((other) => !isSame(other))
     this.unlike = this.unlike.filter((other) => !isSame(other))
     if (!wasThere) this[kind].push({ video, video_id, start_s, end_s })
-    void this.ask(true)
+    void this.ask('new')
   }
 
   async loadLibrary(): Promise<void> {
@@ -218,11 +221,11 @@ class Session {
     const { video_id, video, duration_s } = found
     this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
     this.inContext = false
-    this.write(true)
+    this.write('new')
   }
   close(): void {
     this.open = null
-    this.write(true)
+    this.write('new')
   }
   /** Move an edge of the open span. */
   nudge(edge: 'start_s' | 'end_s', by: number): void {
@@ -230,7 +233,7 @@ class Session {
     const moved = Math.min(this.open.duration_s, Math.max(0, this.open[edge] + by))
     if (edge === 'start_s' ? moved < this.open.end_s - 0.05 : moved > this.open.start_s + 0.05) {
       this.open[edge] = Math.round(moved * 1000) / 1000
-      this.write(false)
+      this.write('small')
     }
   }
   /** Choose the moment `by` steps further, over all videos. */
@@ -277,8 +280,21 @@ class Session {
     remember(KEPT, JSON.stringify(this.basket))
   }
 
-  /** Say in the address what is shown, so that it can be shared and reloaded. */
-  write(remember: boolean): void {
+  /** Say in the address what is shown, so that it can be shared and reloaded.
+   *
+   * All that is typed until it is asked for, or left for something new, is one entry of the history: a draft.
+   */
+  write(change: Change): void {
+    const isDraft = history.state?.isDraft === true
+    if (change === 'new' && isDraft) history.replaceState(null, '')
+    const address = this.#address()
+    if (address !== location.pathname + location.search) {
+      if (change === 'small' || (change !== 'new' && isDraft)) history.replaceState(history.state, '', address)
+      else history.pushState(change === 'typed' ? { isDraft: true } : null, '', address)
+    }
+    if (change === 'asked') history.replaceState(null, '')
+  }
+  #address(): string {
     const words = new URLSearchParams()
     const { open } = this
     for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
@@ -298,9 +314,7 @@ class Session {
       words.set('s', open.start_s.toFixed(3))
       words.set('e', open.end_s.toFixed(3))
     }
-    const address = `/${words.size ? `?${words}` : ''}`
-    if (address === location.pathname + location.search) return
-    history[remember ? 'pushState' : 'replaceState'](null, '', address)
+    return `/${words.size ? `?${words}` : ''}`
   }
 
   /** Show what the address says. */
@@ -319,25 +333,18 @@ class Session {
     this.unlike = words.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
     this.open = null
-    const asked = this.#asked(id, start_s, end_s)
-    await this.#keepAddress(() => this.ask(false))
-    await asked
+    await Promise.all([this.#reopen(id, start_s, end_s), this.ask(null)])
   }
 
-  async #asked(id: string | null, start_s: number, end_s: number): Promise<void> {
+  async #reopen(id: string | null, start_s: number, end_s: number): Promise<void> {
     if (!id || !(end_s > start_s)) return
+    const isLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
       const { video, duration_s } = await api.detail(id)
-      this.open = { video_id: id, video, duration_s, start_s, end_s }
+      if (!isLeft()) this.open = { video_id: id, video, duration_s, start_s, end_s }
     } catch (error) {
-      this.problem = String((error as Error).message)
+      if (!isLeft()) this.problem = String((error as Error).message)
     }
-  }
-  async #keepAddress(work: () => Promise<void>): Promise<void> {
-    const address = location.pathname + location.search
-    const done = work()
-    history.replaceState(null, '', address)
-    await done
   }
 }
 
