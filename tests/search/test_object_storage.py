@@ -5,12 +5,15 @@ import threading
 import uuid
 
 import pytest
+from starlette.testclient import TestClient
 
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401  # a fixture
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import library_folder
+from untrimmed.server import service as service_module
+from untrimmed.server.app import create_app
 
 moto_server = pytest.importorskip("moto.server")
 boto3 = pytest.importorskip("boto3")
@@ -59,6 +62,27 @@ def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, v
     there.remove([own / "wood.mp4"])
     assert {name for name, *_ in found(elsewhere)} == names - {"wood.mp4"}, "a commit of another machine is seen"
     assert not (elsewhere.folder / "videos.lance").exists()
+
+
+def test_a_page_of_pictures_looks_for_commits_once_and_sees_what_a_search_has_found(
+    bucket, encoder, videos, monkeypatch
+):
+    monkeypatch.setattr(service_module, "_BUCKET_LOOK_S", 3600.0)
+    looks, look = [], service_module.newest_commit
+    monkeypatch.setattr(service_module, "newest_commit", lambda folder: looks.append(folder) or look(folder))
+    address = f"s3://{bucket}/films"
+    untrimmed.open(address).index(videos / "flag.mp4")
+    app = create_app(untrimmed.open(address))
+    with TestClient(app, base_url="http://localhost:8765") as client:
+        service = app.state.service
+        (flag,) = service.records()
+        assert {service.record(flag.video_id) for _ in range(20)} == {flag}
+        assert len(looks) == 1
+        untrimmed.open(address).index(videos / "sun.mp4")
+        assert len(service.records()) == 1, "nobody has looked since"
+        (sun,) = client.post("/api/search", json={"text": "yellow", "limit": 1}).json()["hits"]
+        assert client.get(f"/api/videos/{sun['video_id']}").json()["video"] == str(videos / "sun.mp4")
+        assert len(looks) == 2
 
 
 def test_a_library_that_is_made_anew_in_a_bucket_is_seen(bucket, encoder, videos, endpoint):

@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,7 @@ from untrimmed.errors import UntrimmedError
 from untrimmed.search.library import Library
 from untrimmed.search.listing import read_records
 from untrimmed.search.records import Records, VideoRecord, newest_commit, settings_file
+from untrimmed.search.remote import address_of
 from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
@@ -33,6 +35,7 @@ from untrimmed.server.watching import Pace, Watches
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NUM_DECODERS = 2
+_BUCKET_LOOK_S = 1.0  # between two looks for commits in a bucket: each is some requests, and pages have many pictures
 
 
 @dataclass(eq=False)
@@ -53,9 +56,11 @@ class Service:
         self._lock = threading.Lock()
         self.ends = threading.Event()  # set once nothing long is to be begun
         self._records: tuple[object, Records] = (None, Records())
+        self._look_at = 0.0  # when there may be another commit
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
         """Run what ranks videos."""
+        self._look_at = 0.0  # it reads the newest commit, and its pictures are asked for next
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:
@@ -71,13 +76,20 @@ class Service:
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """The videos as they are now; none where nothing was indexed yet."""
-        commit = newest_commit(self.library.folder)
+        """The videos as they are now; none where nothing was indexed yet.
+
+        Of a library in a bucket they are those of the last search, or of a second ago, whichever is later.
+        """
+        folder = self.library.folder
         with self._lock:
-            if commit is None or not settings_file(self.library.folder).exists():
+            if time.monotonic() < self._look_at:
+                return self._records[1]
+            commit = newest_commit(folder)
+            if commit is None or not settings_file(folder).exists():
                 return Records()
             if self._records[0] != commit:
-                self._records = commit, Records(read_records(self.library.folder))
+                self._records = commit, Records(read_records(folder))
+            self._look_at = 0.0 if address_of(folder) is None else time.monotonic() + _BUCKET_LOOK_S
             return self._records[1]
 
     def record(self, video_id: str) -> VideoRecord:
