@@ -119,6 +119,7 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
     tell(job.model_copy(update={"num_done": 2, "num_failed": 1, "failed": failed, "notice": "encoder 'toy' in use"}))
     tell(job.model_copy(update={"num_removed": 1, "notice": "encoder 'toy' in use"}))
     tell(job.model_copy(update={"num_skipped": 5}))
+    tell(job.model_copy(update={"num_skipped": 5, "num_copied": 2, "num_moved": 1}))
     tell(job.model_copy(update={"state": "failed", "problem": "another process is writing"}))
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
@@ -126,5 +127,6 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
         "note: encoder 'toy' in use",
         "2 indexed, 0 forgotten, 1 failed",
         "0 indexed, 1 forgotten, 0 failed",
+        "0 indexed, 2 copied, 1 moved, 0 forgotten, 0 failed",
         "failed another process is writing; it is tried again",
     ]

@@ -32,6 +32,15 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
+def videos(tmp_path):
+    """A folder of one clip, to be changed."""
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "first.mp4", ["red"])
+    return folder
+
+
+@pytest.fixture
 def toy(monkeypatch):
     monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
 

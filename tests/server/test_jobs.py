@@ -40,14 +40,6 @@ def encoder(monkeypatch):
 
 
 @pytest.fixture
-def videos(tmp_path):
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    write_clip(folder / "first.mp4", ["red"])
-    return folder
-
-
-@pytest.fixture
 def client(encoder, videos, tmp_path):
     app = create_app(untrimmed.open(tmp_path / "library"), folders=(videos,))
     with TestClient(app, base_url="http://localhost:8765") as client:

@@ -43,13 +43,10 @@ def loader(monkeypatch):
 
 
 @pytest.fixture
-def videos(tmp_path):
+def videos(videos):
     """A folder of two clips, the one that stays among them."""
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    write_clip(folder / "first.mp4", ["red"])
-    write_clip(folder / "stays.mp4", ["white"])
-    return folder
+    write_clip(videos / "stays.mp4", ["white"])
+    return videos
 
 
 @pytest.fixture
@@ -98,11 +95,14 @@ def test_new_changed_moved_and_removed_files_are_followed(client, videos, told):
     (videos / "first.mp4").rename(videos / "renamed.mp4")
     wait(client, names={"renamed.mp4", "stays.mp4", "new.mp4"})
     assert listed(client)["renamed.mp4"]["video_id"] == ids["first.mp4"], "known by its content"
+    shutil.copy(videos / "stays.mp4", videos / "copy.mp4")
+    wait(client, until=lambda: [sum(job.num_copied for job in told), sum(job.num_moved for job in told)] == [1, 1])
+    (videos / "copy.mp4").unlink()
     (videos / "new.mp4").unlink()
     wait(client, names={"renamed.mp4", "stays.mp4"})
-    wait(client, until=lambda: sum(job.num_removed for job in told) == 1)
+    wait(client, until=lambda: sum(job.num_removed for job in told) == 2)
     assert {job.state for job in told} == {"done"}
-    assert sum(job.num_failed for job in told) == 0
+    assert [failed.reason for job in told for failed in job.failed] == []
 
 
 def test_folders_that_come_and_go_are_followed(client, videos, tmp_path):

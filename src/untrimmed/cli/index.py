@@ -189,6 +189,8 @@ class IndexDisplay(Bar):
             print_marked("done", "green", f"     {shown(step.path)}  ({step.duration_s:.1f} s)")
         elif step.state == "moved":
             print_marked("moved", "cyan", f"    {shown(step.path)}")
+        elif step.state == "copied":
+            print_marked("copied", "cyan", f"   {shown(step.path)}")
 
 
 def print_report(report: IndexReport) -> None:

@@ -116,5 +116,7 @@ class _Teller:
         if job.notice is not None and job.notice != self._notice:
             print_marked("note:", "yellow", f" {job.notice}")
         self._notice = job.notice or self._notice
-        if job.num_done or job.num_removed:
-            progress_console.print(f"{job.num_done} indexed, {job.num_removed} forgotten, {job.num_failed} failed")
+        if job.num_done or job.num_copied or job.num_moved or job.num_removed:
+            known = [f"{num} {how}, " for num, how in ((job.num_copied, "copied"), (job.num_moved, "moved")) if num]
+            counts = f"{job.num_done} indexed, {''.join(known)}{job.num_removed} forgotten, {job.num_failed} failed"
+            progress_console.print(counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from untrimmed.search.records import VideoRecord
 
@@ -52,7 +53,7 @@ class Progress:
     """One step of an indexing run, for a progress display."""
 
     path: Path
-    state: str  # encoding, done, skipped, moved, failed
+    state: str  # encoding, done, skipped, moved, copied, failed
     position: int  # files dealt with so far
     total: int
     done_s: float = 0.0  # seconds of this video encoded so far
@@ -85,12 +86,12 @@ class Outcome:
             self._warnings.append(Failure(Path(record.path), record.warnings))
         self.tell(Path(record.path), "done", done_s=record.duration_s, duration_s=record.duration_s)
 
-    def skip(self, path: Path, *, moved: bool = False) -> None:
-        """The index knows the content of a file; `moved`: it was found at a new place."""
+    def skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
+        """The index knows the content of a file, which was there, has moved there, or is a copy of another file."""
         self._skipped.append(path)
-        if moved:
+        if state == "moved":
             self._moved.append(path)
-        self.tell(path, "moved" if moved else "skipped")
+        self.tell(path, state)
 
     def fail(self, failure: Failure) -> None:
         """A file cannot be used."""

@@ -244,7 +244,7 @@ class Indexer:
         elif here is None and not os.path.lexists(known.path):
             del self._by_path[known.path]
             self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
-            self._outcome.skip(file.path, moved=True)
+            self._outcome.skip(file.path, "moved")
         else:
             self._copy(known, file, video_id=here.video_id if here else new_video_id())
 
@@ -261,7 +261,7 @@ class Indexer:
         )
         self._index.put(replace(stored, record=record))
         self._remember(record)
-        self._outcome.skip(file.path)
+        self._outcome.skip(file.path, "copied")
 
     def _remember(self, record: VideoRecord) -> None:
         if (before := self._by_path.get(record.path)) is not None:  # its content may be another one now

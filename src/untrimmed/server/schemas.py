@@ -298,7 +298,9 @@ class Job(BaseModel):
     position: int = Field(description="Files dealt with so far.")
     total: int
     num_done: int = Field(description="Files that were encoded.")
-    num_skipped: int = Field(description="Files already known.")
+    num_skipped: int = Field(description="Files already known: unchanged, moved or copied.")
+    num_moved: int = Field(description="Those of them that were found at a new place.")
+    num_copied: int = Field(description="Those of them that are new, with the content of another file.")
     num_removed: int = Field(description="Videos that were forgotten, since their files are gone.")
     path: Name | None = Field(description="The file at work.")
     done_s: float = Field(description="Seconds of it encoded so far.")
