@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,17 @@ def test_clips_come_in_one_archive_under_harmless_names(export, moments):
         assert names[0] == "01_flag_0.0-1.5s.mp4"
         assert not any(letter in names[1] for letter in "<>\n\"'\u202e/")
         assert all(archive.read(name)[4:8] == b"ftyp" for name in names)
+
+
+def test_clips_of_videos_with_the_longest_names_keep_span_and_suffix(client, tmp_path):
+    name = "\N{GOTHIC LETTER AHSA}" * 62 + "abc.mp4"
+    assert len(name.encode()) == 255
+    record = replace(client.app.state.service.records()[0], path=f"/videos/{name}")
+    for span in ((0.0, 1.5), (9_999_400.1, 9_999_999.9)):
+        made = f"500_{export_module.clip_name(record, *span)}"
+        assert made.startswith("500_\N{GOTHIC LETTER AHSA}")
+        assert made.endswith(f"\N{GOTHIC LETTER AHSA}_{span[0]:.1f}-{span[1]:.1f}s.mp4")
+        (tmp_path / made).touch()
 
 
 def test_moments_that_make_no_span_are_refused(export, ids):

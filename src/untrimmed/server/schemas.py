@@ -370,7 +370,10 @@ class Health(BaseModel):
     num_videos: int
 
 
-def file_name(path: str, limit: int = 60) -> str:
-    """A video's name for that of a file that is made of it: no folders, nothing that a file system refuses."""
+def file_name(path: str) -> str:
+    """A video's name for that of a file that is made of it: no folders, nothing that a file system refuses.
+
+    It has 60 letters and 200 bytes at most: names of files have 255, and span, number and suffix are to follow.
+    """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
-    return stem[:limit].strip(" .") or "video"
+    return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
