@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -46,13 +47,18 @@ class Problem(BaseModel):
     error: str | None = Field(None, description="The class of the error, as in untrimmed.errors.")
 
 
-RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {
-        "description": HTTPStatus(status).phrase,
-        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How the description of the service names problems of these statuses."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
     }
-    for status in (400, 401, 403, 404, 409, 413, 422)
-}
+
+
+RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # of every route
 
 
 class PublicError(Exception):

@@ -15,7 +15,7 @@ from untrimmed.search.records import VideoRecord
 from untrimmed.server.depends import ARecord, AService
 from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
-from untrimmed.server.problems import PublicError
+from untrimmed.server.problems import PublicError, problems
 from untrimmed.server.schemas import (
     LONGEST_TEXT,
     Curve,
@@ -115,7 +115,7 @@ async def media(service: AService, record: ARecord) -> Response:
 @router.get(
     "/videos/{video_id}/clip",
     response_class=FileResponse,
-    responses={200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def clip(
     service: AService,
@@ -147,7 +147,7 @@ def _remove(path: Path) -> None:
 @router.post(
     "/export",
     response_class=FileResponse,
-    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def export_moments(service: AService, request: ExportRequest) -> Response:
     """Moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
