@@ -2,20 +2,22 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401
+from tests.served import served as on_a_socket
+from untrimmed.search.hits import Hits, WeighedWord
+from untrimmed.search.library import Library
+from untrimmed.search.query import Query
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
+from untrimmed.server.client import ask_service
 from untrimmed.server.notice import FILE, announced, find_notice
 
 
@@ -23,15 +25,11 @@ from untrimmed.server.notice import FILE, announced, find_notice
 def served(toy, world):
     """The library of the world, served and announced."""
     library, access = world / "library", Access()
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(untrimmed.open(library), access=access), log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    with announced(library, "127.0.0.1", listening.getsockname()[1], access.own_token):
+    with (
+        on_a_socket(create_app(untrimmed.open(library), access=access)) as at,
+        announced(library, "127.0.0.1", int(at.rpartition(":")[2]), access.own_token),
+    ):
         yield library
-    server.should_exit = True
-    thread.join(20)
-    listening.close()
     assert not (library / FILE).exists()
 
 
@@ -60,6 +58,14 @@ def test_the_service_says_what_the_library_says(served, typed, world, tmp_path, 
     alone = typed(*words, *options, "--no-service")
     monkeypatch.setattr("untrimmed.open", lambda *_, **__: pytest.fail("searched here"))
     assert typed(*words, *options) == alone
+
+
+def test_the_weights_of_words_are_carried(served, monkeypatch):
+    search, words = Library.search, (WeighedWord("a", 0.25), WeighedWord("red", 0.75))
+    cutoff = {"limit": 3, "moments": 1, "min_score": None, "min_confidence": None}
+    assert ask_service(served, Query("a red"), **cutoff).words == ()
+    monkeypatch.setattr(Library, "search", lambda *values, **options: Hits(search(*values, **options), words=words))
+    assert ask_service(served, Query("a red"), **cutoff).words == words
 
 
 HEAVY = {"numpy", "jaxtyping", "lance", "pyarrow", "torch", "PIL", "av", "fastapi"}

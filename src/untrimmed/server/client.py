@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import untrimmed.errors as errors
-from untrimmed.search.hits import Hit, Hits
+from untrimmed.search.hits import Hit, Hits, WeighedWord
 from untrimmed.search.listing import read_records
 from untrimmed.search.query import Place, Query
 from untrimmed.server.notice import Notice, find_notice
@@ -192,7 +192,8 @@ def _hits(answer: dict[str, Any]) -> Hits:
         )
         for hit in answer["hits"]
     ]
-    return Hits(found, answer["warnings"], partial=answer["partial"])
+    words = [WeighedWord(one["word"], one["weight"]) for one in answer.get("words", [])]
+    return Hits(found, answer["warnings"], partial=answer["partial"], words=words)
 
 
 def _moments(spans: list[dict[str, float]]) -> tuple[Moment, ...]:
