@@ -58,8 +58,8 @@ def look_for(page, address, typed):
     if typed.then:
         page.fill("#q", typed.text)
         page.get_by_text("Then, without, filters").click()
-        page.get_by_label("Then, up to a minute later").fill(typed.then)
-        page.get_by_label("Then, up to a minute later").press("Enter")
+        page.get_by_label("Then, later in the video").fill(typed.then)
+        page.get_by_label("Then, later in the video").press("Enter")
         until(page, f"document.querySelector('{TILE}')?.ariaLabel.includes(', then ')")
         until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     else:

@@ -451,17 +451,52 @@ def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
 def test_first_this_then_that(visit):
     page = visit("?q=white")
     page.get_by_text("Then, without, filters").click()
-    page.get_by_label("Then, up to a minute later").fill("green")
-    page.get_by_label("Then, up to a minute later").press("Enter")
+    page.get_by_label("Then, later in the video").fill("green")
+    page.get_by_label("Then, later in the video").press("Enter")
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
     assert tile_names(page)[0].startswith("flag.webm, ")
     assert "then=green" in page.url
+    gap = page.get_by_label("Seconds until then")
+    assert gap.get_attribute("placeholder") == "60"
+    gap.fill("1.5")
+    with page.expect_request("**/api/search/lines") as asked:
+        gap.press("Enter")
+    assert asked.value.post_data_json["within_s"] == 1.5
     page.get_by_label("Without").fill("white; red")
     page.get_by_label("Without").press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.reload()
+    with page.expect_request("**/api/search/lines") as asked:
+        page.reload()
+    assert asked.value.post_data_json["within_s"] == 1.5
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
-    assert page.get_by_label("Without").input_value() == "white; red"
+    assert [page.get_by_label("Without").input_value(), gap.input_value()] == ["white; red", "1.5"]
+
+
+def test_files_and_pictures_of_some_sizes_are_searched(visit, world):
+    def found():
+        until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+        return {
+            title.rpartition("/")[2] for title in page.locator("h2[title]").evaluate_all("all => all.map(h => h.title)")
+        }
+
+    sizes = {file.name: file.stat().st_size for file in (world / "videos").iterdir()}
+    largest = max(sizes, key=sizes.get)
+    page = visit(f"?q=white&smaller={(sizes[largest] - 1) / 1e6}")
+    others = found()
+    assert "sea.webm" in others
+    assert largest not in others
+    page.get_by_label("Megabytes, at most").fill("")
+    page.get_by_label("Megabytes, at least").fill(str(sizes[largest] / 1e6))
+    page.get_by_label("Megabytes, at least").press("Enter")
+    until(page, "document.querySelectorAll('li h2').length === 1")
+    assert "larger=" in page.url
+    assert "smaller=" not in page.url
+    assert found() == {largest}
+    page = visit("?q=white&minheight=180&maxheight=180")
+    assert found() >= {*others, largest}
+    page.get_by_label("Pixels high, at most").fill("179")
+    page.get_by_label("Pixels high, at most").press("Enter")
+    until(page, "document.querySelectorAll('li h2').length === 0")
 
 
 def test_more_and_less_like_this(visit, shot):

@@ -53,10 +53,15 @@ export interface Filters {
   until: string | null
   min_duration_s: number | null
   max_duration_s: number | null
+  min_bytes: number | null
+  max_bytes: number | null
+  min_height: number | null
+  max_height: number | null
 }
 export interface Query {
   text: string
   then: string
+  within_s: number
   without: string[]
   like: Place[]
   unlike: Place[]

@@ -17,9 +17,20 @@ const MOST_EARLIER = 8
 const SIZES = [120, 168, 232, 320]
 
 const SAME = 0.95 // the cosine from which moments count as one
+const MEGABYTE = 1e6
+export const GAP_S = 60
 // What stands in the address, and under which name.
 const WORDS = { q: 'text', then: 'then', not: 'without', in: 'within', since: 'since', until: 'until' } as const
-const NUMBERS = { min: 'minScore', longer: 'minDuration', shorter: 'maxDuration' } as const
+const NUMBERS = {
+  gap: 'gap',
+  min: 'minScore',
+  longer: 'minDuration',
+  shorter: 'maxDuration',
+  larger: 'minMegabytes',
+  smaller: 'maxMegabytes',
+  minheight: 'minHeight',
+  maxheight: 'maxHeight'
+} as const
 
 function example(text: string): Example[] {
   const match = /^([0-9a-f]{16})@([\d.]+)(?:-([\d.]+))?$/.exec(text)
@@ -35,9 +46,12 @@ function stored<T>(key: string, otherwise: T): T {
   }
 }
 
+const whole = (number: number | null, unit = 1) => (number === null ? null : Math.round(number * unit))
+
 class Session {
   text = $state('')
   then = $state('')
+  gap = $state<number | null>(null) // seconds
   without = $state('') // sentences, with semicolons between them
   like = $state<Example[]>([])
   unlike = $state<Example[]>([])
@@ -47,6 +61,10 @@ class Session {
   until = $state('')
   minDuration = $state<number | null>(null)
   maxDuration = $state<number | null>(null)
+  minMegabytes = $state<number | null>(null)
+  maxMegabytes = $state<number | null>(null)
+  minHeight = $state<number | null>(null)
+  maxHeight = $state<number | null>(null)
   minScore = $state<number | null>(null)
   minChance = $state(0) // percent
   flat = $state(false)
@@ -95,9 +113,9 @@ class Session {
     return this.text.trim()
   }
   get numFilters(): number {
-    const { then, without, within, since, until, minDuration, maxDuration, minScore, flat, fold } = this
-    const set = [then.trim(), without.trim(), within, since, until, flat, fold]
-    return set.filter(Boolean).length + [minDuration, maxDuration, minScore].filter((some) => some !== null).length
+    const words = Object.values(WORDS).filter((field) => field !== 'text' && this[field].trim())
+    const numbers = Object.values(NUMBERS).filter((field) => this[field] !== null)
+    return words.length + numbers.length + Number(this.flat) + Number(this.fold)
   }
 
   #query(): Query {
@@ -105,6 +123,7 @@ class Session {
     return {
       text: this.text.trim(),
       then: this.then.trim(),
+      within_s: this.gap ?? GAP_S,
       without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
       like: this.like.map(place),
       unlike: this.unlike.map(place),
@@ -113,7 +132,11 @@ class Session {
         since: this.since || null,
         until: this.until || null,
         min_duration_s: this.minDuration,
-        max_duration_s: this.maxDuration
+        max_duration_s: this.maxDuration,
+        min_bytes: whole(this.minMegabytes, MEGABYTE),
+        max_bytes: whole(this.maxMegabytes, MEGABYTE),
+        min_height: whole(this.minHeight),
+        max_height: whole(this.maxHeight)
       },
       group_by: this.flat ? 'moment' : 'video',
       fold: this.fold ? SAME : null,
