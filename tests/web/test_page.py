@@ -403,6 +403,7 @@ def test_examples_are_searched_for_with_the_chance_set(visit):
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert any(name.startswith("sun.webm") for name in tile_names(page)[:2])
     assert page.get_by_label("Sure at least").is_disabled()
+    until(page, "document.querySelector('ul[aria-label=Examples] li').textContent.includes('like sun.webm 0:00.5')")
 
 
 def test_only_this_page_has_the_toy(address):

@@ -356,6 +356,7 @@ class Session {
     this.unlike = words.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
     this.open = null
+    this.#nameExamples()
     await Promise.all([this.#reopen(id, start_s, end_s), this.ask(null)])
   }
 
@@ -367,6 +368,14 @@ class Session {
       if (!isLeft()) this.open = { video_id: id, video, duration_s, start_s, end_s }
     } catch (error) {
       if (!isLeft()) this.problem = String((error as Error).message)
+    }
+  }
+  /** An address holds no names; where a video is not there, the search says so. */
+  #nameExamples(): void {
+    const examples = [...this.like, ...this.unlike]
+    for (const id of new Set(examples.map((one) => one.video_id))) {
+      const own = examples.filter((one) => one.video_id === id)
+      void api.detail(id).then(({ video }) => own.forEach((one) => (one.video = video)), () => {})
     }
   }
 }
