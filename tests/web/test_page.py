@@ -180,6 +180,20 @@ def test_a_span_at_the_end_of_its_video_loops_too(visit):
     assert play_time(page) > 3.5
 
 
+def test_pictures_that_are_on_their_way_look_like_no_black_ones(visit):
+    page, asked = visit(), []
+    page.route("**/frame?*", lambda route: asked.append(route.request.url))  # answered by nobody
+    page.reload(wait_until="commit")
+    page.wait_for_selector(f"{TILE} img")
+    assert (
+        page.locator(f"{TILE} img").first.evaluate("img => getComputedStyle(img).backgroundColor") == "rgba(0, 0, 0, 0)"
+    )
+    while not asked:
+        page.wait_for_timeout(30)
+    times_s = [float(re.search(r"time_s=([\d.]+)", url).group(1)) for url in asked]
+    assert min(times_s) > 1.5, "somewhere in the middle: the first frame of many a video is black"
+
+
 def test_hovering_scrubs_through_the_span(visit):
     page = visit("?q=red")
     tile = page.locator(TILE).first
