@@ -1,15 +1,20 @@
 """A library in a bucket: everything that is done with one in a folder, against a server of moto's in this process."""
 
+import itertools
 import shutil
 import threading
 import uuid
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401  # a fixture
+from tests.search.test_updates import LIBRARY, features_of
+from tests.toy import stored_video
 from untrimmed.errors import ConfigError, UntrimmedError
+from untrimmed.search import lance_table
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import library_folder
 from untrimmed.server import service as service_module
@@ -174,3 +179,87 @@ def test_a_second_writer_on_this_machine_is_refused_and_searches_go_on(bucket, e
         thread.join()
         assert found(untrimmed.open(f"s3://{bucket}/films")) == before
     assert refused[0].startswith(f"s3://{bucket}/films: another process is writing to this library")
+
+
+@pytest.fixture
+def machines(bucket, monkeypatch, tmp_path):
+    """Two that write to one library; of the second, what the first does once it has read what there is."""
+    folders = []
+    for name in ("one", "two"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        folders.append(library_folder(f"s3://{bucket}/films"))
+    assert folders[0] != folders[1]
+    one, two = (VideoIndex(folder, create=True) for folder in folders)
+    for index in (one, two):
+        index.write_settings(LIBRARY)
+    open_table, meanwhile = VideoIndex._open_table, []
+
+    def opened(index):
+        table = open_table(index)
+        if index is two and meanwhile:
+            meanwhile.pop()()
+        return table
+
+    monkeypatch.setattr(VideoIndex, "_open_table", opened)
+    return one, two, meanwhile
+
+
+def test_two_machines_may_make_a_library_at_once(machines, monkeypatch):
+    one, two, meanwhile = machines
+    meanwhile.append(lambda: one.put(stored_video("of one", features_of(0))))
+    two.put(stored_video("of two", features_of(1)))
+    one.put(stored_video("later", features_of(2)))
+    for index in (one, two):
+        assert {record.video_id for record in index.scan()} == {"of one", "of two", "later"}
+
+
+def test_a_first_commit_that_fails_says_why(machines, monkeypatch):
+    def full(*_, **__):
+        raise OSError("no room")
+
+    monkeypatch.setattr(lance_table.lance.LanceDataset, "commit", full)
+    with pytest.raises(UntrimmedError, match="no room"):
+        machines[0].put(stored_video("v", features_of(0)))
+
+
+STEPS = {
+    "adds": lambda index, own: index.put(stored_video(f"{own} new", features_of(1))),
+    "replaces": lambda index, own: index.put(stored_video(f"{own} 0", features_of(2), indexed_at=2.0)),
+    "removes": lambda index, own: index.remove([f"{own} 1"]),
+    "moves": lambda index, own: index.relocate(
+        index.get(f"{own} 2").record, path=Path(f"/moved/{own}"), size=1, mtime_ns=1
+    ),
+    "compacts": lambda index, own: index.compact(),
+}
+
+
+def test_nothing_is_lost_where_two_machines_write_at_once(machines):
+    """The second has read the library when the first commits, and then commits what it has begun."""
+    one, two, meanwhile = machines
+    wanted = set()
+    for number, (first, second) in enumerate(itertools.product(STEPS, STEPS)):
+        places = {own: f"{own} {number}" for own in ("one", "two")}
+        for own in places.values():
+            two.put_all([stored_video(f"{own} {place}", features_of(place)) for place in range(4)])
+        meanwhile.append(lambda first=first, own=places["one"]: STEPS[first](one, own))
+        STEPS[second](two, places["two"])
+        found = {record.video_id: record for record in one.scan()}
+        for own, step in zip(places.values(), (first, second), strict=True):
+            wanted |= {f"{own} {place}" for place in range(4) if (place, step) != (1, "removes")}
+            wanted |= {f"{own} new"} if step == "adds" else set()
+            assert found[f"{own} 0"].indexed_at == (2.0 if step == "replaces" else 1.0), (first, second)
+            assert (found[f"{own} 2"].path == f"/moved/{own}") == (step == "moves"), (first, second)
+        assert found.keys() == wanted, (first, second)
+    assert len(list(two.read(sorted(wanted)))) == len(wanted)
+
+
+def test_a_commit_that_others_always_come_before_is_one_line(machines, monkeypatch):
+    one, _, _ = machines
+    one.put(stored_video("v", features_of(0)))
+
+    def conflict(*_, **__):
+        raise OSError("Retryable commit conflict for version 9: preempted by concurrent transaction. Please retry.")
+
+    monkeypatch.setattr(lance_table.lance.LanceDataset, "insert", conflict)
+    with pytest.raises(UntrimmedError, match="other machines were writing at the same time; run the same command"):
+        one.put(stored_video("w", features_of(1)))

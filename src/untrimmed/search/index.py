@@ -1,7 +1,7 @@
 """The store of a library: one row a video in an embedded, versioned table (Lance); it knows no method.
 
-Every change is one atomic commit, so a process killed at any time leaves the last committed state. One process writes
-(a lock says so to the second); readers hold a version and are never blocked.
+Every change is one atomic commit, so a process killed at any time leaves the last committed state. One process of a
+machine writes (a lock says so to the second); readers hold a version and are never blocked.
 """
 
 from __future__ import annotations
@@ -144,8 +144,7 @@ class VideoIndex:
 
     def version(self) -> int:
         """A number that grows with every commit, by whichever process; 0 while nothing was committed."""
-        table = self._open_table()
-        return table.version if table is not None else 0
+        return 0 if (table := self._open_table()) is None else table.version
 
     def __len__(self) -> int:
         table = self._open_table()
@@ -204,13 +203,13 @@ class VideoIndex:
 
     def put_all(self, videos: Sequence[StoredVideo]) -> None:
         """Add or replace several videos, at least one, in one commit."""
-        from untrimmed.search.lance_table import lance, pa
+        from untrimmed.search.lance_table import pa, started
 
         table = self._open_table()
         rows = pa.concat_tables(map(_row, videos)).select(_COLUMNS if table is None else table.schema.names)
         with self._writing():
             if table is None:
-                self._table = lance.write_dataset(rows, self._uri, storage_options=self._options)
+                self._table = started(rows, self._uri, self._options)
             elif table.count_rows(_among([video.record.video_id for video in videos])):
                 merged = table.merge_insert("video_id").when_matched_update_all().when_not_matched_insert_all()
                 merged.execute(rows)
@@ -244,9 +243,10 @@ class VideoIndex:
 
     def compact(self) -> None:
         """Merge the many small pieces that single commits leave."""
-        table = self._open_table()
-        if table is not None:
-            with self._writing():
+        from untrimmed.search.lance_table import left_to_others
+
+        if (table := self._open_table()) is not None:
+            with self._writing(), left_to_others():
                 table.optimize.compact_files(target_rows_per_fragment=_ROWS_A_PIECE)
                 table.cleanup_old_versions(_KEEP_VERSIONS)
         self._commits = 0

@@ -29,6 +29,7 @@ _TRIES, _PATIENCE_S = 2, 20
 _REASONS = {
     "NoSuchBucket": "there is no such bucket; make it, or check the name",
     "credentials": "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "conflict": "other machines were writing at the same time; run the same command again (what was done is kept)",
     "AccessDenied": "access denied; check the credentials and what they allow",
     "InvalidAccessKeyId": "access denied; check the credentials and what they allow",
     "SignatureDoesNotMatch": "access denied; check the credentials and what they allow",
