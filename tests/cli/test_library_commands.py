@@ -107,6 +107,17 @@ def test_json_of_indexing_is_a_line_a_file_as_it_happens(run, videos, tmp_path, 
     monkeypatch.undo()
 
 
+def test_copies_of_indexed_files_are_named(run, videos):
+    run("index", videos)
+    shutil.copy(videos / "flag.mp4", videos / "copy.mp4")
+    _, out, err = run("index", videos)
+    assert f"copied   {videos / 'copy.mp4'}" in err
+    assert "0 indexed, 3 already known, 0 failed" in out
+    shutil.copy(videos / "flag.mp4", videos / "other.mp4")
+    files = [json.loads(line) for line in run("index", videos, "--json")[1].splitlines()[:4]]
+    assert {Path(file["path"]).name for file in files if file["state"] == "copied"} == {"other.mp4"}
+
+
 def run_ls(tmp_path):
     return untrimmed.open(tmp_path / "library").videos()
 
