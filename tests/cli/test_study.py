@@ -49,7 +49,7 @@ def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0
     assert "1 trainings of 4 steps for the rates, 0 finished" in printed
-    assert "ms_sl, if it is among the best 1: + evidence; again" in printed
+    assert "ms_sl, if it is among the best 1: + evidence; and so on" in printed
     assert "refused: registers does not fit ms_sl" in printed
     assert not (tmp_path / "runs").exists()
 
@@ -61,6 +61,10 @@ def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp
         (["--page", "page.html"], "name a file that ends in .md"),
         (["--rates", "fast"], "wanted numbers with commas between"),
         (["--seeds", 0], "seeds is 0, wanted at least 1"),
+        (["--batch", 0], "batch is 0, wanted at least 1"),
+        (["ms_sll"], "Did you mean 'ms_sl'"),
+        (["tf_prvr"], "tf_prvr learns nothing, wanted a method that does"),
+        (["dl_dkd"], "wanted the frames of dl_dkd's teacher"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(refusal, words, wrong, said):

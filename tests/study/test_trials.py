@@ -57,7 +57,9 @@ def test_why_a_combination_cannot_be_is_known_without_training(trial):
 
 
 def test_runs_of_other_sizes_are_refused(trial):
-    trial.world.require_own()
+    replace(trial.world, dim=4).require_own()
+    trial.world.require_own()  # nothing was trained with 4
+    trial.folder.mkdir()
     trial.world.require_own()
     with pytest.raises(ConfigError, match="its runs have dim 8, this study has 16; choose another --out"):
         replace(trial.world, dim=16).require_own()

@@ -175,7 +175,7 @@ def _write(page: Path, found: list[Found], command: str) -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     worlds = []
     for each in found:
-        kept = {candidate for growth in each.growths for candidate in growth.kept}
+        kept = {candidate for growth in each.growths if len(growth.tried) > 1 for candidate in growth.kept}
         tried = [one for growth in each.growths for one in growth.tried]
         bars = tuple(Bar(str(one.candidate), one.sum_r, one.candidate in kept) for one in tried)
         worlds.append(Combinations(each.world.data, bars))

@@ -48,7 +48,14 @@ def _draw(axes: Axes, world: Combinations) -> None:
     places = range(len(world.bars))
     for place, bar in zip(places, world.bars, strict=True):
         axes.plot(bar.sum_r, place, "o" if bar.kept else "D", color=VERMILION if bar.kept else BLUE)
-        axes.annotate(f"{bar.sum_r:.1f}", (bar.sum_r, place), (4, -2.5), textcoords="offset points", color=GREY)
+        axes.annotate(
+            f"{bar.sum_r:.1f}",
+            (bar.sum_r, place),
+            (4, -2.5),
+            textcoords="offset points",
+            color=GREY,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # the grid does not strike figures through
+        )
     axes.set_yticks(places, [bar.label for bar in world.bars])
     axes.set_ylim(len(world.bars) - 0.5, -0.5)
     axes.margins(x=0.15)

@@ -17,9 +17,10 @@ from untrimmed.data.simulation.simulate import open_world
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
-from untrimmed.models.registry import attachment_class
+from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run, open_run
+from untrimmed.running.training_free import TRAINING_FREE
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.study.costs import Costs, costs_of
 from untrimmed.study.greedy import Growth, Tried, grow
@@ -154,13 +155,20 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
 def outlook(world: World, plan: Plan) -> list[str]:
     """What the study will train, in lines for people; nothing is trained and no features are read.
 
-    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be.
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be, FeatureError
+    where its teacher's files are not there.
     """
     for attachment in plan.attachments:
         attachment_class(attachment)
     for method in plan.methods:
-        if reason := trial_of(world, plan, method, plan.rates[0]).refusal():
+        if method.name.method in TRAINING_FREE:
+            learns = f"{method} learns nothing, wanted a method that does"
+            raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {method} --against RUN")
+        model_class(method.name)
+        trial = trial_of(world, plan, method, plan.rates[0])
+        if reason := trial.refusal():
             raise ConfigError(reason)
+        trial.require_teacher()
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
     finished = sum(trial.finished for trial in searched)
     lines = [f"{world.data}: {len(searched)} trainings of {plan.search_steps} steps for the rates, {finished} finished"]
@@ -168,7 +176,9 @@ def outlook(world: World, plan: Plan) -> list[str]:
         added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
         reasons = {each: trial.refusal() for each, trial in added.items()}
         fitting = [each for each, reason in reasons.items() if not reason]
-        lines.append(f"{method}, if it is among the best {plan.grown}: + {', + '.join(fitting) or 'nothing'}; again")
+        lines.append(
+            f"{method}, if it is among the best {plan.grown}: + {', + '.join(fitting) or 'nothing'}; and so on"
+        )
         lines += [f"  refused: {reason}" for reason in reasons.values() if reason]
     count = f"{plan.finalists} and their methods" if plan.attachments else f"{len(plan.methods)}"
     return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]

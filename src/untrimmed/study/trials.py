@@ -14,6 +14,7 @@ from untrimmed.config import parse_overrides
 from untrimmed.data.annotations import videos_of
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.sources import open_teacher
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
@@ -71,6 +72,11 @@ class World:
     precision: Precision = "float32"
     device: str = "auto"
 
+    def __post_init__(self) -> None:
+        for name in ("dim", "frames", "batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+
     @cached_property
     def sets(self) -> tuple[RetrievalDataset, RetrievalDataset, RetrievalDataset]:
         """The splits train, val and test with features as stored."""
@@ -93,7 +99,7 @@ class World:
         """
         sizes = {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
         noted = self.out / self.data / "sizes.json"
-        if not noted.is_file():
+        if not noted.is_file() or not any(path.is_dir() for path in noted.parent.iterdir()):  # no run: of no size yet
             noted.parent.mkdir(parents=True, exist_ok=True)
             write_whole(noted, json.dumps(sizes))
         for name, there in json.loads(noted.read_text(encoding="utf-8")).items():
@@ -181,10 +187,21 @@ class Trial:
     def refusal(self) -> str:
         """Why this candidate cannot be, in one line; empty where it can. No features are read."""
         try:
-            load_preset(self.candidate.name, self.world.preset or self.world.data, self.shared).sizes()
+            self._without_widths().sizes()
         except ConfigError as error:
             return str(error)
         return ""
+
+    def _without_widths(self) -> Preset:
+        return load_preset(self.candidate.name, self.world.preset or self.world.data, self.shared)
+
+    def require_teacher(self) -> None:
+        """Look whether the files of a teacher are there, for a method that has one.
+
+        Raises: FeatureError naming the file.
+        """
+        if self._without_widths().features.teacher:
+            open_teacher(Layout.at(self.world.root, self.world.data))
 
     def train(self, callback: Callback = lambda progress: None) -> Run:
         """The run, which is made, taken up, or already there; one that another process is at is waited for."""
