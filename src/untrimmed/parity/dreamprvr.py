@@ -1,5 +1,6 @@
 """The golden cases of DreamPRVR: of the network, and of the registers alone."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,6 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.perturbation import mean_queries
-from untrimmed.models.dreamprvr import DreamPRVR
 from untrimmed.models.registers import Registers, RegisterVideos
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import as_tensors, export_released, import_released
@@ -56,14 +56,15 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The temperature of the consolidation, the registers and both attached losses."""
-        case.require_constant("attention_num", len(DreamPRVR.Config(query_dim=1, video_dim=1).gaussian_widths))
+        """As many widths as blocks, the temperature of the consolidation, the registers and both attached losses."""
+        widths = (math.inf, *(2.0 ** (k - 2) for k in range(case.setting("attention_num") - 1)))
         margin, scale, focus = case.setting("neg_factor")
         losses = {
             "query_diversity": {"margin": margin, "scale": scale, "focus": focus},
             "query_similarity": {"temperature": case.setting("deterministic_tau")},
         }
-        return {"temperature": case.setting("sft_factor"), "losses": losses, "registers": _register_settings(case)}
+        made = {"gaussian_widths": widths, "temperature": case.setting("sft_factor"), "losses": losses}
+        return made | {"registers": _register_settings(case)}
 
     def draws(self, case: Case) -> Draws:
         """Negatives and noise of a case."""
