@@ -26,8 +26,9 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, max_sim
 from untrimmed.scores.score import Scores
+from untrimmed.search.coded_videos import LEAST_SEARCHES
 from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery
+from untrimmed.search.trained import TrainedCorpus, TrainedQuery, rank_together
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096
@@ -54,13 +55,12 @@ class Given(RetrievalModel):
         """The best clip and the best frame by their products, which are in float16."""
         of_branch = {branch: rows.to(queries.sentence.dtype) for branch, rows in self.own_sketch(videos).items()}
         sims = {branch: max_sim(queries.sentence, rows, similarity="dot") for branch, rows in of_branch.items()}
-        return Scores(sims, WEIGHTS)
+        return Scores(sims, {branch: WEIGHTS[branch] for branch in sims})
 
     def own_sketch(self, videos: EncodedVideos) -> Branches:
         """As they are."""
-        assert videos.clips is not None
-        assert videos.frames is not None
-        return {"clip": videos.clips, "frame": videos.frames}
+        branches = {"clip": videos.clips, "frame": videos.frames}
+        return {branch: rows for branch, rows in branches.items() if rows is not None}
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The query, weighed."""
@@ -76,33 +76,38 @@ class Search:
 
     def __init__(self, folder: str, recall: float = 1.0):
         self.recall = recall
-        arrays = [np.load(Path(folder) / f"{name}.npy", mmap_mode="c") for name in ("clips", "frames")]
+        files = {name: Path(folder) / f"{name}.npy" for name in ("clips", "frames")}
+        arrays = {name: np.load(file, mmap_mode="c") for name, file in files.items() if file.exists()}
         model = Given(Given.Config(query_dim=1, video_dim=1))
         scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None)
         self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
-        starts = range(0, len(arrays[0]), VIDEOS_AT_A_TIME)
-        self.corpus.blocks = self.corpus.blocks.update([_block(arrays, start) for start in starts], ())
-        for _ in range(3):  # with the third, codes begin to be made
-            self.search(np.ones((1, arrays[0].shape[2]), dtype=np.float32), 1)
+        starts = range(0, len(arrays["clips"]), VIDEOS_AT_A_TIME)
+        self.blocks = [_block(arrays, start) for start in starts]
+        self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
+        for _ in range(LEAST_SEARCHES + 1):
+            self.corpus.coder.ready(self.blocks, self.corpus.coded)
         self.corpus.coder.wait()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The best videos of each query, and their scores."""
         ids, scores = np.full((len(queries), k), -1), np.full((len(queries), k), -np.inf, dtype=np.float32)
-        for number, query in enumerate(torch.from_numpy(queries)):
-            ranked = TrainedQuery(self.corpus, EncodedQueries(sentence=query[None]), self.recall).rank(limit=k)[:k]
+        encoded = [EncodedQueries(sentence=query[None]) for query in torch.from_numpy(queries)]
+        prepared = [TrainedQuery(self.corpus, query, self.recall) for query in encoded]
+        together = rank_together(prepared, limit=k) if len(prepared) > 1 else [prepared[0].rank(limit=k)]
+        for number, ranked in enumerate(some[:k] for some in together):
             ids[number, : len(ranked)] = [int(video.video_id) for video in ranked]
             scores[number, : len(ranked)] = [video.score for video in ranked]
         return ids, scores
 
 
-def _block(arrays: list[np.ndarray], start: int) -> EncodedBlock:
-    clips, frames = (torch.from_numpy(array[start : start + VIDEOS_AT_A_TIME]) for array in arrays)
+def _block(arrays: dict[str, np.ndarray], start: int) -> EncodedBlock:
+    tensors = {name: torch.from_numpy(array[start : start + VIDEOS_AT_A_TIME]) for name, array in arrays.items()}
+    number = len(tensors["clips"])
     return EncodedBlock.of(
-        ids=tuple(str(start + row) for row in range(len(clips))),
-        durations_s=np.ones(len(clips)),
-        videos=EncodedVideos(clips=clips, frames=frames),
-        lengths=np.tile([clips.shape[1], frames.shape[1]], (len(clips), 1)),
+        ids=tuple(str(start + row) for row in range(number)),
+        durations_s=np.ones(number),
+        videos=EncodedVideos(**tensors),
+        lengths=np.tile([tensor.shape[1] for tensor in tensors.values()], (number, 1)),
     )
 
 
@@ -112,12 +117,19 @@ def factory(folder: str, meta: dict[str, Any]) -> Search:
 
 
 def pruned(folder: str, meta: dict[str, Any]) -> Search:
-    """The same at a recall of 99 %, learned from other queries: rows under as much noise as two random rows are."""
+    """The same at a recall of 99 %, learned from other queries."""
     search, clips = Search(folder, recall=0.99), np.load(Path(folder) / "clips.npy", mmap_mode="r")
-    rng = np.random.default_rng(1)
-    for _ in range(HELD_BACK):
+    for query in made_queries(clips, HELD_BACK, seed=1):
+        search.search(query[None], 100)
+    return search
+
+
+def made_queries(clips: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """Rows under as much noise as two random rows are, float32 of length 1."""
+    rng, queries = np.random.default_rng(seed), []
+    for _ in range(number):
         rows = clips[rng.integers(len(clips), size=9), rng.integers(clips.shape[1], size=9)].astype(np.float32)
         noise = rng.choice([-1, 1], 8).astype(np.float32) @ rows[1:] / 8**0.5
         query = rows[0] / np.linalg.norm(rows[0]) + 2 * noise
-        search.search((query / np.linalg.norm(query))[None], 100)
-    return search
+        queries.append(query / np.linalg.norm(query))
+    return np.stack(queries)

@@ -22,6 +22,9 @@ class AnsweringLibrary(Library):
     def videos(self):
         return [record(path) for path in self.paths]
 
+    def rank(self, sentences, *, limit):
+        return [{Path(path): 0.5 for path in self.rankings[text][:limit]} for text in sentences]
+
     def search(self, text, *, limit=10, moments=3, min_score=None, within=None):
         ranked = [str(within)] if within is not None else self.rankings[text][:limit]
         moment = Moment(*self.spans[text])

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -18,14 +19,14 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.combined import CombinedQuery, Term, Unwanted
 from untrimmed.search.confidence import Confidence, background_of
-from untrimmed.search.corpus import Corpus, Explained, PreparedQuery
+from untrimmed.search.corpus import Corpus, Explained, PreparedQuery, RanksMany
 from untrimmed.search.engine import View
 from untrimmed.search.folding import span_vector, unit
-from untrimmed.search.found import Cutoff, find
+from untrimmed.search.found import Cutoff, find, in_order
 from untrimmed.search.hits import Hit, Hits, WeighedWord
 from untrimmed.search.query import Filters, Place, Query
 from untrimmed.search.records import VideoRecord
-from untrimmed.search.sentence import doubt_warnings, sentence_warnings, weighed_words
+from untrimmed.search.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.types import TextFeatures
@@ -126,6 +127,48 @@ def answer(
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=tell)
     words, doubts = _explained(view, prepared, texts.text)
     return Hits(map(sure, hits), [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
+
+
+def rank_all(
+    sentences: Sequence[str],
+    view: View,
+    reader: EncoderReader,
+    limit: int,
+    within: str | os.PathLike[str] | None = None,
+) -> list[dict[Path, float]]:
+    """The best videos of each sentence by the library's model, and their scores; none where it knows no word.
+
+    Raises:
+        ConfigError: A sentence is empty or no text.
+        UnknownNameError: No video lies in `within`.
+    """
+    for sentence in sentences:
+        check_sentence(sentence)
+    among, corpus, texts = _among(view, Filters(), within), view.corpus(), reader.texts(sentences)
+    known = [text for text in texts if text.reading.is_understood]
+    if isinstance(corpus, RanksMany):
+        ranked = corpus.rank_all(known, limit=limit, among=among)
+    else:
+        ranked = [corpus.prepare(text).rank(limit=limit, among=among) for text in known]
+    found = iter([in_order(some, view)[:limit] for some in ranked])
+    each = [next(found) if text.reading.is_understood else [] for text in texts]
+    return [{Path(view.records.of(video.video_id).path): video.score for video in some} for some in each]
+
+
+def relevance(
+    text: str, video: str | os.PathLike[str], view: View, reader: EncoderReader
+) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+    """Times of one video in seconds, and how well each fits a sentence by the library's model.
+
+    Raises:
+        ConfigError: The sentence is empty or no text.
+        UnknownNameError: The video is not in the library.
+    """
+    check_sentence(text)
+    record = view.records.at(absolute(video))
+    if record is None:
+        raise UnknownNameError(f"{video}: not in {view.folder}; see: untrimmed ls")
+    return view.corpus().prepare(reader.texts([text])[0]).relevance(record.video_id)
 
 
 def _explained(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -38,6 +39,7 @@ class Block(Protocol):
 B = TypeVar("B", bound=Block)
 Rows = Int[np.ndarray, " _"]  # of a block
 Split = Sequence[tuple[B, Rows]]  # some rows of some blocks
+Scored = tuple[Int[np.ndarray, " _"], Float[np.ndarray, " _"]]  # places among those that are asked about, and scores
 Rating = Callable[[Split[B]], Float[np.ndarray, " _"]]  # their scores, one after the other
 # Of some of the videos that are to be ranked, which stand at these places among all: what each is likely to score, and
 # what no exact score is above, one below the other; given what a score has to reach.
@@ -126,22 +128,24 @@ class Blocks(Generic[B]):
         Those are rough scores, which `rounding` is more than they can be off, for scores up to 1; for larger ones it
         grows with them. Or they are `bounds`, the first of which sees all videos.
         """
-        asked = _Asked.of(self, among)
+        asked = self._all if among is None else _Asked.of(self, among)
         if not len(asked.row) or limit < 1:
             return []
         if bounds:
-            scores = asked.bounded(exact, bounds, limit)
+            places, scores = asked.bounded(exact, bounds, limit)
         else:
-            scores = asked.exact_of_best(rough(asked.split(asked.all)), exact, limit, rounding)
+            places, scores = asked.exact_of_best(rough(asked.split(asked.all)), exact, limit, rounding)
         if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
             return []
-        places = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
-        places = places[np.argsort(-scores[places], kind="stable")]
-        ids = (
-            self.parts[number].block.ids[row]
-            for number, row in zip(asked.number[places], asked.row[places], strict=True)
-        )
-        return [RankedVideo(*named) for named in zip(ids, scores[places].tolist(), strict=True)]
+        order = np.lexsort((places, -scores))
+        order = order[: np.searchsorted(-scores[order], -scores[order[limit - 1]], side="right")]
+        where = zip(asked.number[places[order]].tolist(), asked.row[places[order]].tolist(), strict=True)
+        ids = (self.parts[number].block.ids[row] for number, row in where)
+        return [RankedVideo(*named) for named in zip(ids, scores[order].tolist(), strict=True)]
+
+    @cached_property
+    def _all(self) -> _Asked[B]:
+        return _Asked.of(self, None)
 
     def _without(self, gone: Collection[str]) -> list[Part[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
@@ -187,39 +191,42 @@ class _Asked(Generic[B]):
         split = [(part.block, self.row[places[a:b]]) for part, a, b in zip(self.parts, ends, ends[1:], strict=False)]
         return [(block, rows) for block, rows in split if len(rows)]
 
-    def bounded(self, exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Float[np.ndarray, " N"]:
-        """Exact scores of those that may be among the best, of all others minus infinity.
+    def bounded(self, exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Scored:
+        """Those that may be among the best.
 
         Each bound says of fewer that they can reach what the likeliest by those before do.
         """
-        scores, known, least = np.full(len(self.row), -np.inf), np.zeros(len(self.row), dtype=bool), -np.inf
-        guess, most, limit = scores.copy(), np.full(len(scores), np.inf), min(limit, len(scores))
-
-        def look_at(places: Int[np.ndarray, " _"]) -> None:
-            if len(places := places[~known[places]]):
-                found = exact(self.split(places))
-                guess[places] = scores[places] = np.where(np.isfinite(found), found, -np.inf)
-                known[places], most[places] = True, -np.inf
-
+        places, limit, least = self.all, min(limit, len(self.row)), -np.inf
+        known = np.empty(0, dtype=np.int64), np.empty(0)
         for bound in bounds:
-            if len(left := np.flatnonzero((most >= least) & ~known)):
-                guess[left], most[left] = bound(self.split(left), left, least)
-            look_at(np.sort(np.argpartition(guess, -limit)[-limit:]))
-            least = float(np.partition(scores, -limit)[-limit])
-        look_at(np.flatnonzero(most >= least))
-        return scores
+            if not len(places):
+                break
+            guess, most = bound(self.split(places), places, least)
+            likely = most >= least
+            if likely.sum() > limit:
+                likely = guess >= np.partition(np.concatenate([known[1], guess]), -limit)[-limit]
+            known = self._with(known, places[likely], exact)
+            least = float(np.partition(known[1], -limit)[-limit])
+            places = places[~likely & (most >= least)]
+        return self._with(known, places, exact)
 
-    def exact_of_best(
-        self, rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float
-    ) -> Float[np.ndarray, " N"]:
-        """Exact scores of those that may be among the best by rough ones, of all others minus infinity."""
-        scores, finite = np.full(len(rough), -np.inf), rough[np.isfinite(rough)]
-        if (limit := min(limit, len(finite))) > 0:
-            doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
-            least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
-            places = np.flatnonzero(rough >= least)
-            scores[places] = exact(self.split(places))
-        return scores
+    def _with(self, known: Scored, places: Int[np.ndarray, " _"], exact: Rating[B]) -> Scored:
+        """More of them, with their scores."""
+        if not len(places):
+            return known
+        found = exact(self.split(places))
+        scores = np.where(np.isfinite(found), found, -np.inf)
+        return np.concatenate([known[0], places]), np.concatenate([known[1], scores])
+
+    def exact_of_best(self, rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float) -> Scored:
+        """Those that may be among the best by rough scores."""
+        finite = rough[np.isfinite(rough)]
+        if (limit := min(limit, len(finite))) <= 0:
+            return self.all[:0], rough[:0]
+        doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
+        least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
+        places = np.flatnonzero(rough >= least)
+        return places, exact(self.split(places))
 
 
 def _whole(block: B) -> Part[B]:

@@ -1,9 +1,9 @@
 """Which of many videos can be among the best, when a score is the sum of what a query's vectors find best in them.
 
-All vectors look at the codes of all videos. Where it is known by how much codes of means fall short of the scores of
-the best videos (`Shortfalls`), they look at these first, and at codes only of the videos that are left. Of what codes
-leave, rows are read by one vector after the other, the longest first, while a video can still reach what is needed,
-were the others to find all that codes allow.
+All vectors look at the codes of all videos, unless what they find at most is known already (`Together`). Where it is
+known by how much codes of means fall short of the scores of the best videos (`Shortfalls`), they look at these first,
+and at codes only of the videos that are left. Of what codes leave, rows are read by one vector after the other, the
+longest first, while a video can still reach what is needed, were the others to find all that codes allow.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ class Coded(Protocol):
     def by_rows(
         self, probe: Probe, videos: Places, needed: Float[np.ndarray, " N"], found: Float32[np.ndarray, " N"], /
     ) -> None:
-        """Its best row, minus infinity where none is as good as needed."""
-        ...
-
-    def rounding(self, probe: Probe, /) -> float:
-        """What that can be off."""
+        """What its best row is not above, minus infinity where none is as good as needed."""
         ...
 
 
@@ -59,13 +55,16 @@ class Candidates(Generic[B]):
         *,
         fuzz: float,
         allowance: float | None = None,
+        known: Callable[[B], Float32[np.ndarray, "P V"]] | None = None,
     ):
         """`probes` with the branches they look at, by which blocks have codes; an exact score is off by `fuzz`.
 
-        With an `allowance` (see `Shortfalls`) means are looked at first.
+        With an `allowance` (see `Shortfalls`) means are looked at first; with what is `known`, which each probe finds
+        at most in every video of a block, no codes are.
         """
-        self._coded, self._fuzz = coded, fuzz
-        self._probes = sorted(probes, key=lambda named: -named[1].length)
+        self._coded, self._fuzz, self._known = coded, fuzz, known
+        order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
+        self._order, self._probes = order, [probes[number] for number in order]
         # What vectors of different branches are off is independent: their axes are turned by themselves.
         alike = [[float(a == b) and one.likeness(two) for b, two in self._probes] for a, one in self._probes]
         self._alike = np.array(alike, dtype=np.float32)
@@ -76,6 +75,8 @@ class Candidates(Generic[B]):
     @property
     def bounds(self) -> Sequence[Bounding[B]]:
         """The first sees all videos."""
+        if self._known is not None:
+            return (self._as_known, self._by_rows)
         means = () if self.allowance is None else (self._by_means,)
         return (*means, self._by_codes, self._by_rows)
 
@@ -100,8 +101,14 @@ class Candidates(Generic[B]):
         total = self._of_means(split)
         return np.stack([total, total + np.float32(self.allowance * self._lengths)])
 
+    def _as_known(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
+        assert self._known is not None
+        self._most = np.concatenate([self._known(block)[:, rows] for block, rows in split], axis=1)[self._order]
+        total = self._most.sum(axis=0)
+        return np.stack([total, total + np.float32(self._fuzz)])
+
     def _by_codes(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
-        from untrimmed.search.kernels import add_up
+        from untrimmed.search.folds import add_up
 
         found = np.empty((3, len(self._probes), len(places)), dtype=np.float32)
         said = np.empty((2, len(places)), dtype=np.float32)
@@ -137,9 +144,7 @@ class Candidates(Generic[B]):
         found = np.empty(len(needed), dtype=np.float32)
 
         def read(block: B, rows: Int[np.ndarray, " K"], here: slice) -> None:
-            coded = self._coded(block)[branch]
-            coded.by_rows(probe, rows, needed[here], found[here])
-            found[here] += coded.rounding(probe)
+            self._coded(block)[branch].by_rows(probe, rows, needed[here], found[here])
 
         _each(split, read)
         return found

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+import numkong
 import numpy as np
-from jaxtyping import Bool, Float, Float16, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int, Int8
 
-from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe
+from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, whole_rows
 from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
 from untrimmed.search.mapped import DamagedError, MappedArrays
-from untrimmed.search.products import LANES, padded_width
+from untrimmed.search.products import LANES
 from untrimmed.search.threads import share
 
 LEAST_SEARCHES = 2
@@ -29,7 +30,7 @@ _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
 GROUP = 4  # rows of which there is a mean
 _SCANNED_AT_A_TIME, _READ_AT_A_TIME = 2**15, 128  # rows, videos
-_HALF = 2.0**-11 * 1.01  # of a number, what float16 is off at most
+_MULTIPLIED_AT_A_TIME = 1024  # rows: few enough for the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,28 +102,28 @@ def longest_of(rows: Float[np.ndarray, "R D"]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CodedVideos(CodedRows):
-    """With the rows in float16, one video after the other."""
+    """With the rows in 8 bits, one video after the other."""
 
-    rows: Float16[np.ndarray, "R E"]  # as wide as a multiple of 16, and four at least
+    rows: Int8[np.ndarray, "R E"]  # along mixed axes, see `whole_rows`
+    row_unit: Float32[np.ndarray, " R"]
 
     @classmethod
     def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
         """Codes of videos with so many rows each, at least one."""
+        rows = np.asarray(rows, np.float32)
         finite = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0)
-        halves = np.zeros((max(4, len(rows)), padded_width(rows.shape[1])), dtype=np.float16)
-        halves[: len(rows), : rows.shape[1]] = finite
-        return cls(rows=halves, longest=longest_of(finite), **codes_of_rows(axes, np.asarray(rows, np.float32), counts))
+        whole, unit = whole_rows(axes, finite)
+        return cls(rows=whole, row_unit=unit, longest=longest_of(finite), **codes_of_rows(axes, rows, counts))
 
     @classmethod
     def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
         """The videos of all parts, which have the same axes."""
-        rows = [part.rows[: part.first_row[-1]] for part in parts]
         before = LANES * np.cumsum([0, *(len(part.means.tail) for part in parts[:-1])])
-        spare = np.zeros((max(0, 4 - sum(map(len, rows))), rows[0].shape[1]), dtype=np.float16)
         return cls(
             codes=Codes.joined([part.codes for part in parts]),
             means=Codes.joined([part.means for part in parts]),
-            rows=np.concatenate([*rows, spare]),
+            rows=np.concatenate([part.rows for part in parts]),
+            row_unit=np.concatenate([part.row_unit for part in parts]),
             longest=max(part.longest for part in parts),
             first_row=_joined_ends([part.first_row for part in parts]),
             first=_joined_ends([part.first for part in parts]),
@@ -137,20 +138,36 @@ class CodedVideos(CodedRows):
         needed: Float[np.ndarray, " N"],
         found: Float32[np.ndarray, " N"],
     ) -> None:
-        """The best row of each by float16 numbers, of those of which codes leave it open; see `rounding`.
+        """What no row of each is above, of those of which codes leave it open.
 
         Minus infinity where none is as good as `needed`.
         """
         from untrimmed.search.kernels import score_rows
 
-        rows = self.rows.view(np.uint16).reshape(-1), self.rows.shape[1], self.first_row
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, *rows, probe.query, videos
+        query, unit = probe.of_rows
+        asked = query, unit, *probe.row_margins(unit, self.longest)
+        rows = self.rows.reshape(-1), self.rows.shape[1], self.row_unit, self.first_row
+        given = self.codes.arrays, self.first, probe.numbers, probe.margins, rows, asked, videos
         least = (needed - 1e-5).astype(np.float32)  # rounded
         share(len(videos), _READ_AT_A_TIME, partial(call, score_rows, (*given, least), (found,)))
 
-    def rounding(self, probe: Probe) -> float:
-        """What a product of a row of float16 numbers can be off."""
-        return _HALF * self.longest * probe.length + 1e-6
+    def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
+        """What no row of each video is above, for each of many probes: all rows are read, once for all of them."""
+        from untrimmed.search.folds import best_of_videos
+
+        queries, units = zip(*(probe.of_many_rows for probe in probes), strict=True)
+        margins = np.array([probe.row_margins(unit, self.longest) for probe, unit in zip(probes, units, strict=True)])
+        packed, given = numkong.dots_pack(np.stack(queries)), (self.row_unit, np.array(units), margins)
+        most = np.empty((len(probes), len(self)), dtype=np.float32)
+
+        def look(start: int, stop: int) -> None:
+            rows = self.rows[self.first_row[start] : self.first_row[stop]]
+            products = np.asarray(numkong.dots_packed(rows, packed))
+            best_of_videos(products, self.first_row, *given, start, stop, most)
+
+        share(len(self), max(1, _MULTIPLIED_AT_A_TIME * len(self) // len(self.rows)), look)
+        most[:, self.unbounded] = np.inf
+        return most
 
 
 Arrays = Mapping[str, np.ndarray]

@@ -67,7 +67,7 @@ class Windows:
         needed: Float[np.ndarray, " N"],
         found: Float32[np.ndarray, " N"],
     ) -> None:
-        """The best window of each by float16 frames, of those of which codes leave it open; see `rounding`.
+        """What no window of each is above, by float16 frames, of those of which codes leave it open.
 
         Minus infinity where none is as good as `needed`.
         """
@@ -77,11 +77,9 @@ class Windows:
         frames = with_spans(self.arrays, "frames", starts[videos], starts[videos] + lengths[videos])
         rows = frames.view(np.uint16).reshape(-1), frames.shape[1], self.places, (*self.filters, self.arrays["inside"])
         coded, read = self.coded, np.empty(len(videos), dtype=np.int64)
+        query = np.pad(probe.vector, (0, frames.shape[1] - len(probe.vector)))
         least = (needed - 1e-5).astype(np.float32)  # rounded
-        given = coded.codes.arrays, coded.first, probe.numbers, probe.margins, *rows, probe.query, videos, least
+        given = coded.codes.arrays, coded.first, probe.numbers, probe.margins, *rows, query, videos, least
         share(len(videos), _READ_AT_A_TIME, partial(call, score_windows, given, (found, read)))
+        found += self.coded.rounding(probe)
         self.read.append(int(read.sum()))
-
-    def rounding(self, probe: Probe) -> float:
-        """See `CodedWindows.rounding`."""
-        return self.coded.rounding(probe)

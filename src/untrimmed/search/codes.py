@@ -4,21 +4,22 @@ A vector is turned (`Axes`). Along the directions in which a corpus varies most,
 bits each and the 48 of its *body* 4; of its *tail*, all others, signs are kept and one length. Each of the three is
 turned at random besides, so that what rounding and signs leave out has a random direction to whichever query: its
 product with the query's is as good as never more than `MARGIN` times what is to be expected (RaBitQ, SIGMOD 2024,
-Theorem 3.2: the chance falls as exp(-MARGIN^2 / 2), 2e-11 here). What codes leave in doubt is decided by the rows in
-float16.
+Theorem 3.2: the chance falls as exp(-MARGIN^2 / 2), 2e-11 here). Of what codes leave in doubt the rows are read that
+have 8 bits for every number, half of float16's bytes (`whole_rows`): turned at random too, their bounds hold likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, Int8, Int16, UInt8, UInt64
 
-from untrimmed.search.products import LANES, padded_width
+from untrimmed.search.products import LANES
 
 HEAD, BODY = 16, 48  # numbers
 MARGIN = 7.0  # standard deviations
@@ -32,6 +33,7 @@ class Axes:
     """The directions along which codes are taken: those in which rows vary most first."""
 
     matrix: Float32[np.ndarray, "D D"]  # orthogonal
+    mixed: Float32[np.ndarray, "D D"]  # too, and at random: along them no number of a row is much larger than others
     splits: tuple[int, int]  # where body and tail begin
 
     @classmethod
@@ -44,9 +46,8 @@ class Axes:
         rng = np.random.default_rng(seed)
         parts = []
         for begin, end in zip((0, *splits), (*splits, dim), strict=True):
-            turn, _ = np.linalg.qr(rng.standard_normal((end - begin, end - begin)))
-            parts.append(directions[:, ::-1][:, begin:end] @ turn)
-        return cls(np.concatenate(parts, axis=1).astype(np.float32), splits)
+            parts.append(directions[:, ::-1][:, begin:end] @ _turn(end - begin, rng))
+        return cls(np.concatenate(parts, axis=1).astype(np.float32), _turn(dim, rng).astype(np.float32), splits)
 
     def turned(self, rows: Float[np.ndarray, "R D"]) -> list[Float32[np.ndarray, "R _"]]:
         """Heads, bodies and tails."""
@@ -66,7 +67,9 @@ class Axes:
         squares = head @ head / 12, body @ body / 12, tail @ tail / max(1, len(tail)), missed @ missed
         (short_head, head_unit), (short_body, body_unit) = _short(head), _short(body)
         return Probe(
-            query=np.pad(vector.astype(np.float32), (0, padded_width(len(vector)) - len(vector))),
+            vector=vector.astype(np.float32),
+            mixed=vector.astype(np.float32) @ self.mixed,
+            margin=margin,
             head=short_head,
             body=short_body,
             planes=np.stack([_words(((levels & 15) >> plane) & 1 == 1) for plane in range(4)]),
@@ -82,7 +85,9 @@ class Axes:
 class Probe:
     """A query's vector as codes are compared with it."""
 
-    query: Float32[np.ndarray, " E"]  # as wide as a multiple of 16
+    vector: Float32[np.ndarray, " D"]
+    mixed: Float32[np.ndarray, " D"]  # along mixed axes
+    margin: float  # in standard deviations
     head: Int16[np.ndarray, " _"]
     body: Int16[np.ndarray, " _"]
     planes: UInt64[np.ndarray, "4 W"]  # the bits of levels from -8 to 7, the lowest first
@@ -103,6 +108,27 @@ class Probe:
     def numbers(self) -> tuple[Any, ...]:
         """What is compared with codes."""
         return self.head, self.body, self.planes, *self.units, *self.sums
+
+    @cached_property
+    def of_rows(self) -> tuple[Int16[np.ndarray, " E"], np.float32]:
+        """What is compared with rows of 8 bits, and its unit: as large as sums in 32 bits allow."""
+        numbers, unit = _in_units(self.mixed[None], min(32000, (2**31 - 1) // (127 * len(self.mixed))), np.int16)
+        return numbers[0], unit[0]
+
+    @cached_property
+    def of_many_rows(self) -> tuple[Int8[np.ndarray, " E"], np.float32]:
+        """The same in 8 bits, which are multiplied faster."""
+        numbers, unit = _in_units(self.mixed[None], 127, np.int8)
+        return numbers[0], unit[0]
+
+    def row_margins(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
+        """(a, b): sqrt(a * u**2 + b) is what its product with a row of unit u can be off, which is not longer.
+
+        Here the query is rounded to numbers of this unit; what both rounded off, and both together, is random.
+        """
+        square, own = self.margin**2 / 12, float(unit) ** 2
+        of_row = square * (self.length**2 + len(self.mixed) / 12 * own)
+        return np.float32(of_row), np.float32(square * own * longest**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +171,30 @@ class Codes:
     def nbytes(self) -> int:
         """Of all of them."""
         return sum(array.nbytes for array in self.arrays)
+
+
+def whole_rows(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[Int8[np.ndarray, "R E"], Float32[np.ndarray, " R"]]:
+    """Rows along mixed axes in 8 bits, as wide as a multiple of 32, and each one's unit."""
+    starts = range(0, len(rows), _ROWS_AT_A_TIME)
+    mixed = (rows[start : start + _ROWS_AT_A_TIME].astype(np.float32) @ axes.mixed for start in starts)
+    parts = [_in_units(some, 127, np.int8) for some in mixed]
+    numbers, units = (np.concatenate(some) for some in zip(*parts, strict=True))
+    return numbers, units
+
+
+def _in_units(
+    rows: Float32[np.ndarray, "R D"], most: int, kind: type[np.integer[Any]]
+) -> tuple[Int[np.ndarray, "R E"], Float32[np.ndarray, " R"]]:
+    """Whole numbers from -`most` to `most`, and the unit of each row."""
+    unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / most).astype(np.float32)
+    padded = np.zeros((len(rows), -(-rows.shape[1] // (2 * LANES)) * 2 * LANES), dtype=kind)
+    np.rint(rows / unit[:, None], out=padded[:, : rows.shape[1]], casting="unsafe")
+    return padded, unit
+
+
+def _turn(dim: int, rng: np.random.Generator) -> Float[np.ndarray, "D D"]:
+    turn, _ = np.linalg.qr(rng.standard_normal((dim, dim)))
+    return turn
 
 
 def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]:

@@ -108,6 +108,17 @@ class Corpus(Protocol):
 
 
 @runtime_checkable
+class RanksMany(Protocol):
+    """A corpus in which many queries cost less each than one alone."""
+
+    def rank_all(
+        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
+    ) -> list[list[RankedVideo]]:
+        """What `PreparedQuery.rank` gives for each of them."""
+        ...
+
+
+@runtime_checkable
 class LocalCorpus(Corpus, Protocol):
     """Videos laid out in the memory of this process."""
 

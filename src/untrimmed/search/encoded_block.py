@@ -58,12 +58,16 @@ class EncodedBlock:
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Some videos in single precision, as long as they count."""
+        return self.fitted(rows).to("cpu", torch.float32)
+
+    def fitted(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
+        """Some videos in half precision, as long as they count."""
         found = self.stored(rows)
-        if self.longest is not None:
-            long = zip(long_tensors(found), self.longest, strict=True)
-            fitted = {name: with_second_axis(tensor, length) for (name, tensor), length in long}
-            found = found.with_tensors(found.tensors() | fitted)
-        return found.to("cpu", torch.float32)
+        if self.longest is None:
+            return found
+        long = zip(long_tensors(found), self.longest, strict=True)
+        as_long = {name: with_second_axis(tensor, length) for (name, tensor), length in long}
+        return found.with_tensors(found.tensors() | as_long)
 
     def stored(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Some videos as they are in the arrays."""

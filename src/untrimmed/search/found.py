@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -71,9 +71,8 @@ def find(
     """
     take, made = cutoff.limit, dict[str, list[Hit]]()
     while True:
-        ranked = prepared.rank(limit=take, among=among)
-        ranked.sort(key=lambda video: (-video.score, view.records.of(video.video_id).path))
-        ranked, is_all = ranked[:take], len(ranked) < take
+        ranked = in_order(prepared.rank(limit=take, among=among), view)[:take]
+        is_all = len(ranked) < take
         kept = [video for video in ranked if cutoff.admits(video.score)]
         for video in kept:
             if video.video_id not in made:
@@ -93,6 +92,11 @@ def find(
         take *= _MORE
     missing = prepared.missing if isinstance(prepared, Incomplete) else ""
     return Hits(hits[: cutoff.limit], [missing] if missing else [], partial=bool(missing))
+
+
+def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
+    """Best first; of those that score alike the first by path."""
+    return sorted(ranked, key=lambda video: (-video.score, view.records.of(video.video_id).path))
 
 
 def _hits_of(

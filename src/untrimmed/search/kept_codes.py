@@ -43,9 +43,10 @@ def codes_of(arrays: Mapping[str, np.ndarray], axes: Mapping[str, Axes], kind: t
 
 def arrays_of_axes(axes: Mapping[str, Axes], kind: type[Any]) -> dict[str, np.ndarray]:
     """Axes by branch as arrays, with what codes of this kind consist of: they count for no others."""
-    matrices = {f"{branch}/matrix": own.matrix for branch, own in axes.items()}
-    splits = {f"{branch}/splits": np.array(own.splits) for branch, own in axes.items()}
-    return {"made as": np.array(_made_as(kind)), "branches": np.array([*axes], dtype=str), **matrices, **splits}
+    arrays = {"made as": np.array(_made_as(kind)), "branches": np.array([*axes], dtype=str)}
+    for branch, own in axes.items():
+        arrays |= {f"{branch}/{field.name}": np.asarray(getattr(own, field.name)) for field in fields(own)}
+    return arrays
 
 
 def read_axes(path: Path, kind: type[Any]) -> dict[str, Axes]:
@@ -57,7 +58,11 @@ def read_axes(path: Path, kind: type[Any]) -> dict[str, Axes]:
     if "made as" not in arrays or arrays["made as"] != _made_as(kind):
         return {}
     return {
-        branch: Axes(arrays[f"{branch}/matrix"], tuple(arrays[f"{branch}/splits"].tolist()))
+        branch: Axes(
+            matrix=arrays[f"{branch}/matrix"],
+            mixed=arrays[f"{branch}/mixed"],
+            splits=tuple(arrays[f"{branch}/splits"].tolist()),
+        )
         for branch in arrays["branches"].tolist()
     }
 

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from untrimmed.search.products import LANES
 
-_FUZZ = np.float32(1e-6)  # of sums in float32
+FUZZ = np.float32(1e-6)  # of sums in float32
 _I8, _I16, _I32, _I64, _HALF, _F32 = (*map(ir.IntType, (8, 16, 32, 64)), ir.HalfType(), ir.FloatType())
 _INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
 
@@ -153,6 +153,28 @@ def _row_product(at_once: int) -> Any:
 
 
 _four_at_once, _one_at_once = _row_product(4), _row_product(1)
+
+
+@intrinsic
+@no_type_check
+def _whole_product(_: Any, rows: Any, start: Any, query: Any, steps: Any) -> Any:
+    """The sum of rows[start + k] in 8 bits times query[k] in 16 over so many steps of 32 numbers."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        rows_at = _address(b, context, signature.args[0], values[0], values[1])
+        query_at = _address(b, context, signature.args[2], values[2], _number(0))
+        wide = ir.VectorType(_I32, 2 * LANES)
+        odd_and_even = [ir.Constant(_INTS, list(range(i, 2 * LANES, 2))) for i in (0, 1)]
+
+        def step(number: Any, sums: list[Any]) -> list[Any]:
+            place = b.mul(number, _number(2 * LANES))
+            some = b.sext(_load(b, b.gep(rows_at, [place]), ir.VectorType(_I8, 2 * LANES), 1), wide)
+            both = b.mul(some, b.sext(_load(b, b.gep(query_at, [place]), ir.VectorType(_I16, 2 * LANES), 2), wide))
+            return [b.add(sums[0], b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))]
+
+        return _folded(b, _summed(b, values[3], [ir.Constant(_INTS, [0] * LANES)], step), b.add)
+
+    return types.int32(rows, types.intp, query, types.intp), generate
 
 
 def _folded(b: Any, vectors: list[Any], fold: Callable[[Any, Any], Any]) -> Any:
@@ -305,12 +327,14 @@ def _row_times(rows, at, query, width):
 
 @compiled()
 @no_type_check
-def score_rows(codes, first, probe, margins, rows, width, first_row, query, videos, needed, start, stop, best):
-    """best[i]: the best row of video videos[i] by products of float16 rows, given by their bits, with a query.
+def score_rows(codes, first, probe, margins, whole, asked, videos, needed, start, stop, best):
+    """best[i]: what no row of video videos[i] is above, by rows of 8 bits.
 
     Products are taken of rows of which the codes leave it open whether one is the best and not below needed[i]; where
     that is open of none, best[i] is minus infinity.
     """
+    rows, width, row_unit, first_row = whole
+    query, unit, of_row, of_query = asked
     sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for place in range(start, stop):
         block, behind = first[videos[place]], first[videos[place] + 1]
@@ -323,9 +347,12 @@ def score_rows(codes, first, probe, margins, rows, width, first_row, query, vide
             for lane in range(LANES):
                 least = max(least, 2 * found[lane] - reach[number * LANES + lane])
         for number in range(end - begin):
-            if reach[number] >= least - _FUZZ:
-                top = max(top, _row_times(rows, (begin + number) * width, query, width))
-                least = max(least, top)
+            if reach[number] >= least - FUZZ:
+                row = begin + number
+                number_of_units = _whole_product(rows, row * width, query, width // (2 * LANES))
+                product = unit * row_unit[row] * np.float32(number_of_units)
+                off = np.sqrt(of_row * row_unit[row] ** 2 + of_query) + FUZZ
+                top, least = max(top, product + off), max(least, product - off)
         best[place] = top
 
 
@@ -355,7 +382,7 @@ def score_windows(
             for lane in range(LANES):
                 least = max(least, 2 * found[lane] - reach[number * LANES + lane])
         for row in range(length):
-            if reach[row] >= least - _FUZZ:
+            if reach[row] >= least - FUZZ:
                 low, high = max(0, row - half), min(length, row + half + 1)
                 for frame in range(max(low, known), high):
                     products[frame] = _row_times(frames, (begin + frame) * width, query, width)
@@ -366,21 +393,3 @@ def score_windows(
                 top = max(top, summed / inside[begin + row])
                 least = max(least, top)
         best[place], read[place] = top, count
-
-
-@compiled()
-@no_type_check
-def add_up(best, most, slack, alike, fuzz, start, stop, total, bound):
-    """total[i]: what all probes find in video i by codes; bound[i]: what the true sum and `fuzz` are not above.
-
-    What sums are off is the square root of what goes together of what each is: slack[:, i] times `alike` times itself.
-    """
-    for place in range(start, stop):
-        found = allowed = off = np.float32(0)
-        for one in range(len(best)):
-            found += best[one, place]
-            allowed += most[one, place]
-            for other in range(len(best)):
-                off += slack[one, place] * alike[one, other] * slack[other, place]
-        total[place] = found
-        bound[place] = fuzz + (min(allowed, found + np.sqrt(off)) if np.isfinite(allowed) else allowed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.asking import EncoderReader, answer
+from untrimmed.search.asking import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.engine import Engine, View, keep_laid_out
 from untrimmed.search.found import Cutoff
 from untrimmed.search.hits import Hit, Hits
@@ -33,7 +33,6 @@ from untrimmed.search.parts import Part
 from untrimmed.search.query import Query
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.remote import address_of
-from untrimmed.search.sentence import check_sentence
 from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 
@@ -246,9 +245,7 @@ class Library:
             records = Records(index.scan())
             chosen: dict[str, VideoRecord] = {}
             for path in map(absolute, paths):
-                one = records.at(path)
-                below = [one] if one else records.below(path)
-                if not below:
+                if not (below := records.below(path)):
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
                 chosen.update((record.video_id, record) for record in below)
             if not dry_run:
@@ -299,6 +296,18 @@ class Library:
             lambda view: answer(asked, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
         )
 
+    def rank(
+        self, sentences: Sequence[str], *, limit: int = 100, within: str | os.PathLike[str] | None = None
+    ) -> list[dict[Path, float]]:
+        """The best videos of each sentence and their scores, best first: as `search`, but without moments.
+
+        Where a trained model searches many videos, sentences that are asked together cost less each than one alone.
+
+        Raises: As `search`.
+        """
+        limit = Cutoff(limit=limit).limit
+        return self.engine.answer(lambda view: rank_all(sentences, view, self._reader(view), limit, within))
+
     def similar(
         self,
         image: UInt8[np.ndarray, "Y X 3"],
@@ -319,15 +328,7 @@ class Library:
         Raises:
             UnknownNameError: The video is not in the library.
         """
-        check_sentence(text)
-
-        def ask(view: View) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-            record = view.records.at(absolute(video))
-            if record is None:
-                raise UnknownNameError(f"{video}: not in {self.folder}; see: untrimmed ls")
-            return view.corpus().prepare(self._reader(view).texts([text])[0]).relevance(record.video_id)
-
-        return self.engine.answer(ask)
+        return self.engine.answer(lambda view: relevance(text, video, view, self._reader(view)))
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""

@@ -10,8 +10,8 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,13 @@ from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.blocks import Blocks, Part, Split
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
+from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
+from untrimmed.search.exact_scores import exact_scores
 from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.together import Together
+from untrimmed.search.torch_threads import each_alone
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -42,16 +46,13 @@ if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_SCORED_AT_A_TIME = 16  # exactly: few enough for the processor's cache
 _CODED_AT_A_TIME = 256
 LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
+_ASKED_TOGETHER = 64  # queries: what they find is kept until the last of them is ranked
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
-_RUN_SETTINGS, _RUN_FIGURES = (
-    "config.yaml",
-    "metrics.jsonl",
-)  # of `untrimmed.running.run`, on which search may not depend
+_RUN_SETTINGS, _RUN_FIGURES = "config.yaml", "metrics.jsonl"  # of `running.run`, on which search may not depend
 _DOUBT = "query_uncertainty"  # what the model calls it
 
 
@@ -194,6 +195,16 @@ class TrainedCorpus:
         """The query through the model's word tower."""
         return TrainedQuery(self, self.model.encode_query(query), recall)
 
+    def rank_all(
+        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
+    ) -> list[list[RankedVideo]]:
+        """See `RanksMany`."""
+        ranked = []
+        for start in range(0, len(queries), _ASKED_TOGETHER):
+            prepared = [self.prepare(query) for query in queries[start : start + _ASKED_TOGETHER]]
+            ranked += rank_together(prepared, limit=limit, among=among)
+        return ranked
+
     @torch.inference_mode()
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TrainedCorpus:
         """`Corpus.update`; videos that another model has encoded are encoded by this one, from their frames.
@@ -280,6 +291,7 @@ class TrainedQuery:
         self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
         self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
         self._looked_at = 0  # videos that the method's own score was taken of
+        self._known: Callable[[EncodedBlock], Float32[np.ndarray, "P V"]] | None = None  # what each probe finds at most
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
@@ -299,16 +311,14 @@ class TrainedQuery:
         )
         if candidates:
             self._coder.learn(self._looked_at / many)
-            if self._recall < 1 and candidates.allowance is None and ranked:
+            if self._recall < 1 and candidates.allowance is None and not self._known and ranked:
                 split = self._blocks.split([video.video_id for video in ranked])
                 scores = np.array([video.score for video in ranked])
                 self._shortfalls.learn(candidates.shortfalls(split, scores))
         return ranked
 
     def _codes_are_ready(self, many: int, limit: int) -> bool:
-        if many < LEAST_CODED or 4 * limit > many or not self._vectors:
-            return False
-        if not all(np.isfinite(rows).all() for rows in self._vectors.values()):
+        if many < LEAST_CODED or 4 * limit > many or not self._vectors or not self._is_finite:
             return False
         blocks = [part.block for part in self._blocks.parts]
         if is_ready := self._coder.ready(blocks, self._coded, many=True):
@@ -317,24 +327,24 @@ class TrainedQuery:
         return is_ready
 
     def _candidates(self) -> Candidates[EncodedBlock]:
-        axes = {branch: coded.codes.axes for branch, coded in self._coder.of(self._blocks.parts[0].block).items()}
-        probes = [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self._vectors[branch]]
+        fuzz = 2 * _ROUNDING
+        if self._known:
+            return Candidates(self._coder.of, self._probes, fuzz=fuzz, known=self._known)
         allowance = self._shortfalls.allowance((1 + self._recall) / 2) if self._recall < 1 else None
-        return Candidates(self._coder.of, probes, fuzz=2 * _ROUNDING, allowance=allowance)
+        return Candidates(self._coder.of, self._probes, fuzz=fuzz, allowance=allowance)
+
+    @cached_property
+    def _probes(self) -> list[tuple[str, Probe]]:
+        """Once there are codes: what the query looks for in each branch."""
+        axes = {branch: coded.codes.axes for branch, coded in self._coder.of(self._blocks.parts[0].block).items()}
+        return [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self._vectors[branch]]
 
     def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         return np.concatenate([self._scores(block, rows) for block, rows in split])
 
     def _exact(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
-        """In float64, rounded: a score does not depend on the videos that stand beside."""
-        model, encoded = self._trained.in_float64, self._encoded.to("cpu", torch.float64)
         self._looked_at += sum(len(rows) for _, rows in split)
-        found = []
-        for some in _pieces(split):
-            videos = [block.select(rows) for block, rows in some]
-            part = videos[0].cat(videos).to("cpu", torch.float64)
-            found.append(model.score(encoded, part).fused[0])
-        return torch.cat(found).float().numpy()
+        return exact_scores(self._trained.in_float64, self._encoded, split)
 
     def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):
@@ -346,6 +356,10 @@ class TrainedQuery:
         """What the query looks for in each branch, without what has no weight."""
         branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
         return {branch: rows[np.abs(rows).max(axis=1) > 0] for branch, rows in branches.items()}
+
+    @property
+    def _is_finite(self) -> bool:
+        return all(np.isfinite(rows).all() for rows in self._vectors.values())
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """Those of the model (RAL, Fig. 8), see `Explained`."""
@@ -376,16 +390,11 @@ class TrainedQuery:
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
 
 
-def _pieces(split: Split[EncodedBlock]) -> Iterator[Split[EncodedBlock]]:
-    """A few videos at a time, of as many blocks as they stand in."""
-    piece: list[tuple[EncodedBlock, Int[np.ndarray, " K"]]] = []
-    room = _SCORED_AT_A_TIME
-    for block, rows in split:
-        while len(rows):
-            piece.append((block, rows[:room]))
-            rows, room = rows[room:], room - len(piece[-1][1])
-            if not room:
-                yield piece
-                piece, room = [], _SCORED_AT_A_TIME
-    if piece:
-        yield piece
+def rank_together(
+    queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
+) -> list[list[RankedVideo]]:
+    """As each of some queries of one corpus ranks; the first of them looks at all videos for the others, too."""
+    together = Together(queries[0]._coder.of, lambda: [query._probes if query._is_finite else [] for query in queries])
+    for number, query in enumerate(queries):
+        query._known = partial(together.most, number)
+    return each_alone(lambda query: query.rank(limit=limit, among=among), queries)
