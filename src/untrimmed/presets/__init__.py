@@ -60,6 +60,10 @@ class Preset:
 
         return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
+    def weights_in(self, sizes: "ModelConfig") -> dict[str, float]:
+        """The weights of terms that a model of these settings has; what is off leaves its own behind."""
+        return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
+
 
 def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
     """The preset of a method on a data set, with some dotted keys changed (`model.dim`, `train.epochs`).

@@ -34,13 +34,14 @@ class Stepper:
         torch.manual_seed(0)
         self.preset, self.encode = preset, encode
         self.model = create_model(preset.name, **preset.settings).train()
+        self.weights = preset.weights_in(self.model.config)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
 
     def step(self, batch: TrainingBatch) -> float:
         """Seconds of the processor that a step took, every loss having begun."""
         started = time.process_time()
         terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
-        loss = total_loss(terms, self.preset.weights)
+        loss = total_loss(terms, self.weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()

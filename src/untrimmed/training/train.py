@@ -197,6 +197,5 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     model = plain_settings(sizes)
     losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
-    weights = {name: weight for name, weight in preset.weights.items() if name not in sizes.absent_terms}
-    changed = {"model": model, "losses": losses, "weights": weights}
+    changed = {"model": model, "losses": losses, "weights": preset.weights_in(sizes)}
     return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
