@@ -16,8 +16,7 @@ from jaxtyping import Float, Float32, Int
 
 from untrimmed.search.blocks import Block, Bounding, Split
 from untrimmed.search.codes import Probe
-from untrimmed.search.products import cores
-from untrimmed.search.threads import share
+from untrimmed.search.threads import cores, share
 
 _BLOCKS_PER_THREAD = 3  # fewer share the work within each
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Int, Int8, Int16, UInt8, UInt64
 
-from untrimmed.search.products import LANES
+from untrimmed.search.products import LANES, along
 
 HEAD, BODY = 16, 48  # numbers
 MARGIN = 7.0  # standard deviations
@@ -60,7 +60,7 @@ class Axes:
         own bound fails.
         """
         margin = MARGIN if recall >= 1 else max(0.0, NormalDist().inv_cdf(recall))
-        head, body, tail = (part[0] for part in self.turned(vector[None]))
+        head, body, tail = np.split(along(vector.astype(np.float32), self.matrix), self.splits)
         unit = np.float32(max(float(tail.max(initial=0.0)) / 7.49, float(-tail.min(initial=0.0)) / 8.49, 1e-20))
         levels = np.clip(np.rint(tail / unit), -8, 7).astype(np.int64)
         missed = tail - levels * unit
@@ -68,7 +68,7 @@ class Axes:
         (short_head, head_unit), (short_body, body_unit) = _short(head), _short(body)
         return Probe(
             vector=vector.astype(np.float32),
-            mixed=vector.astype(np.float32) @ self.mixed,
+            mixed=along(vector.astype(np.float32), self.mixed),
             margin=margin,
             head=short_head,
             body=short_body,

@@ -13,7 +13,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
 from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.products import cores
+from untrimmed.search.threads import cores
 from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME = 256  # videos

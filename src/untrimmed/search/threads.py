@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from untrimmed.search.products import cores
-
 _here = threading.local()
+
+
+def cores() -> int:
+    """How many the process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
@@ -24,7 +27,7 @@ if hasattr(os, "register_at_fork"):
 
 def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
     """Do work on parts of a range, each by the next thread that is free; within such work, all by the same thread."""
-    if getattr(_here, "shares", False):
+    if getattr(_here, "shares", False) or number <= piece:
         work(0, number)
         return
     starts, lock = iter(range(0, number, piece)), threading.Lock()

@@ -34,6 +34,7 @@ from untrimmed.search.grid import on_a_grid
 from untrimmed.search.mapped import rows_of
 from untrimmed.search.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.threads import share
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -187,17 +188,31 @@ class WindowQuery:
         )
 
     def _rough(self, split: Split[_Block]) -> Float[np.ndarray, " N"]:
-        def of_block(block: _Block, rows: Int[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
-            if 4 * len(rows) > len(block.ids):
-                return block.rough_scores(self._halves[:1])[rows]
-            return self._exact([(block, rows)])
+        scores = [np.empty(0)] * len(split)
 
-        return np.concatenate([of_block(block, rows) for block, rows in split])
+        def score(start: int, stop: int) -> None:
+            for place, (block, rows) in enumerate(split[start:stop], start):
+                all_of_them = 4 * len(rows) > len(block.ids)
+                scores[place] = (
+                    block.rough_scores(self._halves[:1])[rows] if all_of_them else self._exact([(block, rows)])
+                )
+
+        share(len(split), 1, score)
+        return np.concatenate(scores)
 
     def _exact(self, split: Split[_Block]) -> Float64[np.ndarray, " N"]:
-        videos = [block.video(row) for block, rows in split for row in rows.tolist()]
-        self._read.append(sum(len(video.frames) for video in videos))
-        return np.array([self._filtered(video).max() for video in videos])
+        places = [(block, row) for block, rows in split for row in rows.tolist()]
+        scores, lengths = np.empty(len(places)), np.empty(len(places), dtype=np.int64)
+
+        def score(start: int, stop: int) -> None:
+            for place in range(start, stop):
+                block, row = places[place]
+                video = block.video(row)
+                scores[place], lengths[place] = self._filtered(video).max(), len(video.frames)
+
+        share(len(places), 1, score)
+        self._read.append(int(lengths.sum()))
+        return scores
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, the clearest first (`standing_out`), with their mean relevance."""
