@@ -177,6 +177,19 @@ def test_words_that_are_not_known_are_named_part_by_part(encoder, lib, monkeypat
     assert nothing == []
     assert "then: encoder 'toy' knows no word" in nothing.warnings[0]
     assert names(lib.search(Query("xa", image=RED), limit=1)) == names(lib.similar(RED, limit=1))
+    with pytest.raises(ConfigError, match="then: encoder 'toy' knows no word"):
+        lib.relevance(Query("red", then="xb"), hits[0].video)
+
+
+def test_the_curve_of_a_video_is_that_of_the_whole_query(lib, videos):
+    flag = videos / "flag.mp4"
+    for query in (Query("red", without=("green",)), Query("red", like=(Place(flag, 5.0),)), Query(image=RED)):
+        (hit,) = (hit for hit in lib.search(query) if hit.video == flag)
+        assert lib.relevance(query, flag)[1].max() == pytest.approx(hit.score, abs=1e-6)
+    times_s, like = lib.relevance(Query(like=(Place(flag, 5.0),)), flag)
+    assert times_s[like.argmax()] > 4.0, "green is last"
+    first = lib.relevance(Query("red", then="green"), flag)[1]
+    assert np.allclose(first, lib.relevance("red", flag)[1], atol=1e-6)
 
 
 PARTS = [

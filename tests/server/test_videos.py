@@ -15,6 +15,7 @@ import untrimmed
 from tests.media import read_clock
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
+from untrimmed import Query
 from untrimmed.server import service, video_routes
 from untrimmed.server.app import create_app
 
@@ -48,6 +49,19 @@ def test_the_curve_is_the_librarys(client, ids, world):
     np.testing.assert_allclose(curve["times_s"], times_s, atol=1e-3)
     np.testing.assert_allclose(curve["relevance"], relevance, atol=1e-5)
     assert 2 <= curve["times_s"][int(np.argmax(curve["relevance"]))] < 4
+
+
+def test_the_curve_of_a_query_is_the_librarys(client, ids, world):
+    like = {"video_id": ids["flag.mp4"], "start_s": 4.5}
+    curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json={"like": [like]}).json()
+    assert curve["times_s"][int(np.argmax(curve["relevance"]))] >= 4
+    query = Query("white", without=("green",))
+    own = client.app.state.service.library.relevance(query, world / "videos" / "flag.mp4")[1]
+    asked = {"text": "white", "without": ["green"]}
+    curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json=asked, params={"points": 3}).json()
+    assert len(curve["times_s"]) == 3
+    assert max(curve["relevance"]) == pytest.approx(own.max(), abs=1e-5)
+    assert client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json={"then": "green"}).status_code == 422
 
 
 def test_a_long_curve_is_thinned_without_losing_its_peak(client, ids):

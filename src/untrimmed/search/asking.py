@@ -102,15 +102,11 @@ def answer(
         UnknownNameError: No video lies in `within`, or a place is in no video of the library.
     """
     among = _among(view, query.filters, within)
-    texts = _Texts.of(query, reader)
+    texts, examples = _read(query, view, reader)
     warnings = list(texts.warnings)
     if among is not None and not among:
         warnings.append(f"no video of the library meets: {query.filters}")
-    examples = _examples(query, view, reader)
-    lost = (texts.text is None and (examples is None or not (query.image is not None or query.like))) or (
-        bool(query.then) and texts.then is None
-    )
-    if lost or among == frozenset():
+    if _is_lost(query, texts, examples) or among == frozenset():
         return Hits([], warnings)
     plan = _Planning(view, query).plan(texts, examples)
     confidence = _confidence(view, plan)
@@ -118,7 +114,7 @@ def answer(
         if confidence is None:
             raise ConfigError(_unknown_chance(view, query, reader.name))
         cutoff = cutoff.at_least(confidence.least_score(cutoff.min_confidence))
-    prepared = plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
+    prepared = _prepared(plan, view)
 
     def sure(hit: Hit) -> Hit:
         return replace(hit, confidence=confidence.of(hit.score)) if confidence else hit
@@ -156,19 +152,36 @@ def rank_all(
 
 
 def relevance(
-    text: str, video: str | os.PathLike[str], view: View, reader: EncoderReader
+    query: str | Query, video: str | os.PathLike[str], view: View, reader: EncoderReader
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Times of one video in seconds, and how well each fits a sentence by the library's model.
+    """Times of one video in seconds, and how well each fits; with `then`, as the first of the two.
 
     Raises:
-        ConfigError: The sentence is empty or no text.
-        UnknownNameError: The video is not in the library.
+        ConfigError: The sentence is empty, or no word of it, or of what follows, is known.
+        UnknownNameError: The video, or that of a place, is not in the library.
     """
-    check_sentence(text)
+    query = query if isinstance(query, Query) else Query(query)
     record = view.records.at(absolute(video))
     if record is None:
         raise UnknownNameError(f"{video}: not in {view.folder}; see: untrimmed ls")
-    return view.corpus().prepare(reader.texts([text])[0]).relevance(record.video_id)
+    texts, examples = _read(query, view, reader)
+    if _is_lost(query, texts, examples):
+        raise ConfigError("; ".join(texts.warnings))
+    return _prepared(_Planning(view, query).plan(texts, examples), view).relevance(record.video_id)
+
+
+def _read(query: Query, view: View, reader: EncoderReader) -> tuple[_Texts, Vector | None]:
+    return _Texts.of(query, reader), _examples(query, view, reader)
+
+
+def _is_lost(query: Query, texts: _Texts, examples: Vector | None) -> bool:
+    """Whether nothing is left that says what is wanted, or what is to follow."""
+    is_wanted = texts.text is not None or (examples is not None and (query.image is not None or bool(query.like)))
+    return not is_wanted or (bool(query.then) and texts.then is None)
+
+
+def _prepared(plan: _Plan, view: View) -> PreparedQuery:
+    return plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
 
 
 def _explained(

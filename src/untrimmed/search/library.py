@@ -321,14 +321,14 @@ class Library:
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
     def relevance(
-        self, text: str, video: str | os.PathLike[str]
+        self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """How well each time of one video fits a sentence: times in seconds and relevance.
+        """How well each time of one video fits: times in seconds and relevance; with `then`, as the first of the two.
 
         Raises:
-            UnknownNameError: The video is not in the library.
+            UntrimmedError: No word of the sentence is known, or the video is not in the library.
         """
-        return self.engine.answer(lambda view: relevance(text, video, view, self._reader(view)))
+        return self.engine.answer(lambda view: relevance(query, video, view, self._reader(view)))
 
     def videos(self) -> list[VideoRecord]:
         """What is indexed, by path."""

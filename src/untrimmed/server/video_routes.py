@@ -20,6 +20,7 @@ from untrimmed.server.schemas import (
     LONGEST_TEXT,
     Curve,
     ExportRequest,
+    SearchRequest,
     Seconds,
     Video,
     VideoDetail,
@@ -29,6 +30,8 @@ from untrimmed.server.service import Service
 
 MOST_POINTS = 4000  # of a curve
 SIDES = (90, 180, 360, 720)  # of frames: few sizes, so that they are found again in the cache
+
+Points = Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most so many; each the best of some.")]
 
 router = APIRouter(prefix="/api", tags=["videos"])
 
@@ -72,11 +75,18 @@ async def relevance(
     service: AService,
     record: ARecord,
     text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
-    points: Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most so many; each the best of some.")] = 1000,
+    points: Points = 1000,
 ) -> Curve:
     """How well each time of the video fits a sentence."""
-    times_s, curve = await service.search(service.library.relevance, text, record.path)
-    return Curve.of(times_s, curve, points)
+    return Curve.of(*await service.search(service.library.relevance, text, record.path), points)
+
+
+@router.post("/videos/{video_id}/relevance")
+async def relevance_of_query(
+    service: AService, record: ARecord, request: SearchRequest, points: Points = 1000
+) -> Curve:
+    """How well each time of the video fits all parts of a query; with `then`, as the first of the two."""
+    return Curve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 
 @router.get(
