@@ -194,6 +194,19 @@ def test_pictures_that_are_on_their_way_look_like_no_black_ones(visit):
     assert min(times_s) > 1.5, "somewhere in the middle: the first frame of many a video is black"
 
 
+def test_pictures_are_asked_for_a_few_at_a_time_so_that_a_film_need_not_wait(visit):
+    page, held = visit("?q=white"), []
+    page.wait_for_load_state("networkidle")
+    page.route("**/frame?*", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.locator(TILE).nth(5).wait_for()
+    while len(held) < 3:
+        page.wait_for_timeout(30)
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.evaluate("tile => tile.click()")  # with no pointer over it
+    until(page, "document.querySelector('video')?.currentTime > 0")
+    assert len(held) == 3, "a browser has six connections"
+
+
 def test_hovering_scrubs_through_the_span(visit):
     page = visit("?q=red")
     tile = page.locator(TILE).first
@@ -290,6 +303,9 @@ def test_the_curve_is_drawn_and_leads_to_a_time(visit):
         " return n })()"
     )
     assert inked > 500
+    page.keyboard.press("i")
+    until(page, "document.querySelector('#q').value === ''")
+    page.wait_for_selector("canvas[aria-label*='how well']")  # of the frame that is searched for
     page.locator("canvas").press("ArrowRight")
     until(page, "Number(document.querySelector('canvas').getAttribute('aria-valuenow')) > 9")
 
@@ -463,6 +479,10 @@ def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
     assert any(name.startswith("later.webm") for name in tile_names(page))
 
 
+def seconds_in(address, name):
+    return float(re.search(rf"[?&]{name}=([\d.]+)", address).group(1))
+
+
 def test_first_this_then_that(visit):
     page = visit("?q=white")
     page.get_by_text("Then, without, filters").click()
@@ -485,6 +505,42 @@ def test_first_this_then_that(visit):
     assert asked.value.post_data_json["within_s"] == 1.5
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
     assert [page.get_by_label("Without").input_value(), gap.input_value()] == ["white; red", "1.5"]
+
+
+def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):
+    page = visit("?q=white&then=green")
+    tile = page.locator(f"{TILE}[aria-label^='flag.webm']").first
+    tile.locator("img").nth(1).wait_for()
+    until(page, "[...document.querySelectorAll('button.tile img')].slice(0, 2).every(img => img.naturalWidth > 0)")
+    tile.click()
+    player = page.get_by_role("article", name="Player")
+    assert player.get_by_role("button", name="First ").get_attribute("aria-pressed") == "true"
+    start_s = seconds_in(page.url, "s")
+    until(page, "document.querySelector('video')?.readyState > 1")
+    shot(page, "then")
+    player.get_by_role("button", name="Then ").click()
+    then_s = seconds_in(page.url, "s")
+    assert then_s > start_s
+    until(page, "at => Math.abs(document.querySelector('video').currentTime - at) < 1", arg=then_s)
+    assert player.get_by_role("button", name="Then ").get_attribute("aria-pressed") == "true"
+    player.get_by_role("button", name="First ").click()
+    assert seconds_in(page.url, "s") == start_s
+
+
+def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant_is_told_at_its_field(visit):
+    page = visit("?q=white&hits=2&moments=1")
+    until(page, "document.querySelectorAll('li h2').length === 2")
+    assert page.locator(TILE).count() == 2
+    hits = page.get_by_label("Hits")
+    hits.fill("2.5")
+    hits.press("Enter")
+    assert not hits.evaluate("box => box.checkValidity()")
+    assert "hits=2&" in page.url
+    hits.fill("")
+    hits.press("Enter")
+    until(page, "document.querySelectorAll('li h2').length > 2")
+    assert "hits=" not in page.url
+    assert hits.get_attribute("placeholder") == "20"
 
 
 def test_files_and_pictures_of_some_sizes_are_searched(visit, world):
@@ -558,7 +614,7 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
     assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found] == []
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(visit, shot):
+def test_a_phone_shows_it_without_scrolling_sideways(visit, chances, shot):
     page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
     page.wait_for_selector(TILE)
     shot(page, "phone_results")
@@ -566,7 +622,8 @@ def test_a_phone_shows_it_without_scrolling_sideways(visit, shot):
     page.wait_for_selector("canvas")
     until(
         page,
-        "(box => box.top >= 0 && box.bottom <= innerHeight)(document.querySelector('.screen').getBoundingClientRect())",
+        "(([head, box]) => box.top >= head.bottom && box.bottom <= innerHeight)"
+        "(['header', '.screen'].map(name => document.querySelector(name).getBoundingClientRect()))",
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("video").bounding_box()["width"] > 300

@@ -123,8 +123,8 @@ export const searchPicture = async (picture: Blob, query: Query, signal: AbortSi
   const words = new URLSearchParams({ query: JSON.stringify(query) })
   return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
 }
-export const curve = (id: string, text: string, signal?: AbortSignal) =>
-  get<Curve>(`/api/videos/${id}/relevance?text=${encodeURIComponent(text)}`, signal)
+export const curve = (id: string, query: Query, signal?: AbortSignal) =>
+  post<Curve>(`/api/videos/${id}/relevance`, query, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`

@@ -8,6 +8,14 @@ export function remembered(key: string): string {
   }
 }
 
+export function stored<T>(key: string, otherwise: T): T {
+  try {
+    return JSON.parse(remembered(key)) as T
+  } catch {
+    return otherwise
+  }
+}
+
 export function remember(key: string, value: string): void {
   try {
     localStorage.setItem(key, value)

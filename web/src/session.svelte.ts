@@ -1,8 +1,8 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
-import { remember, remembered } from './kept'
+import { remember, stored } from './kept'
 import * as api from './api'
-import type { Answer, Hit, Mark, Place, Query } from './api'
+import type { Answer, Hit, Mark, Moment, Place, Query } from './api'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
 export interface Kept extends Mark { video: string }
@@ -18,7 +18,10 @@ const SIZES = [120, 168, 232, 320]
 
 const SAME = 0.95 // the cosine from which moments count as one
 const MEGABYTE = 1e6
+// What counts where nothing else is said.
 export const GAP_S = 60
+export const LIMIT = 20
+export const MOMENTS = 4
 // What stands in the address, and under which name.
 const WORDS = { q: 'text', then: 'then', not: 'without', in: 'within', since: 'since', until: 'until' } as const
 const NUMBERS = {
@@ -29,21 +32,15 @@ const NUMBERS = {
   larger: 'minMegabytes',
   smaller: 'maxMegabytes',
   minheight: 'minHeight',
-  maxheight: 'maxHeight'
+  maxheight: 'maxHeight',
+  hits: 'limit',
+  moments: 'moments'
 } as const
 
 function example(text: string): Example[] {
   const match = /^([0-9a-f]{16})@([\d.]+)(?:-([\d.]+))?$/.exec(text)
   if (!match) return []
   return [{ video: '', video_id: match[1], start_s: Number(match[2]), end_s: match[3] ? Number(match[3]) : null }]
-}
-
-function stored<T>(key: string, otherwise: T): T {
-  try {
-    return JSON.parse(remembered(key)) as T
-  } catch {
-    return otherwise
-  }
 }
 
 const whole = (number: number | null, unit = 1) => (number === null ? null : Math.round(number * unit))
@@ -69,8 +66,8 @@ class Session {
   minChance = $state(0) // percent
   flat = $state(false)
   fold = $state(false)
-  limit = $state(20)
-  moments = $state(4)
+  limit = $state<number | null>(null)
+  moments = $state<number | null>(null)
   answer = $state<Answer | null>(null)
   problem = $state('')
   isBusy = $state(false)
@@ -78,6 +75,7 @@ class Session {
   library = $state<Hit[]>([]) // shown while nothing is asked
   numVideos = $state(0)
   open = $state<Open | null>(null)
+  pair = $state<Moment[] | null>(null) // the moment that was opened, and what follows it
   chosen = $state({ hit: 0, moment: 0 })
   inContext = $state(false)
   basket = $state<Kept[]>(stored<Kept[]>(KEPT, []))
@@ -108,9 +106,12 @@ class Session {
     const known = this.answer?.hits.flatMap((hit) => hit.confidence ?? []) ?? []
     return known.length ? Math.max(...known) : null
   }
-  /** The sentence whose relevance a curve can show. */
   get sentence(): string {
     return this.text.trim()
+  }
+  /** What a curve can show: all but the picture, which is not sent again. */
+  get curveQuery(): Query | null {
+    return this.sentence || this.like.length ? this.#query() : null
   }
   get numFilters(): number {
     const words = Object.values(WORDS).filter((field) => field !== 'text' && this[field].trim())
@@ -140,8 +141,8 @@ class Session {
       },
       group_by: this.flat ? 'moment' : 'video',
       fold: this.fold ? SAME : null,
-      limit: this.limit,
-      moments: this.moments,
+      limit: this.limit ?? LIMIT,
+      moments: this.moments ?? MOMENTS,
       min_score: this.minScore,
       min_confidence: this.minChance > 0 && !this.hasExamples ? this.minChance / 100 : null
     }
@@ -152,6 +153,7 @@ class Session {
     this.#abort.abort()
     const abort = (this.#abort = new AbortController())
     this.problem = ''
+    this.pair = null
     if (change) this.write(change)
     if (!this.isAsked) {
       this.answer = null
@@ -241,8 +243,16 @@ class Session {
     const span = found?.moments[moment]
     if (!span) return
     this.chosen = { hit, moment }
+    this.pair = found.then ? [span, found.then[moment]] : null
     const { video_id, video, duration_s } = found
     this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
+    this.inContext = false
+    this.write('new')
+  }
+  /** Loop another span of the video that is open. */
+  turnTo({ start_s, end_s }: Moment): void {
+    if (!this.open) return
+    Object.assign(this.open, { start_s, end_s })
     this.inContext = false
     this.write('new')
   }
