@@ -1,12 +1,13 @@
 """What the page of a study says in words, from made up results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
-from untrimmed.study.page import winners
+from untrimmed.study.page import _findings, winners
 from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate, World
 
@@ -22,7 +23,7 @@ def found(data, **sum_r):
     return Found(
         world=World(data=data, root=Path(), out=Path()),
         plan=Plan(methods=(PLAIN, OTHER)),
-        rates={},
+        rates={PLAIN: 3e-4},
         growths=(grown,),
         finalists=tuple(reports),
         untrained={},
@@ -48,3 +49,11 @@ def test_worlds_without_results_have_no_winner():
 def test_what_was_left_out_elsewhere_has_no_place_there():
     first, second = found("tvr", ms_sl=100.0), found("charades", dl_dkd=200.0)
     assert "on charades it has no row." in next(winners([first, second]))
+
+
+def test_what_did_not_add_up_is_told_with_what_it_reached():
+    lower = Candidate.of("ms_sl+ral+transport")
+    own = found("tvr")
+    (growth,) = own.growths
+    own = replace(own, growths=(replace(growth, tried=(*growth.tried, Tried(lower, 1.5, PLAIN, GROWN))),))
+    assert "with ral 2.0; no further attachment gained (transport 1.5)." in "\n".join(_findings(own))

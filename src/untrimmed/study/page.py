@@ -9,7 +9,7 @@ import numpy as np
 from untrimmed.evaluation.report import Report
 from untrimmed.evaluation.significance import compare
 from untrimmed.reproduction.render import Grid, markdown
-from untrimmed.study.study import Found
+from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
@@ -49,8 +49,7 @@ def section(found: Found) -> Iterator[str]:
         f"{len(train_set.video_ids):,} videos to learn from, {len(val_set.video_ids):,} to choose by, "
         f"{len(test_set.video_ids):,} with {len(test_set.caption_ids):,} captions to be found. "
         f"All are {world.dim} wide, see {world.frames} frames, train on {world.batch} videos a step. "
-        f"Search: {plan.search_steps:,} steps, one seed, the rate of each method among "
-        f"{', '.join(f'{rate:g}' for rate in plan.rates)}. "
+        f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
         "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR; it does not know "
         "how seeds differ. More steps may change the order. A step is told in milliseconds of one core, what a video "
@@ -59,6 +58,11 @@ def section(found: Found) -> Iterator[str]:
     yield markdown(table(found))
     yield from _findings(found)
     yield from _refusals(found)
+
+
+def _rates(plan: Plan) -> str:
+    among = "at a rate of" if len(plan.rates) == 1 else "the rate of each method among"
+    return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}"
 
 
 def table(found: Found) -> Grid:
@@ -104,6 +108,9 @@ def _findings(found: Found) -> Iterator[str]:
         if len(growth.tried) > 1:
             gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
             end = "no further attachment gained" if steps else "no attachment gained"
+            last = [each for each in growth.tried if each.over == growth.kept[-1]]
+            reached = ", ".join(f"{each.candidate.name.attachments[-1]} {each.sum_r:.1f}" for each in last)
+            end += f" ({reached})" if last else ""
             end = f"more than {len(steps)} were not tried" if len(steps) == found.plan.most else end
             untried = " or ".join(f"{rate:g}" for rate in found.untried_rates[base])
             rate = f"rate {found.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
