@@ -3,6 +3,8 @@
 What does not fit is refused with the reason.
 """
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,14 @@ def fused(model, batch):
 def test_most_pairs_fit():
     assert {"gmmformer_v2+ral", "gmmformer+ral", "ms_sl+ral", "clip4clip+ral", "jsg+optimal_matching"} <= set(FITTING)
     assert set(PAIRS) - set(FITTING) >= {"jsg+ral", "gmmformer_v2+optimal_matching", "gmmformer+query_diversity_v1"}
+
+
+@pytest.mark.parametrize("name", [name for name, problem in PAIRS.items() if problem])
+def test_a_pair_that_does_not_fit_is_refused_with_the_reason_that_is_listed(name):
+    method, attached = name.split("+")
+    assert {method, attached} <= set(re.findall(r"\w+", PAIRS[name]))
+    with pytest.raises(ConfigError, match=re.escape(PAIRS[name])):
+        create_model(name, **SIZES)
 
 
 def features_of(seed, duration_s):
