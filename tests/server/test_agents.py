@@ -16,6 +16,7 @@ import untrimmed
 from tests.apart import apart
 from tests.media import write_clip as write_clock
 from tests.server.test_access import FOREIGN_HOSTS, FOREIGN_ORIGINS, OWN_HOSTS
+from untrimmed import Library, Weights
 from untrimmed.server.access import Access
 from untrimmed.server.service import Service
 from untrimmed.video.reader import VideoReader
@@ -132,6 +133,23 @@ def test_parts_of_a_query_filters_and_the_least_confidence_bind_the_search(ask, 
     assert found[1][0] not in ("flag.mp4", "ß" * 125 + ".mp4")
     assert found[2:] == [["sea [1].mp4"], []]
     assert "confidence" in refusal(ask(("search", {"text": "red", "min_confidence": 0.5}))[0])
+
+
+def test_weights_and_the_form_of_the_answer_reach_the_library(ask, monkeypatch):
+    asked, search = [], Library.search
+
+    def noted(self, query, **options):
+        asked.append(query)
+        return search(self, query, **options)
+
+    monkeypatch.setattr(Library, "search", noted)
+    (found,) = ask(
+        ("search", {"text": "white", "then": "green", "weights": {"then": 3}, "group_by": "moment", "fold": 0.9})
+    )
+    assert found.structured_content["hits"]
+    (query,) = asked
+    assert (query.weights, query.group_by, query.fold) == (Weights(then=3), "moment", 0.9)
+    assert "weights.then" in refusal(ask(("search", {"text": "white", "weights": {"then": 0}}))[0])
 
 
 def test_more_like_a_moment_needs_no_sentence(ask, video_id):

@@ -30,6 +30,7 @@ from untrimmed.server.schemas import (
     LONGEST_TEXT,
     AskedFilters,
     AskedPlace,
+    AskedWeights,
     Curve,
     SearchAnswer,
     SearchRequest,
@@ -72,8 +73,13 @@ class Tools:
         without: Annotated[tuple[Sentence, ...], Field(description="What must not be seen.")] = (),
         like: Annotated[tuple[AskedPlace, ...], Field(description="More like these moments.")] = (),
         unlike: Annotated[tuple[AskedPlace, ...], Field(description="Less like these moments.")] = (),
+        weights: AskedWeights = AskedWeights(),
         filters: AskedFilters = AskedFilters(),
-        limit: Annotated[int, Field(ge=1, le=50, description="How many videos at most.")] = 5,
+        group_by: Annotated[Literal["video", "moment"], Field(description="What a hit is.")] = "video",
+        fold: Annotated[
+            float | None, Field(ge=-1, le=1, description="Moments as alike as this cosine count as one, e.g. 0.95.")
+        ] = None,
+        limit: Annotated[int, Field(ge=1, le=50, description="How many hits at most.")] = 5,
         moments: Annotated[int, Field(ge=1, le=20, description="How many moments of each video at most.")] = 3,
         min_confidence: Annotated[
             float | None, Field(ge=0, le=1, description="Leave out videos with a smaller chance to hold it.")
@@ -90,7 +96,10 @@ class Tools:
             without=list(without),
             like=list(like),
             unlike=list(unlike),
+            weights=weights,
             filters=filters,
+            group_by=group_by,
+            fold=fold,
             limit=limit,
             moments=moments,
             min_confidence=min_confidence,
