@@ -52,6 +52,16 @@ def test_hostile_names_and_sentences_are_text_there(run, videos, tmp_path):
     assert "<script>alert(1)<!--\"'.mp4" in "".join(page.texts)
 
 
+def test_what_follows_stands_behind_each_moment(run, videos, tmp_path):
+    run("index", videos)
+    run("search", "red", "--then", "green", "--html", tmp_path / "hits.html", "--limit", "1", "--moments", "1")
+    page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))
+    first, then = ([float(x) for x in link["href"].partition("#t=")[2].split(",")] for link in page.all("a"))
+    assert first[1] <= then[0]
+    assert sum(text.startswith("then 0:") for text in page.texts) == 1
+    assert "red, then green" in page.texts
+
+
 def test_a_video_that_is_gone_keeps_its_place(run, videos, tmp_path):
     run("index", videos)
     (videos / "flag.mp4").unlink()

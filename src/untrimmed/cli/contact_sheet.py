@@ -54,13 +54,18 @@ def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
 def _hit(rank: int, hit: Hit, reader: FrameReader) -> str:
     figures = "\n".join(_figures(hit, reader))
     name = html.escape(str(hit.video))
-    return f'<h2 dir="auto">{rank}. {name} <span>{hit.score:.3f}</span></h2>\n<div>\n{figures}\n</div>'
+    facts = f"{hit.score:.3f}" if hit.confidence is None else f"{hit.score:.3f}, {hit.confidence:.0%}"
+    return f'<h2 dir="auto">{rank}. {name} <span>{facts}</span></h2>\n<div>\n{figures}\n</div>'
 
 
 def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
     address = html.escape(hit.video.as_uri())
-    for moment in hit.moments:
-        times = f"{clock(moment.start_s)} – {clock(moment.end_s)}"
+    named = [("", moment) for moment in hit.moments]
+    if hit.then:
+        pairs = zip(hit.moments, hit.then, strict=True)
+        named = [part for first, second in pairs for part in (("", first), ("then ", second))]
+    for what, moment in named:
+        times = f"{what}{clock(moment.start_s)} – {clock(moment.end_s)}"
         picture = _picture(hit.video, moment, reader)
         image = f'<img src="{picture}" alt="frame of {times}">' if picture else '<span class="none"></span>'
         link = f"{address}#t={moment.start_s:.3f},{moment.end_s:.3f}"

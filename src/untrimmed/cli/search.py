@@ -171,7 +171,7 @@ def search(
     if sheet is not None:
         from untrimmed.cli.contact_sheet import write_sheet
 
-        write_sheet(sheet, text or "hits", hits)
+        write_sheet(sheet, ", then ".join(filter(None, [text or "hits", then])), hits)
         progress_console.print(f"wrote {shown(sheet)}: open it in a browser")
     _show(folder, asked, hits, json_output, save_frames, keep)
 
