@@ -497,14 +497,32 @@ def test_first_this_then_that(visit):
     with page.expect_request("**/api/search/lines") as asked:
         gap.press("Enter")
     assert asked.value.post_data_json["within_s"] == 1.5
-    page.get_by_label("Without").fill("white; red")
-    page.get_by_label("Without").press("Enter")
+    page.get_by_label("Without (several").fill("white; red")
+    page.get_by_label("Without (several").press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     with page.expect_request("**/api/search/lines") as asked:
         page.reload()
     assert asked.value.post_data_json["within_s"] == 1.5
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
-    assert [page.get_by_label("Without").input_value(), gap.input_value()] == ["white; red", "1.5"]
+    assert [page.get_by_label("Without (several").input_value(), gap.input_value()] == ["white; red", "1.5"]
+
+
+def test_parts_count_as_much_as_the_page_says(visit):
+    page = visit("?q=white")
+    page.get_by_text("Then, without, filters").click()
+    assert page.get_by_label("counts").count() == 0, "one part counts as it is"
+    page.get_by_label("Then, later in the video").fill("green")
+    page.get_by_label("Then, later in the video").press("Enter")
+    weight = page.get_by_label("Then counts")
+    assert [weight.get_attribute("placeholder"), page.get_by_label("counts").count()] == ["1", 2]
+    weight.fill("3")
+    with page.expect_request("**/api/search/lines") as asked:
+        weight.press("Enter")
+    assert asked.value.post_data_json["weights"] == {"then": 3}
+    assert "wthen=3" in page.url
+    with page.expect_request("**/api/search/lines") as asked:
+        page.reload()
+    assert asked.value.post_data_json["weights"] == {"then": 3}
 
 
 def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):

@@ -58,6 +58,7 @@ export interface Filters {
   min_height: number | null
   max_height: number | null
 }
+export type Weights = Partial<Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', number>>
 export interface Query {
   text: string
   then: string
@@ -65,6 +66,7 @@ export interface Query {
   without: string[]
   like: Place[]
   unlike: Place[]
+  weights: Weights
   filters: Filters
   group_by: 'video' | 'moment'
   fold: number | null
@@ -148,7 +150,8 @@ export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('
 
 /** Seconds as a player shows them: 75.25 is 1:15.2. */
 export function clock(time_s: number): string {
-  const tenths = Math.round(time_s * 10)
+  const near = Math.round(time_s * 10)
+  const tenths = Math.abs(time_s * 10 - near) === 0.5 && near % 2 ? near - 1 : near // as the command line has them
   const hours = Math.floor(tenths / 36000)
   const minutes = Math.floor(tenths / 600) % 60
   const seconds = `${String(Math.floor(tenths / 10) % 60).padStart(2, '0')}.${tenths % 10}`

@@ -1,12 +1,12 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
+import { NUMBERS, WORDS, example, readWeights, type Example } from './address'
 import { remember, stored } from './kept'
 import * as api from './api'
-import type { Answer, Hit, Mark, Moment, Place, Query } from './api'
+import type { Answer, Hit, Mark, Moment, Query, Weights } from './api'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
 export interface Kept extends Mark { video: string }
-export interface Example extends Place { video: string } // its path is for people
 /** What a change is to the browser's history: something new to go back from, a draft, the draft as it is meant, nothing. */
 type Change = 'new' | 'typed' | 'asked' | 'small'
 
@@ -22,26 +22,6 @@ const MEGABYTE = 1e6
 export const GAP_S = 60
 export const LIMIT = 20
 export const MOMENTS = 4
-// What stands in the address, and under which name.
-const WORDS = { q: 'text', then: 'then', not: 'without', in: 'within', since: 'since', until: 'until' } as const
-const NUMBERS = {
-  gap: 'gap',
-  min: 'minScore',
-  longer: 'minDuration',
-  shorter: 'maxDuration',
-  larger: 'minMegabytes',
-  smaller: 'maxMegabytes',
-  minheight: 'minHeight',
-  maxheight: 'maxHeight',
-  hits: 'limit',
-  moments: 'moments'
-} as const
-
-function example(text: string): Example[] {
-  const match = /^([0-9a-f]{16})@([\d.]+)(?:-([\d.]+))?$/.exec(text)
-  if (!match) return []
-  return [{ video: '', video_id: match[1], start_s: Number(match[2]), end_s: match[3] ? Number(match[3]) : null }]
-}
 
 const whole = (number: number | null, unit = 1) => (number === null ? null : Math.round(number * unit))
 
@@ -66,6 +46,7 @@ class Session {
   minChance = $state(0) // percent
   flat = $state(false)
   fold = $state(false)
+  weights = $state<Weights>({})
   limit = $state<number | null>(null)
   moments = $state<number | null>(null)
   answer = $state<Answer | null>(null)
@@ -113,10 +94,20 @@ class Session {
   get curveQuery(): Query | null {
     return this.sentence || this.like.length ? this.#query() : null
   }
+  /** The parts of the query, where there are several that can be weighed. */
+  get weighed(): (keyof Weights)[] {
+    const parts = { text: this.sentence, then: this.then.trim(), without: this.without.trim() }
+    const examples = { image: this.picture !== null, like: this.like.length, unlike: this.unlike.length }
+    const used = Object.entries({ ...parts, ...examples }).filter(([, some]) => some)
+    return used.length > 1 ? used.map(([part]) => part as keyof Weights) : []
+  }
+  get #setWeights(): [string, number][] {
+    return Object.entries(this.weights).filter(([, weight]) => weight > 0)
+  }
   get numFilters(): number {
     const words = Object.values(WORDS).filter((field) => field !== 'text' && this[field].trim())
     const numbers = Object.values(NUMBERS).filter((field) => this[field] !== null)
-    return words.length + numbers.length + Number(this.flat) + Number(this.fold)
+    return words.length + numbers.length + this.#setWeights.length + Number(this.flat) + Number(this.fold)
   }
 
   #query(): Query {
@@ -128,6 +119,7 @@ class Session {
       without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
       like: this.like.map(place),
       unlike: this.unlike.map(place),
+      weights: Object.fromEntries(this.#setWeights),
       filters: {
         within: this.within || null,
         since: this.since || null,
@@ -334,6 +326,7 @@ class Session {
     for (const [name, field] of Object.entries(NUMBERS)) {
       if (this[field] !== null && Number.isFinite(this[field])) words.set(name, String(this[field]))
     }
+    for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
     if (this.minChance > 0) words.set('sure', String(this.minChance))
     if (this.flat) words.set('flat', '1')
     if (this.fold) words.set('fold', '1')
@@ -358,6 +351,7 @@ class Session {
       const value = Number(words.get(name))
       this[field] = words.has(name) && Number.isFinite(value) ? value : null
     }
+    this.weights = readWeights(words)
     this.minChance = Math.min(100, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
     this.flat = words.has('flat')
     this.fold = words.has('fold')
