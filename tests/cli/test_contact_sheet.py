@@ -9,6 +9,9 @@ import numpy as np
 from PIL import Image
 
 from tests.toy import write_clip
+from untrimmed.cli.contact_sheet import write_sheet
+from untrimmed.search.hits import Hit
+from untrimmed.types import Moment
 
 
 class Page(HTMLParser):
@@ -60,6 +63,16 @@ def test_what_follows_stands_behind_each_moment(run, videos, tmp_path):
     assert first[1] <= then[0]
     assert sum(text.startswith("then 0:") for text in page.texts) == 1
     assert "red, then green" in page.texts
+
+
+def test_chances_stand_behind_scores(tmp_path):
+    moment = Moment(1.0, 2.0, 0.5)
+    hits = [
+        Hit(tmp_path / "gone.mp4", "0" * 16, 1.0, 2.0, 0.5, 9.0, (moment,), confidence=some) for some in (0.72, None)
+    ]
+    write_sheet(tmp_path / "hits.html", "red", hits)
+    texts = Page((tmp_path / "hits.html").read_text(encoding="utf-8")).texts
+    assert ["0.500, 72%" in texts, "0.500" in texts] == [True, True]
 
 
 def test_a_video_that_is_gone_keeps_its_place(run, videos, tmp_path):

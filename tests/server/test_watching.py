@@ -61,11 +61,11 @@ def client(request, loader, videos, tmp_path, told, monkeypatch):
         monkeypatch.setattr(watching, "is_remote", lambda folder: True)
     library = untrimmed.open(tmp_path / "library")
     app = create_app(library, watch=(videos,), pace=QUICK, tell=told.append)
-    others = set(threading.enumerate())  # of services that other tests have started in this process
     with TestClient(app, base_url="http://localhost:8765") as client:
         wait(client, names={"first.mp4", "stays.mp4"})
         yield client
-    for thread in [thread for thread in set(threading.enumerate()) - others if thread.name in ("watch", "listen")]:
+    own = [f"{what} {videos}" for what in ("watch", "listen")]  # services of other tests may watch in this process
+    for thread in [thread for thread in threading.enumerate() if thread.name in own]:
         thread.join(20)
         assert not thread.is_alive()
 

@@ -133,9 +133,10 @@ class Watches:
                 return
             self._watched[folder_id] = watched = Watched(folder_id, folder, is_remote(folder))
             if not watched.is_remote:
-                threading.Thread(target=self._listen, args=(watched,), daemon=True, name="listen").start()
+                name = f"listen {folder}"
+                threading.Thread(target=self._listen, args=(watched,), daemon=True, name=name).start()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, daemon=True, name="watch")
+                self._thread = threading.Thread(target=self._work, daemon=True, name=f"watch {folder}")
                 self._thread.start()
         self._news.put(folder)
 
