@@ -28,7 +28,8 @@ from untrimmed.scores.max_sim import Branches, max_sim
 from untrimmed.scores.score import Scores
 from untrimmed.search.coded_videos import LEAST_SEARCHES
 from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery, rank_together
+from untrimmed.search.together import rank_together
+from untrimmed.search.trained import TrainedCorpus, TrainedQuery
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096
@@ -93,8 +94,7 @@ class Search:
         ids, scores = np.full((len(queries), k), -1), np.full((len(queries), k), -np.inf, dtype=np.float32)
         encoded = [EncodedQueries(sentence=query[None]) for query in torch.from_numpy(queries)]
         prepared = [TrainedQuery(self.corpus, query, self.recall) for query in encoded]
-        together = rank_together(prepared, limit=k) if len(prepared) > 1 else [prepared[0].rank(limit=k)]
-        for number, ranked in enumerate(some[:k] for some in together):
+        for number, ranked in enumerate(some[:k] for some in rank_together(prepared, limit=k)):
             ids[number, : len(ranked)] = [int(video.video_id) for video in ranked]
             scores[number, : len(ranked)] = [video.score for video in ranked]
         return ids, scores

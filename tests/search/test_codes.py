@@ -27,6 +27,7 @@ from untrimmed.search.index import StoredVideo
 from untrimmed.search.laid_out import LaidOut, lay_out
 from untrimmed.search.records import Records, VideoRecord
 from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.together import rank_together
 from untrimmed.search.trained import TrainedModel, TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -231,7 +232,25 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         monkeypatch.setattr(CodedVideos, "by_codes", lambda *_: pytest.fail("each by itself"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5) == alone
         monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
-    assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared._vectors)
+    assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
+
+
+@pytest.mark.parametrize("recall", [1.0, 0.9])
+def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many, tmp_path, recall):
+    model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
+    corpus = model.corpus().update([many(model, number) for number in range(60)])
+    for _ in range(2):
+        corpus.prepare(query_of("first")).rank(limit=1)
+        corpus.coder.wait()
+    queries = [corpus.prepare(query_of(text), recall=recall) for text in [*SENTENCES, *SENTENCES]]
+    wanted = [query.rank(limit=5) for query in queries]
+    for number, value in ((1, 0.0), (2, np.nan)):
+        vectors = queries[number].vectors
+        queries[number].vectors = {some: rows[:0] if not value else rows * value for some, rows in vectors.items()}
+    found = rank_together(queries, limit=5)
+    assert [found[number] for number in (0, 3)] == [wanted[number] for number in (0, 3)]
+    assert all(query.known is None for query in queries)
+    assert rank_together([], limit=5) == []
 
 
 def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp_path, monkeypatch):

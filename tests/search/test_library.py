@@ -302,3 +302,18 @@ def test_a_library_of_before_number_formats_were_noted_is_searched_and_filled(en
     assert lib.settings().products is None
     assert lib.index(videos).failed == ()
     assert lib.settings().products == "float32 and unrecorded"
+
+
+def test_many_sentences_rank_as_each_by_itself(encoder, videos, lib):
+    lib.index(videos)
+    sentences = ["red", "green", "blue"]
+    ranked = lib.rank(sentences, limit=2)
+    for sentence, found in zip(sentences, ranked, strict=True):
+        assert list(found.items()) == [(hit.video, hit.score) for hit in lib.search(sentence, limit=2)]
+    assert all(
+        path.is_relative_to(videos / "sub") for found in lib.rank(sentences, within=videos / "sub") for path in found
+    )
+    assert lib.rank([]) == []
+    for wrong in ("red", [""]):
+        with pytest.raises(ConfigError):
+            lib.rank(wrong)

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
 from untrimmed.search.combined import CombinedQuery, Term, Unwanted
 from untrimmed.search.confidence import Confidence, background_of
-from untrimmed.search.corpus import Corpus, Explained, PreparedQuery, RanksMany
+from untrimmed.search.corpus import Corpus, Explained, Incomplete, PreparedQuery, RankedVideo, RanksMany
 from untrimmed.search.engine import View
 from untrimmed.search.folding import span_vector, unit
 from untrimmed.search.found import Cutoff, find, in_order
@@ -135,20 +135,35 @@ def rank_all(
     """The best videos of each sentence by the library's model, and their scores; none where it knows no word.
 
     Raises:
-        ConfigError: A sentence is empty or no text.
+        ConfigError: They are no list, or one of them is empty or no text.
         UnknownNameError: No video lies in `within`.
+        UntrimmedError: A part of the library did not answer.
     """
+    require_type(sentences, tuple | list, "sentences", "a list of sentences")
     for sentence in sentences:
+        require_type(sentence, str, "sentences", "a list of sentences")
         check_sentence(sentence)
-    among, corpus, texts = _among(view, Filters(), within), view.corpus(), reader.texts(sentences)
+    among, texts = _among(view, Filters(), within), reader.texts(sentences)
     known = [text for text in texts if text.reading.is_understood]
-    if isinstance(corpus, RanksMany):
-        ranked = corpus.rank_all(known, limit=limit, among=among)
-    else:
-        ranked = [corpus.prepare(text).rank(limit=limit, among=among) for text in known]
+    ranked = _ranked(known, view, limit, among) if known else []
     found = iter([in_order(some, view)[:limit] for some in ranked])
     each = [next(found) if text.reading.is_understood else [] for text in texts]
     return [{Path(view.records.of(video.video_id).path): video.score for video in some} for some in each]
+
+
+def _ranked(
+    texts: Sequence[TextFeatures], view: View, limit: int, among: frozenset[str] | None
+) -> list[list[RankedVideo]]:
+    corpus, recall = view.corpus(), view.engine.recall
+    if isinstance(corpus, RanksMany):
+        return corpus.rank_all(texts, limit=limit, recall=recall, among=among)
+    ranked = []
+    for text in texts:
+        prepared = corpus.prepare(text, recall=recall)
+        ranked.append(prepared.rank(limit=limit, among=among))
+        if isinstance(prepared, Incomplete) and prepared.missing:
+            raise UntrimmedError(f"{view.folder}: {prepared.missing}; start it anew, or ask again")
+    return ranked
 
 
 def relevance(

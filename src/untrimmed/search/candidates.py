@@ -9,6 +9,7 @@ longest first, while a video can still reach what is needed, were the others to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -64,9 +65,6 @@ class Candidates(Generic[B]):
         self._coded, self._fuzz, self._known = coded, fuzz, known
         order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
         self._order, self._probes = order, [probes[number] for number in order]
-        # What vectors of different branches are off is independent: their axes are turned by themselves.
-        alike = [[float(a == b) and one.likeness(two) for b, two in self._probes] for a, one in self._probes]
-        self._alike = np.array(alike, dtype=np.float32)
         self._lengths = sum(probe.length for _, probe in probes)
         self.allowance = allowance
         self._most = np.empty((len(probes), 0), dtype=np.float32)  # what each finds at most in each video
@@ -78,6 +76,12 @@ class Candidates(Generic[B]):
             return (self._as_known, self._by_rows)
         means = () if self.allowance is None else (self._by_means,)
         return (*means, self._by_codes, self._by_rows)
+
+    @cached_property
+    def _alike(self) -> Float32[np.ndarray, "P P"]:
+        """What vectors of different branches are off is independent: their axes are turned by themselves."""
+        alike = [[float(a == b) and one.likeness(two) for b, two in self._probes] for a, one in self._probes]
+        return np.array(alike, dtype=np.float32)
 
     def shortfalls(self, split: Split[B], scores: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
         """By how much what all probes find among means falls short of scores, for probes of length 1 together."""

@@ -112,9 +112,14 @@ class RanksMany(Protocol):
     """A corpus in which many queries cost less each than one alone."""
 
     def rank_all(
-        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
+        self,
+        queries: Sequence[TextFeatures],
+        *,
+        limit: int,
+        recall: float = 1.0,
+        among: Collection[str] | None = None,
     ) -> list[list[RankedVideo]]:
-        """What `PreparedQuery.rank` gives for each of them."""
+        """What `PreparedQuery.rank` gives for each of them, prepared with this `recall`."""
         ...
 
 

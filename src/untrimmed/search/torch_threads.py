@@ -16,7 +16,7 @@ from untrimmed.search.threads import cores
 A = TypeVar("A")
 R = TypeVar("R")
 
-_here = threading.local()
+_here, _beginning = threading.local(), threading.Lock()
 
 
 def each_alone(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
@@ -26,8 +26,13 @@ def each_alone(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
     return list(_threads().map(work, items))
 
 
-@cache
 def _threads() -> ThreadPoolExecutor:
+    with _beginning:
+        return _begun()
+
+
+@cache
+def _begun() -> ThreadPoolExecutor:
     number, before = cores(), torch.get_num_threads()
     all_there = threading.Barrier(number)
 
@@ -44,7 +49,9 @@ def _threads() -> ThreadPoolExecutor:
 
 def _after_fork() -> None:
     """Threads do not go along, nor is a child one of them."""
-    _threads.cache_clear()
+    global _beginning
+    _beginning = threading.Lock()
+    _begun.cache_clear()
     _here.is_alone = False
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -37,8 +37,7 @@ from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.exact_scores import exact_scores
 from untrimmed.search.shortfalls import Shortfalls
-from untrimmed.search.together import Together
-from untrimmed.search.torch_threads import each_alone
+from untrimmed.search.together import rank_together
 from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
@@ -49,7 +48,6 @@ _VIDEOS_AT_A_TIME = 512
 _CODED_AT_A_TIME = 256
 LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
-_ASKED_TOGETHER = 64  # queries: what they find is kept until the last of them is ranked
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
 _RUN_SETTINGS, _RUN_FIGURES = "config.yaml", "metrics.jsonl"  # of `running.run`, on which search may not depend
@@ -196,14 +194,15 @@ class TrainedCorpus:
         return TrainedQuery(self, self.model.encode_query(query), recall)
 
     def rank_all(
-        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
+        self,
+        queries: Sequence[TextFeatures],
+        *,
+        limit: int,
+        recall: float = 1.0,
+        among: Collection[str] | None = None,
     ) -> list[list[RankedVideo]]:
         """See `RanksMany`."""
-        ranked = []
-        for start in range(0, len(queries), _ASKED_TOGETHER):
-            prepared = [self.prepare(query) for query in queries[start : start + _ASKED_TOGETHER]]
-            ranked += rank_together(prepared, limit=limit, among=among)
-        return ranked
+        return rank_together([self.prepare(query, recall=recall) for query in queries], limit=limit, among=among)
 
     @torch.inference_mode()
     def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TrainedCorpus:
@@ -288,10 +287,10 @@ class TrainedQuery:
 
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
         self._trained, self._shortfalls = corpus.model, corpus.shortfalls
-        self._blocks, self._coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
+        self.blocks, self.coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
         self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
         self._looked_at = 0  # videos that the method's own score was taken of
-        self._known: Callable[[EncodedBlock], Float32[np.ndarray, "P V"]] | None = None  # what each probe finds at most
+        self.known: Callable[[EncodedBlock], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
@@ -299,9 +298,9 @@ class TrainedQuery:
 
         Where many videos have been searched some times, codes tell which can be among the best.
         """
-        many = len(self._blocks) if among is None else len(among)
+        many = len(self.blocks) if among is None else len(among)
         candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        ranked = self._blocks.rank(
+        ranked = self.blocks.rank(
             self._rough,
             self._exact,
             rounding=_ROUNDING,
@@ -310,34 +309,34 @@ class TrainedQuery:
             bounds=candidates.bounds if candidates else (),
         )
         if candidates:
-            self._coder.learn(self._looked_at / many)
-            if self._recall < 1 and candidates.allowance is None and not self._known and ranked:
-                split = self._blocks.split([video.video_id for video in ranked])
+            self.coder.learn(self._looked_at / many)
+            if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
+                split = self.blocks.split([video.video_id for video in ranked])
                 scores = np.array([video.score for video in ranked])
                 self._shortfalls.learn(candidates.shortfalls(split, scores))
         return ranked
 
     def _codes_are_ready(self, many: int, limit: int) -> bool:
-        if many < LEAST_CODED or 4 * limit > many or not self._vectors or not self._is_finite:
+        if many < LEAST_CODED or 4 * limit > many or not self.num_vectors or not self.is_finite:
             return False
-        blocks = [part.block for part in self._blocks.parts]
-        if is_ready := self._coder.ready(blocks, self._coded, many=True):
+        blocks = [part.block for part in self.blocks.parts]
+        if is_ready := self.coder.ready(blocks, self._coded, many=True):
             for block in blocks:
                 block.forget()
         return is_ready
 
     def _candidates(self) -> Candidates[EncodedBlock]:
         fuzz = 2 * _ROUNDING
-        if self._known:
-            return Candidates(self._coder.of, self._probes, fuzz=fuzz, known=self._known)
+        if self.known:
+            return Candidates(self.coder.of, self.probes, fuzz=fuzz, known=self.known)
         allowance = self._shortfalls.allowance((1 + self._recall) / 2) if self._recall < 1 else None
-        return Candidates(self._coder.of, self._probes, fuzz=fuzz, allowance=allowance)
+        return Candidates(self.coder.of, self.probes, fuzz=fuzz, allowance=allowance)
 
     @cached_property
-    def _probes(self) -> list[tuple[str, Probe]]:
+    def probes(self) -> list[tuple[str, Probe]]:
         """Once there are codes: what the query looks for in each branch."""
-        axes = {branch: coded.codes.axes for branch, coded in self._coder.of(self._blocks.parts[0].block).items()}
-        return [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self._vectors[branch]]
+        axes = {branch: coded.codes.axes for branch, coded in self.coder.of(self.blocks.parts[0].block).items()}
+        return [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self.vectors[branch]]
 
     def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         return np.concatenate([self._scores(block, rows) for block, rows in split])
@@ -352,14 +351,20 @@ class TrainedQuery:
         return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
 
     @cached_property
-    def _vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
+    def vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
         """What the query looks for in each branch, without what has no weight."""
         branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
-        return {branch: rows[np.abs(rows).max(axis=1) > 0] for branch, rows in branches.items()}
+        return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
 
     @property
-    def _is_finite(self) -> bool:
-        return all(np.isfinite(rows).all() for rows in self._vectors.values())
+    def num_vectors(self) -> int:
+        """Of all branches together."""
+        return sum(map(len, self.vectors.values()))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether codes say anything of it."""
+        return all(np.isfinite(rows).all() for rows in self.vectors.values())
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """Those of the model (RAL, Fig. 8), see `Explained`."""
@@ -374,7 +379,7 @@ class TrainedQuery:
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Separate spans of one video in seconds, best first: the best window, then the best that does not meet it."""
-        block, row = self._blocks.find(video_id)
+        block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
         settings = LocateSettings(limit=limit, per_video=1000, max_overlap=0.0)
         ranked = self._model.locate(self._encoded, block.video(row), duration_s, settings)
@@ -384,17 +389,7 @@ class TrainedQuery:
     @torch.inference_mode()
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Times in seconds and how the model's own vectors there fit the query, by its own similarity."""
-        block, row = self._blocks.find(video_id)
+        block, row = self.blocks.find(video_id)
         units, mask = self._model.timeline(block.video(row))
         fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
-
-
-def rank_together(
-    queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
-) -> list[list[RankedVideo]]:
-    """As each of some queries of one corpus ranks; the first of them looks at all videos for the others, too."""
-    together = Together(queries[0]._coder.of, lambda: [query._probes if query._is_finite else [] for query in queries])
-    for number, query in enumerate(queries):
-        query._known = partial(together.most, number)
-    return each_alone(lambda query: query.rank(limit=limit, among=among), queries)
