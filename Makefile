@@ -26,6 +26,7 @@ docs: setup
 setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
+	@echo "installing the tested versions into $(VENV): a few minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]" --group dev

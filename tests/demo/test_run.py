@@ -71,8 +71,9 @@ def test_the_demo_renders_indexes_searches_and_says_what_it_measured(tmp_path: P
     said = io.StringIO()
     result = run.run_demo(tmp_path, Console(file=said, width=200))
     lines = [line.strip() for line in said.getvalue().strip().splitlines()]
-    assert lines[0].startswith("rendered 2 untrimmed reels")
-    assert lines[1].startswith("indexed 10 s of video")
+    assert lines[0].startswith(f"rendering reels into {tmp_path}")
+    assert lines[1].startswith("rendered 2 untrimmed reels")
+    assert lines[2].startswith("indexed 10 s of video")
     assert sum(query in line for line in lines for query in QUERIES.values()) == 2
     assert any(line.startswith(f"R@1 {result.recall_at_1:.0f}   R@5 {result.recall_at_5:.0f}") for line in lines)
     assert lines[-2].endswith("untrimmed index ~/Videos")

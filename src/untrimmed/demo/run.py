@@ -68,10 +68,11 @@ def run_demo(folder: Path, console: Console) -> DemoResult:
     """
     start = time.perf_counter()
     reels_folder = folder / "reels"
+    say = partial(console.print, markup=False, highlight=False)
+    say(f"rendering reels into {reels_folder}: about half a minute on two cores")
     with console.status("rendering reels") as status:
         truths = render_corpus(reels_folder, progress=lambda name: status.update(f"rendering reels: {name} is done"))
     videos = [reels_folder / name for name in sorted({truth.video for truth in truths})]
-    say = partial(console.print, markup=False, highlight=False)
     say(
         f"rendered {len(videos)} untrimmed reels from real photographs and clips, with {len(truths)} known moments, "
         f"in {time.perf_counter() - start:.1f} s: {reels_folder}"

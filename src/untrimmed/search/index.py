@@ -28,7 +28,7 @@ from untrimmed.search.records import (
     clear_leftovers,
     newest_commit,
     read_settings,
-    settings_file,
+    require_settings,
     table_at,
     write_copy,
     write_settings,
@@ -81,9 +81,9 @@ class VideoIndex:
             raise UntrimmedError(
                 f"{shown(self.folder)}: a library's path must be valid UTF-8; choose another --library"
             ) from None
-        if not create and not settings_file(self.folder).exists():
-            raise UntrimmedError(f"{self._name}: no library here; make one with: untrimmed index FOLDER")
-        if create:
+        if not create:
+            require_settings(self.folder, self._name)
+        else:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple, overload
 import platformdirs
 import xxhash
 
-from untrimmed.errors import IndexMismatchError, require_type
+from untrimmed.errors import IndexMismatchError, UntrimmedError, require_type
 from untrimmed.search import remote
 
 FORMAT = 1
@@ -171,6 +172,16 @@ def settings_file(folder: Path) -> Path:
     if (address := remote.address_of(folder)) is not None:
         remote.fetch(address, file.name, file)
     return file
+
+
+def require_settings(folder: Path, name: str) -> None:
+    """Refuse a folder that is no library, by the name that people know it by.
+
+    Raises: UntrimmedError with the command that makes one there.
+    """
+    if not settings_file(folder).exists():
+        make = f"untrimmed index FOLDER --library {shlex.quote(name)}"
+        raise UntrimmedError(f"{name}: no library here; make one with: {make}")
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
