@@ -2,9 +2,10 @@
 
     python benchmarks/million.py PEERS --folder FOLDER [--videos 1000000]
 
-PEERS is the program that `search_peer` names; its videos are made here without frames, into FOLDER (25 GB in float16,
-kept for another time). Codes and rows of 8 bits are made in memory, and searched by `search_peer`'s library. What is
-found is compared with a product of every clip in float32, which is also timed: what it takes to read and multiply all.
+PEERS is the program that `search_peer` names; its videos are made here without frames, into files of FOLDER as a
+library lays them out (25 GB in float16, kept for another time). Codes and rows of 8 bits are made in memory, and
+searched by `search_peer`'s search, again by the same queries at the end: then what they read lies in the system's
+cache. What is found is compared with a product of every clip in float32, which is also timed.
 """
 
 from __future__ import annotations
@@ -12,61 +13,91 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.search_peer import VIDEOS_AT_A_TIME, Search, made_queries, pruned
+from benchmarks.search_peer import Search, made_queries
+
+from untrimmed.batches import EncodedVideos
+from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.mapped import MappedArrays, write_arrays
 
 NUM_BEST, NUM_QUERIES = 100, 40
 CLIPS, DIM, MADE_AT_A_TIME = 32, 384, 1000
+SAMPLED_EACH = 64  # videos, of which queries are made
+TEMPLATE = EncodedVideos(clips=torch.empty(1, CLIPS, DIM, dtype=torch.float16))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", type=Path, help="the program whose videos these are")
-    parser.add_argument("--folder", type=Path, required=True, help="where clips.npy is, or is made")
+    parser.add_argument("--folder", type=Path, required=True, help="where the files are, or are made")
     parser.add_argument("--videos", type=int, default=1_000_000)
     args = parser.parse_args()
-    file = args.folder / "clips.npy"
-    if not file.exists():
-        make(args.peers, file, args.videos)
+    files = make(args.peers, args.folder, args.videos)
     began = time.perf_counter()
-    search = pruned(str(args.folder), {})
+    blocks = [EncodedBlock(MappedArrays(file), TEMPLATE) for file in files]
+    clips = np.concatenate([clips_of(block, np.arange(0, len(block.ids), SAMPLED_EACH)) for block in blocks])
+    search = Search(blocks, recall=0.99)
+    search.learn(clips)
     print(f"{len(search.corpus):,} videos coded in {time.perf_counter() - began:.0f} s; {held(search)}", flush=True)
-    clips = np.load(file, mmap_mode="r")
     queries = made_queries(clips, NUM_QUERIES, seed=2)
-    found, took = [], []
-    for query in queries:
-        start = time.perf_counter()
-        found.append(search.search(query[None], NUM_BEST)[0][0])
-        took.append(time.perf_counter() - start)
-    print(f"a query: {1e3 * np.median(took):.0f} ms in the median, {1e3 * max(took):.0f} at most", flush=True)
+    found = timed(search, queries, "a query")
+    timed(search, queries, "the same, again")
     start = time.perf_counter()
-    best = exactly(clips, queries)
+    best = exactly(blocks, queries)
     whole = time.perf_counter() - start
     recalls = [len(set(some) & set(true)) / NUM_BEST for some, true in zip(found, best, strict=True)]
     print(f"of the best {NUM_BEST}: {100 * np.mean(recalls):.2f} %; every clip for all queries: {whole:.0f} s")
 
 
-def make(peers: Path, file: Path, videos: int) -> None:
-    """Clips of so many videos, a part of them at a time."""
+def timed(search: Search, queries: np.ndarray, what: str) -> list[np.ndarray]:
+    """What is found, one query after the other, and how long that took."""
+    found, took = [], []
+    for query in queries:
+        start = time.perf_counter()
+        found.append(search.search(query[None], NUM_BEST)[0][0])
+        took.append(time.perf_counter() - start)
+    print(f"{what}: {1e3 * np.median(took):.0f} ms in the median, {1e3 * max(took):.0f} at most", flush=True)
+    return found
+
+
+def make(peers: Path, folder: Path, videos: int) -> list[Path]:
+    """Files of so many videos in their order; those that are not there are made."""
     spec = importlib.util.spec_from_file_location("peers", peers)
     assert spec is not None
     assert spec.loader is not None
     program: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    concepts, part = program.concepts(0), file.with_suffix(".part")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    clips = np.lib.format.open_memmap(part, "w+", np.float16, (videos, CLIPS, DIM))
-    for start in range(0, videos, MADE_AT_A_TIME):
-        some, _ = program.make_block(0, start // MADE_AT_A_TIME, MADE_AT_A_TIME, 1, concepts)
-        clips[start : start + MADE_AT_A_TIME] = some[: videos - start]
-        if start % (50 * MADE_AT_A_TIME) == 0:
-            print(f"{start:,} of {videos:,} videos made", flush=True)
-    clips.flush()
-    part.rename(file)
+    concepts, files = program.concepts(0), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for start in range(0, videos, 4 * MADE_AT_A_TIME):
+        files.append(folder / f"{start:08d}.block")
+        if files[-1].exists():
+            continue
+        parts = range(start, min(start + 4 * MADE_AT_A_TIME, videos), MADE_AT_A_TIME)
+        some = [program.make_block(0, part // MADE_AT_A_TIME, MADE_AT_A_TIME, 1, concepts)[0] for part in parts]
+        write_block(files[-1], start, np.concatenate(some)[: videos - start])
+        print(f"{start:,} of {videos:,} videos made", end="\r", flush=True)
+    return files
+
+
+def write_block(file: Path, start: int, clips: np.ndarray) -> None:
+    """Videos from one on, as a library lays them out."""
+    ids = np.array([str(start + row) for row in range(len(clips))])
+    lengths = np.full((len(clips), 1), CLIPS)
+    arrays = {"ids": ids, "durations_s": np.ones(len(clips)), "lengths": lengths, "videos.clips": clips}
+    write_arrays(file, arrays)
+
+
+def clips_of(block: EncodedBlock, rows: np.ndarray) -> np.ndarray:
+    """Those of some videos, in float16."""
+    clips = block.stored(rows).clips
+    assert clips is not None
+    return clips.numpy()
 
 
 def held(search: Search) -> str:
@@ -82,15 +113,13 @@ def held(search: Search) -> str:
     return ", ".join(f"{name} {size / 1e9:.2f} GB" for name, size in sizes.items()) + f", the process {own:.2f} GB"
 
 
-def exactly(clips: np.ndarray, queries: np.ndarray) -> np.ndarray:
+def exactly(blocks: Sequence[EncodedBlock], queries: np.ndarray) -> np.ndarray:
     """The best videos of each query by their best clips, in float32."""
-    scores = torch.empty(len(queries), len(clips))
-    for start in range(0, len(clips), VIDEOS_AT_A_TIME):
-        rows = torch.from_numpy(clips[start : start + VIDEOS_AT_A_TIME].astype(np.float32))
-        scores[:, start : start + len(rows)] = (
-            (torch.from_numpy(queries) @ rows.flatten(0, 1).T).unflatten(1, rows.shape[:2]).amax(2)
-        )
-    return scores.topk(NUM_BEST).indices.numpy()
+    scores = []
+    for block in blocks:
+        rows = torch.from_numpy(clips_of(block, np.arange(len(block.ids)))).float()
+        scores.append((torch.from_numpy(queries) @ rows.flatten(0, 1).T).unflatten(1, rows.shape[:2]).amax(2))
+    return torch.cat(scores, dim=1).topk(NUM_BEST).indices.numpy()
 
 
 if __name__ == "__main__":

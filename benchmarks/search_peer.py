@@ -11,6 +11,7 @@ package, ranks them as a library of a trained model does: `untrimmed.search.trai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,21 +74,29 @@ class Given(RetrievalModel):
 
 
 class Search:
-    """The videos of a folder in blocks, as a library's are."""
+    """Videos in blocks, as a library's are."""
 
-    def __init__(self, folder: str, recall: float = 1.0):
-        self.recall = recall
-        files = {name: Path(folder) / f"{name}.npy" for name in ("clips", "frames")}
-        arrays = {name: np.load(file, mmap_mode="c") for name, file in files.items() if file.exists()}
+    def __init__(self, blocks: Sequence[EncodedBlock], recall: float = 1.0):
+        self.blocks, self.recall = blocks, recall
         model = Given(Given.Config(query_dim=1, video_dim=1))
         scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None)
         self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
-        starts = range(0, len(arrays["clips"]), VIDEOS_AT_A_TIME)
-        self.blocks = [_block(arrays, start) for start in starts]
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):
             self.corpus.coder.ready(self.blocks, self.corpus.coded)
         self.corpus.coder.wait()
+
+    @classmethod
+    def of(cls, folder: str, recall: float = 1.0) -> Search:
+        """The videos of a folder."""
+        files = {name: Path(folder) / f"{name}.npy" for name in ("clips", "frames")}
+        arrays = {name: np.load(file, mmap_mode="c") for name, file in files.items() if file.exists()}
+        return cls([_block(arrays, start) for start in range(0, len(arrays["clips"]), VIDEOS_AT_A_TIME)], recall)
+
+    def learn(self, clips: np.ndarray) -> None:
+        """What a recall below 1 needs to know, from other queries than those that are reported."""
+        for query in made_queries(clips, HELD_BACK, seed=1):
+            self.search(query[None], 100)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The best videos of each query, and their scores."""
@@ -113,14 +122,13 @@ def _block(arrays: dict[str, np.ndarray], start: int) -> EncodedBlock:
 
 def factory(folder: str, meta: dict[str, Any]) -> Search:
     """What the program calls."""
-    return Search(folder)
+    return Search.of(folder)
 
 
 def pruned(folder: str, meta: dict[str, Any]) -> Search:
     """The same at a recall of 99 %, learned from other queries."""
-    search, clips = Search(folder, recall=0.99), np.load(Path(folder) / "clips.npy", mmap_mode="r")
-    for query in made_queries(clips, HELD_BACK, seed=1):
-        search.search(query[None], 100)
+    search = Search.of(folder, recall=0.99)
+    search.learn(np.load(Path(folder) / "clips.npy", mmap_mode="r"))
     return search
 
 

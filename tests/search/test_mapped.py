@@ -1,5 +1,6 @@
 """Arrays that are mapped: what was written, or an error before anything is made of it."""
 
+import mmap
 import pickle
 import shutil
 
@@ -55,6 +56,26 @@ def test_rows_are_checked_where_they_are_touched(written, tmp_path):
     with pytest.raises(DamagedError, match="are not those written"):
         arrays["large"]
     assert np.array_equal(arrays["rows"], ARRAYS["rows"])
+
+
+@pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="no such call on this system")
+@given(rows=st.lists(st.integers(0, 699), max_size=20))
+def test_what_is_fetched_is_what_will_be_read(written, rows):
+    told = []
+
+    class Noting:
+        def madvise(self, option, start, length):
+            assert start % mmap.PAGESIZE == 0
+            told.extend(range(start, start + length))
+
+    arrays = MappedArrays(written)
+    own = arrays["large"][rows] if rows and rows[0] % 2 else ARRAYS["large"][rows]  # checked already, or not
+    arrays._map = Noting()
+    arrays.fetch("large", np.array(rows, dtype=np.int64))
+    begin = written.read_bytes().index(ARRAYS["large"].tobytes())
+    wanted = {begin + 300 * row + place for row in rows for place in (0, 299)}
+    assert wanted <= set(told)
+    assert np.array_equal(arrays.picked("large", np.array(rows, dtype=np.int64)), own)
 
 
 @settings(max_examples=100, deadline=None)

@@ -14,7 +14,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
 from untrimmed.search.blocks import Part
-from untrimmed.search.mapped import picked
+from untrimmed.search.mapped import fetch, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
 
@@ -68,6 +68,11 @@ class EncodedBlock:
         long = zip(long_tensors(found), self.longest, strict=True)
         as_long = {name: with_second_axis(tensor, length) for (name, tensor), length in long}
         return found.with_tensors(found.tensors() | as_long)
+
+    def fetch(self, rows: Int[np.ndarray, " K"]) -> None:
+        """Have some videos read from where they lie, while others are, too."""
+        for name in self._template.tensors():
+            fetch(self.arrays, f"{_TENSOR}{name}", rows)
 
     def stored(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Some videos as they are in the arrays."""

@@ -25,6 +25,8 @@ def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[Enco
     """The scores of one query by a model in double precision, rounded."""
     query, found = query.to("cpu", torch.float64), []
     for some in _pieces(split):
+        for block, rows in some:
+            block.fetch(rows)
         each = [block.fitted(rows) for block, rows in some]
         videos = each[0].cat(each)
         numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())

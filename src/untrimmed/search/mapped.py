@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,21 +66,25 @@ class MappedArrays(Mapping[str, np.ndarray]):
         """Raises: DamagedError where the file is not there, or its head or its length are not as they were written."""
         self.path = path
         try:  # what is compiled takes arrays that can be written to; what is written would stay in this process
-            file = np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)
+            with path.open("rb") as opened:
+                self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as error:
             raise DamagedError(path, f"cannot be mapped ({error})") from error
+        file = np.frombuffer(self._map, dtype=np.uint8)
         start, listed = _read_head(path, file)
         self.digest = bytes(file[:_DIGEST]).decode()  # of the head, and so of all checksums
         self._arrays: dict[str, np.ndarray] = {}
         self._bytes: dict[str, UInt8[np.ndarray, " B"]] = {}
         self._checks: dict[str, list[int]] = {}
         self._seen: dict[str, Bool[np.ndarray, " P"]] = {}
+        self._starts: dict[str, int] = {}
         lengths = [np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape, *_ in listed]
         padded = [-(-length // _ALIGNED) * _ALIGNED for length in lengths]
         if start + sum(padded) != len(file):
             raise DamagedError(path, f"{len(file):,} bytes, which is not what was written")
         for (name, dtype, shape, checks), length, size in zip(listed, lengths, padded, strict=True):
             own = self._bytes[name] = file[start : start + size]
+            self._starts[name] = start
             start += size
             self._arrays[name] = own[:length].view(dtype).reshape(shape)
             self._checks[name], self._seen[name] = checks, np.zeros(len(checks), dtype=bool)
@@ -103,11 +108,24 @@ class MappedArrays(Mapping[str, np.ndarray]):
         Raises: DamagedError; KeyError for a name that is not there.
         """
         array = self._arrays[name]
-        width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
-        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then what fills up the last page, too
-        last = len(self._bytes[name]) if is_whole else stop * width
-        self._check(name, range(start * width // PAGE, -(-last // PAGE)))
+        self._check(name, self._pages(name, start, stop))
         return array[start:stop] if array.ndim else array
+
+    def fetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
+        """Have the system read a few rows here and there all at once, for `picked`: else each waits for the one before.
+
+        Raises: KeyError for a name that is not there.
+        """
+        array = self._arrays[name]
+        if 4 * len(rows) > len(array) or not hasattr(self._map, "madvise"):  # Windows has no such call
+            return
+        width, begin = array.nbytes // len(array), self._starts[name]
+        for row in rows.tolist():
+            first, last, pages = row * width, (row + 1) * width, self._pages(name, row, row + 1)
+            if not self._seen[name][pages.start : pages.stop].all():
+                first, last = pages.start * PAGE, min(pages.stop * PAGE, len(self._bytes[name]))
+            start = (begin + first) // mmap.PAGESIZE * mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
     def picked(self, name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
         """Copies of rows here and there, which have been checked; of many, all are.
@@ -128,6 +146,14 @@ class MappedArrays(Mapping[str, np.ndarray]):
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             self.rows(name, start, stop)
         return self._arrays[name]
+
+    def _pages(self, name: str, start: int, stop: int) -> range:
+        """Those with a checksum that an array is in from one row to before another."""
+        array = self._arrays[name]
+        width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
+        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then what fills up the last page, too
+        last = len(self._bytes[name]) if is_whole else stop * width
+        return range(start * width // PAGE, -(-last // PAGE))
 
     def _check(self, name: str, pages: range) -> None:
         content, wanted, seen = self._bytes[name], self._checks[name], self._seen[name]
@@ -156,6 +182,12 @@ def with_spans(
     Raises: DamagedError where the file is not as it was written.
     """
     return arrays.spans(name, starts, stops) if isinstance(arrays, MappedArrays) else arrays[name]
+
+
+def fetch(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> None:
+    """Before `picked` of several arrays: have those in files read what will be asked for."""
+    if isinstance(arrays, MappedArrays):
+        arrays.fetch(name, rows)
 
 
 def picked(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
