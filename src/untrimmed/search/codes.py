@@ -112,13 +112,15 @@ class Probe:
     @cached_property
     def of_rows(self) -> tuple[Int16[np.ndarray, " E"], np.float32]:
         """What is compared with rows of 8 bits, and its unit: as large as sums in 32 bits allow."""
-        numbers, unit = _in_units(self.mixed[None], min(32000, (2**31 - 1) // (127 * len(self.mixed))), np.int16)
+        numbers, unit = _in_units(
+            _padded(self.mixed[None], 2 * LANES), min(32000, (2**31 - 1) // (127 * len(self.mixed))), np.int16
+        )
         return numbers[0], unit[0]
 
     @cached_property
     def of_many_rows(self) -> tuple[Int8[np.ndarray, " E"], np.float32]:
         """The same in 8 bits, which are multiplied faster."""
-        numbers, unit = _in_units(self.mixed[None], 127, np.int8)
+        numbers, unit = _in_units(_padded(self.mixed[None], 2 * LANES), 127, np.int8)
         return numbers[0], unit[0]
 
     def row_margins(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
@@ -177,19 +179,17 @@ def whole_rows(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[Int8[np.ndar
     """Rows along mixed axes in 8 bits, as wide as a multiple of 32, and each one's unit."""
     starts = range(0, len(rows), _ROWS_AT_A_TIME)
     mixed = (rows[start : start + _ROWS_AT_A_TIME].astype(np.float32) @ axes.mixed for start in starts)
-    parts = [_in_units(some, 127, np.int8) for some in mixed]
+    parts = [_in_units(_padded(some, 2 * LANES), 127, np.int8) for some in mixed]
     numbers, units = (np.concatenate(some) for some in zip(*parts, strict=True))
     return numbers, units
 
 
 def _in_units(
     rows: Float32[np.ndarray, "R D"], most: int, kind: type[np.integer[Any]]
-) -> tuple[Int[np.ndarray, "R E"], Float32[np.ndarray, " R"]]:
+) -> tuple[Int[np.ndarray, "R D"], Float32[np.ndarray, " R"]]:
     """Whole numbers from -`most` to `most`, and the unit of each row."""
     unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / most).astype(np.float32)
-    padded = np.zeros((len(rows), -(-rows.shape[1] // (2 * LANES)) * 2 * LANES), dtype=kind)
-    np.rint(rows / unit[:, None], out=padded[:, : rows.shape[1]], casting="unsafe")
-    return padded, unit
+    return np.rint(rows / unit[:, None]).astype(kind), unit
 
 
 def _turn(dim: int, rng: np.random.Generator) -> Float[np.ndarray, "D D"]:
@@ -223,19 +223,21 @@ def _nibbles(part: Float32[np.ndarray, "R P"]) -> tuple[UInt8[np.ndarray, " _"],
 
 def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int8[np.ndarray, "B 16 _ 2"], np.ndarray]:
     """Whole numbers from -`most` to `most`, in pairs, and each block's unit."""
-    blocks = _in_eights(part).reshape(len(part) // LANES, LANES, -1)
+    blocks = _padded(part, 8).reshape(len(part) // LANES, LANES, -1)
     unit = np.maximum(np.abs(blocks).max(axis=(1, 2), initial=0.0), np.float32(1e-20)) / most
     numbers = np.rint(blocks / unit[:, None, None]).astype(np.int8)
     return numbers.reshape(*blocks.shape[:2], -1, 2), unit.astype(np.float32)
 
 
 def _short(part: Float32[np.ndarray, " P"]) -> tuple[Int16[np.ndarray, " _"], np.float32]:
-    unit = np.float32(max(float(np.abs(part).max(initial=0.0)), 1e-20) / 32000)
-    return np.rint(_in_eights(part[None])[0] / unit).astype(np.int16), unit
+    numbers, unit = _in_units(_padded(part[None], 8), 32000, np.int16)
+    return numbers[0], unit[0]
 
 
-def _in_eights(part: Float32[np.ndarray, "R P"]) -> Float32[np.ndarray, "R Q"]:
-    return np.pad(part, ((0, 0), (0, max(8, -(-part.shape[1] // 8) * 8) - part.shape[1])))
+def _padded(part: Float32[np.ndarray, "R P"], multiple: int) -> Float32[np.ndarray, "R Q"]:
+    """With zeros behind, as wide as a multiple of a number, and at least as that."""
+    width = max(1, -(-part.shape[1] // multiple)) * multiple
+    return np.pad(part, ((0, 0), (0, width - part.shape[1])))
 
 
 def _words(bits: np.ndarray) -> UInt64[np.ndarray, ...]:
