@@ -96,7 +96,7 @@ def test_small_changes_are_said_in_the_address_and_make_no_entries(visit, chance
     for key in ("}", "+", "-", "ArrowRight"):
         page.keyboard.press(key)
     page.get_by_role("button", name="Start later").click()
-    page.get_by_label("Sure at least").fill("10")
+    page.get_by_label("Chance at least").fill("10")
     until(page, "location.search.includes('sure=10')")
     assert length(page) == before
     page.go_back()

@@ -110,7 +110,7 @@ def test_a_warning_that_comes_twice_is_shown_twice(visit):
 
 def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     page = visit("?q=yellow")
-    slider = page.get_by_label("Sure at least")
+    slider = page.get_by_label("Chance at least")
     slider.wait_for()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     num_found = page.locator("li h2").count()
@@ -252,6 +252,10 @@ def test_a_session_by_keyboard_alone(visit):
     assert page.text_content("output[aria-label=End]") != end
     page.keyboard.press("b")
     page.wait_for_selector("section[aria-label=Basket] li")
+    page.keyboard.press("ArrowRight")  # to a moment that does not play
+    page.keyboard.press("b")
+    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
+    page.keyboard.press("ArrowLeft")
     page.keyboard.press("+")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open] dl")
@@ -432,7 +436,7 @@ def test_examples_are_searched_for_with_the_chance_set(visit):
     page = visit(f"?sure=50&like={video_id}@0.5")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert any(name.startswith("sun.webm") for name in tile_names(page)[:2])
-    assert page.get_by_label("Sure at least").is_disabled()
+    assert page.get_by_label("Chance at least").is_disabled()
     until(page, "document.querySelector('ul[aria-label=Examples] li').textContent.includes('like sun.webm 0:00.5')")
 
 

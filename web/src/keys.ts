@@ -56,7 +56,8 @@ export function keys(event: KeyboardEvent, target: Target): void {
 function actions(target: Target): Record<string, () => void> {
   const { open, chosen, hits } = session
   const hit = hits[chosen.hit]
-  const span = open ?? (hit && { ...hit, ...hit.moments[chosen.moment] })
+  const onTile = hit && { ...hit, ...hit.moments[chosen.moment] }
+  const span = (session.hasMovedOn ? onTile : open) ?? onTile // what plays, until arrows lead on to another moment
   const go = (move: () => void) => () => {
     move()
     focusChosen()

@@ -58,6 +58,7 @@ class Session {
   open = $state<Open | null>(null)
   pair = $state<Moment[] | null>(null) // the moment that was opened, and what follows it
   chosen = $state({ hit: 0, moment: 0 })
+  hasMovedOn = false // from the moment that is open to the one that is chosen
   inContext = $state(false)
   basket = $state<Kept[]>(stored<Kept[]>(KEPT, []))
   earlier = $state<string[]>(stored<string[]>(EARLIER, [])) // sentences, the last one first
@@ -159,7 +160,7 @@ class Session {
       this.answer = await (this.picture
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
-      if (!this.isArriving) this.chosen = { hit: 0, moment: 0 }
+      if (!this.isArriving) this.#startOver()
       const isMeant = change === 'new' || change === 'asked'
       if (isMeant && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
     } catch (error) {
@@ -181,12 +182,16 @@ class Session {
     this.text = sentence
     void this.ask('new')
   }
+  #startOver(): void {
+    this.chosen = { hit: 0, moment: 0 }
+    this.hasMovedOn = false
+  }
   /** Show what is known of an answer already. */
   #take(hit: Hit, { aborted }: AbortSignal): void {
     if (aborted) return
     if (hit.rank === 1) {
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
-      this.chosen = { hit: 0, moment: 0 }
+      this.#startOver()
       this.isArriving = true
     }
     const { hits } = this.answer!
@@ -235,6 +240,7 @@ class Session {
     const span = found?.moments[moment]
     if (!span) return
     this.chosen = { hit, moment }
+    this.hasMovedOn = false
     this.pair = found.then ? [span, found.then[moment]] : null
     const { video_id, video, duration_s } = found
     this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
@@ -244,6 +250,7 @@ class Session {
   /** Loop another span of the video that is open. */
   turnTo({ start_s, end_s }: Moment): void {
     if (!this.open) return
+    this.hasMovedOn = false
     Object.assign(this.open, { start_s, end_s })
     this.inContext = false
     this.write('new')
@@ -255,6 +262,7 @@ class Session {
   /** Move an edge of the open span. */
   nudge(edge: 'start_s' | 'end_s', by: number): void {
     if (!this.open) return
+    this.hasMovedOn = false
     const moved = Math.min(this.open.duration_s, Math.max(0, this.open[edge] + by))
     if (edge === 'start_s' ? moved < this.open.end_s - 0.05 : moved > this.open.start_s + 0.05) {
       this.open[edge] = Math.round(moved * 1000) / 1000
@@ -264,6 +272,7 @@ class Session {
   /** Choose the moment `by` steps further, over all videos. */
   step(by: number): void {
     let { hit, moment } = this.chosen
+    this.hasMovedOn = true
     moment += by
     while (hit >= 0 && hit < this.hits.length) {
       if (moment >= 0 && moment < this.hits[hit].moments.length) {
@@ -282,6 +291,7 @@ class Session {
   stepVideo(by: number): void {
     const hit = Math.min(this.hits.length - 1, Math.max(0, this.chosen.hit + by))
     if (hit >= 0) this.chosen = { hit, moment: 0 }
+    this.hasMovedOn = true
   }
   resize(by: number): void {
     this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))

@@ -54,7 +54,7 @@ def mcp(
     asks at the address that --http prints. The tools: search, show a frame, the curve of relevance, cut a clip.
     """
     import untrimmed
-    from untrimmed.search.remote import name_of
+    from untrimmed.cli.serve import tell_serving
     from untrimmed.server.access import Access
     from untrimmed.server.agents import serve_http, serve_stdio
 
@@ -67,6 +67,7 @@ def mcp(
         clips.mkdir(parents=True, exist_ok=True)
     opened = untrimmed.open(library, precision=read_precision(precision))
     if http is None:
+        tell_serving(opened.folder)
         if sys.stdin.isatty():
             progress_console.print("an agent's program starts this command and talks on stdin; end with Ctrl-D")
         serve_stdio(opened, clips=clips)
@@ -74,7 +75,7 @@ def mcp(
 
     def tell(address: str) -> None:
         result_console.print(address)
-        progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
+        tell_serving(opened.folder)
         if token is not None:
             progress_console.print(f"clients send the header  Authorization: Bearer {token}", soft_wrap=True)
 

@@ -75,7 +75,6 @@ def serve(
     """
     import untrimmed
     from untrimmed.errors import shown
-    from untrimmed.search.remote import name_of
     from untrimmed.server.access import Access
     from untrimmed.server.remembered import remembered
     from untrimmed.server.run import serve as serve_library
@@ -90,7 +89,7 @@ def serve(
 
     def tell(address: str) -> None:
         result_console.print(address)
-        progress_console.print(f"serving {name_of(opened.folder)}; end with Ctrl-C")
+        tell_serving(opened.folder)
         for folder in watched:
             progress_console.print(f"watching {shown(folder)}: files that come or change are indexed")
         for folder in sorted({*remembered(opened.folder)} - {*watched}):
@@ -99,6 +98,17 @@ def serve(
     serve_library(
         opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_Teller()
     )
+
+
+def tell_serving(folder: Path) -> None:
+    """Which library it is, and whether there is one: it may be made while the service runs."""
+    from untrimmed.search.records import how_to_make, settings_file
+    from untrimmed.search.remote import name_of
+
+    name = name_of(folder)
+    progress_console.print(f"serving {name}; end with Ctrl-C", soft_wrap=True)
+    if not settings_file(folder).exists():
+        print_marked("note:", "yellow", f" there is no library here yet; {how_to_make(name)}")
 
 
 class _Teller:

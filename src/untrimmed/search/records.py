@@ -180,8 +180,16 @@ def require_settings(folder: Path, name: str) -> None:
     Raises: UntrimmedError with the command that makes one there.
     """
     if not settings_file(folder).exists():
-        make = f"untrimmed index FOLDER --library {shlex.quote(name)}"
-        raise UntrimmedError(f"{name}: no library here; make one with: {make}")
+        raise UntrimmedError(f"{name}: no library here; {how_to_make(name)}")
+
+
+def how_to_make(name: str) -> str:
+    """What to do where there is no library.
+
+    >>> how_to_make("my films")
+    "make one with: untrimmed index FOLDER --library 'my films'"
+    """
+    return f"make one with: untrimmed index FOLDER --library {shlex.quote(name)}"
 
 
 def write_settings(folder: Path, settings: Settings) -> None:

@@ -75,7 +75,8 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     """
     listening = _socket(host, port)
     try:
-        shown = f"[{host}]" if ":" in host else host
+        named = socket.gethostname() if host in ("0.0.0.0", "::") else host  # those mean all of the machine's own
+        shown = f"[{named}]" if ":" in named else named
         yield listening, f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
         listening.close()

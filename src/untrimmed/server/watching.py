@@ -131,7 +131,7 @@ class Watches:
         with self._lock:
             if folder_id in self._watched or self._ends.is_set():
                 return
-            self._watched[folder_id] = watched = Watched(folder_id, folder, is_remote(folder))
+            self._watched[folder_id] = watched = Watched(folder_id, folder, is_remote(folder), inode=_inode(folder))
             if not watched.is_remote:
                 name = f"listen {folder}"
                 threading.Thread(target=self._listen, args=(watched,), daemon=True, name=name).start()
