@@ -17,7 +17,7 @@ from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
-from untrimmed.search import kernels, threads
+from untrimmed.search import intrinsics, kernels, threads
 from untrimmed.search import trained as trained_module
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_videos import CodedVideos
@@ -380,9 +380,9 @@ def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return njit(function, **options)
 
-    njit = kernels.numba.njit
-    monkeypatch.setattr(kernels.numba, "njit", lambda **options: lambda function: refuse(function, **options))
-    assert kernels.compiled()(lambda x: x + 1)(2) == 3
+    njit = intrinsics.numba.njit
+    monkeypatch.setattr(intrinsics.numba, "njit", lambda **options: lambda function: refuse(function, **options))
+    assert intrinsics.compiled()(lambda x: x + 1)(2) == 3
 
 
 def test_of_rows_that_are_alike_at_the_end_one_has_a_code():

@@ -111,7 +111,7 @@ class Candidates(Generic[B]):
         return np.stack([total, total + np.float32(self._fuzz)])
 
     def _by_codes(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
-        from untrimmed.search.folds import add_up
+        from untrimmed.search.kernels import add_up
 
         found = np.empty((3, len(self._probes), len(places)), dtype=np.float32)
         said = np.empty((2, len(places)), dtype=np.float32)

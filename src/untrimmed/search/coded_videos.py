@@ -153,7 +153,7 @@ class CodedVideos(CodedRows):
 
     def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
         """What no row of each video is above, for each of many probes: all rows are read, once for all of them."""
-        from untrimmed.search.folds import best_of_videos
+        from untrimmed.search.kernels import best_of_videos
 
         queries, units = zip(*(probe.of_many_rows for probe in probes), strict=True)
         margins = np.array([probe.row_margins(unit, self.longest) for probe, unit in zip(probes, units, strict=True)])
