@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from untrimmed.search.corpus import RankedVideo
 
 _MOST_HOLES = 0.25
+_SCOUTS = 4  # times as many are looked at to find the likeliest, for each bound that is left
 
 
 @runtime_checkable
@@ -134,7 +135,7 @@ class Blocks(Generic[B]):
         if bounds:
             places, scores = asked.bounded(exact, bounds, limit)
         else:
-            places, scores = asked.exact_of_best(rough(asked.split(asked.all)), exact, limit, rounding)
+            places, scores = asked.exact_of_best(rough(asked.whole), exact, limit, rounding)
         if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
             return []
         order = np.lexsort((places, -scores))
@@ -180,10 +181,15 @@ class _Asked(Generic[B]):
         number = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
         return cls(blocks.parts, number, np.concatenate([np.empty(0, dtype=np.int64), *rows]))
 
-    @property
+    @cached_property
     def all(self) -> Int[np.ndarray, " N"]:
         """The places of all of them."""
         return np.arange(len(self.row))
+
+    @cached_property
+    def whole(self) -> Split[B]:
+        """All of them: see `split`."""
+        return self.split(self.all)
 
     def split(self, places: Int[np.ndarray, " K"]) -> Split[B]:
         """The blocks that some of the videos are in, and their rows there."""
@@ -194,29 +200,30 @@ class _Asked(Generic[B]):
     def bounded(self, exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Scored:
         """Those that may be among the best.
 
-        Each bound says of fewer that they can reach what the likeliest by those before do.
+        Each bound but the first looks at fewer: at those that can reach what the best do of a few that all bounds have
+        looked at before.
         """
-        places, limit, least = self.all, min(limit, len(self.row)), -np.inf
-        known = np.empty(0, dtype=np.int64), np.empty(0)
-        for bound in bounds:
-            if not len(places):
-                break
-            guess, most = bound(self.split(places), places, least)
-            likely = most >= least
-            if likely.sum() > limit:
-                likely = guess >= np.partition(np.concatenate([known[1], guess]), -limit)[-limit]
-            known = self._with(known, places[likely], exact)
-            least = float(np.partition(known[1], -limit)[-limit])
-            places = places[~likely & (most >= least)]
-        return self._with(known, places, exact)
+        first, *others = bounds
+        guess, most = first(self.whole, self.all, -np.inf)
+        likely = self.all
+        for wider, bound in zip(range(len(others), 0, -1), others, strict=True):
+            likely = likely[_largest(guess, limit * _SCOUTS**wider)]
+            guess, _ = bound(self.split(likely), likely, -np.inf)
+        likely = likely[_largest(guess, limit)]
+        scores = self._scored(likely, exact)
+        least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
+        places = np.setdiff1d(np.flatnonzero(most >= least), likely, assume_unique=True)
+        for bound in others:
+            if len(places):
+                _, most = bound(self.split(places), places, least)
+                places = places[most >= least]
+        return np.concatenate([likely, places]), np.concatenate([scores, self._scored(places, exact)])
 
-    def _with(self, known: Scored, places: Int[np.ndarray, " _"], exact: Rating[B]) -> Scored:
-        """More of them, with their scores."""
+    def _scored(self, places: Int[np.ndarray, " _"], exact: Rating[B]) -> Float[np.ndarray, " _"]:
         if not len(places):
-            return known
-        found = exact(self.split(places))
-        scores = np.where(np.isfinite(found), found, -np.inf)
-        return np.concatenate([known[0], places]), np.concatenate([known[1], scores])
+            return np.empty(0)
+        scores = exact(self.split(places))
+        return np.where(np.isfinite(scores), scores, -np.inf)
 
     def exact_of_best(self, rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float) -> Scored:
         """Those that may be among the best by rough scores."""
@@ -231,6 +238,14 @@ class _Asked(Generic[B]):
 
 def _whole(block: B) -> Part[B]:
     return Part(block, np.ones(len(block.ids), dtype=bool))
+
+
+def _largest(guess: Float[np.ndarray, " N"], number: int) -> Bool[np.ndarray, " N"]:
+    """Which of some finite numbers are the largest; more than so many if they are alike, or if too few are finite."""
+    if number >= len(guess):
+        return np.ones(len(guess), dtype=bool)
+    finite = np.where(np.isfinite(guess), guess, -np.inf)
+    return np.asarray(finite >= np.partition(finite, -number)[-number])
 
 
 def _size(group: Sequence[Part[B]]) -> int:

@@ -251,3 +251,18 @@ def largest(_: Any, tops: Any, start: Any) -> Any:
         return _folded(b, [some], lambda low, high: b.select(b.fcmp_ordered(">", low, high), low, high))
 
     return types.float32(tops, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def fetch(_: Any, array: Any, index: Any) -> Any:
+    """Have the processor bring what array[index] and its neighbours are, which will be read soon."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        at = b.bitcast(_address(b, context, signature.args[0], values[0], values[1]), _I8.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [at.type, _I32, _I32, _I32])
+        reading, soon, data = (ir.Constant(_I32, number) for number in (0, 3, 1))
+        b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0"), [at, reading, soon, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate

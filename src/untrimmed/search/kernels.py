@@ -13,6 +13,7 @@ from untrimmed.search.intrinsics import (
     FUZZ,
     byte_products,
     compiled,
+    fetch,
     four_at_once,
     largest,
     level_products,
@@ -22,6 +23,9 @@ from untrimmed.search.intrinsics import (
     whole_product,
 )
 from untrimmed.search.products import LANES
+
+_LINE = 64  # bytes that the processor fetches at once
+_AHEAD = 2  # videos
 
 
 @compiled(inline="always", fastmath={"contract"})
@@ -45,6 +49,28 @@ def _weigh(codes, block, probe, margins, sums, found, reach):
         found[lane], reach[lane] = product, product + rounding + turning * length
 
 
+@compiled(inline="always")
+@no_type_check
+def _fetch_later(codes, first, probe, videos, place, stop):
+    """Videos that may be among the best lie apart: without this, most of the time goes into waiting for them."""
+    if place >= stop:
+        return
+    begin, end = first[videos[place]], first[videos[place] + 1]
+    head, head_scale, body, body_scale, tail, tail_scale, tail_error = codes
+    in_head, in_body, in_tail = len(probe[0]) * LANES, len(probe[1]) // 2 * LANES, probe[2].shape[1] * LANES
+    for at in range(begin * in_head, end * in_head, _LINE):
+        fetch(head, at)
+    for at in range(begin * in_body, end * in_body, _LINE):
+        fetch(body, at)
+    for at in range(begin * in_tail, end * in_tail, _LINE // 8):
+        fetch(tail, at)
+    for at in range(begin * LANES, end * LANES, _LINE // 4):
+        fetch(tail_scale, at)
+    fetch(head_scale, begin)
+    fetch(body_scale, begin)
+    fetch(tail_error, begin)
+
+
 @compiled()
 @no_type_check
 def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound, slack):
@@ -56,6 +82,7 @@ def scan_codes(codes, first, probe, margins, videos, start, stop, best, bound, s
     found, reach, off = np.empty(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     tops = np.empty(3 * LANES, np.float32)
     for place in range(start, stop):
+        _fetch_later(codes, first, probe, videos, place + _AHEAD, stop)
         tops[:] = -np.inf
         for block in range(first[videos[place]], first[videos[place] + 1]):
             _weigh(codes, block, probe, margins, sums, found, reach)
@@ -108,6 +135,7 @@ def score_rows(codes, first, probe, margins, whole, asked, videos, needed, start
     query, unit, of_row, of_query = asked
     sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for place in range(start, stop):
+        _fetch_later(codes, first, probe, videos, place + _AHEAD, stop)
         block, behind = first[videos[place]], first[videos[place] + 1]
         begin, end = first_row[videos[place]], first_row[videos[place] + 1]
         if len(reach) < (behind - block) * LANES:
