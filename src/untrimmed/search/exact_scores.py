@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
 from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.threads import cores
-from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME = 256  # videos
 _NUMBERS_AT_A_TIME = 2**20  # of several videos: few enough for the processor's cache
+
+_here = threading.local()
 
 
 @torch.inference_mode()
@@ -30,15 +30,24 @@ def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[Enco
         each = [block.fitted(rows) for block, rows in some]
         videos = each[0].cat(each)
         numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())
-        piece = max(1, min(_NUMBERS_AT_A_TIME // numbers, -(-len(videos) // cores())))
-        few = (videos.select(slice(start, start + piece)) for start in range(0, len(videos), piece))
-        found += each_alone(partial(_score, model, query), few)
+        piece = max(1, _NUMBERS_AT_A_TIME // numbers)
+        for start in range(0, len(videos), piece):
+            few = _in_float64(videos.select(slice(start, start + piece)))
+            found.append(model.score(query, few).fused[0].float())
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
 
 
-@torch.inference_mode()
-def _score(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos) -> torch.Tensor:
-    return model.score(query, videos.to("cpu", torch.float64)).fused[0].float()
+def _in_float64(videos: EncodedVideos) -> EncodedVideos:
+    """In memory of this thread until it asks again: to be given new memory would take longer than the scores."""
+    room: dict[str, torch.Tensor] = _here.__dict__
+    wide = {}
+    for name, tensor in videos.tensors().items():
+        if not tensor.is_floating_point():
+            continue
+        if name not in room or len(room[name]) < tensor.numel():
+            room[name] = torch.empty(tensor.numel(), dtype=torch.float64)
+        wide[name] = room[name][: tensor.numel()].view(tensor.shape).copy_(tensor)
+    return videos.with_tensors(videos.tensors() | wide)
 
 
 def _pieces(split: Split[EncodedBlock]) -> Iterator[Split[EncodedBlock]]:
