@@ -95,6 +95,7 @@ def _read(file: Path) -> _Spans:
 def _recall(library: Path, spans: _Spans, rank: int, moment: int | None) -> Remembered:
     number = f"{rank}" if moment is None else f"{rank}.{moment}"
     if not 1 <= rank <= len(spans) or not 1 <= (moment or 1) <= len(spans[rank - 1][1]):
-        raise UnknownNameError(f"hit {number}: the last search in {library} gave {len(spans)}; search again")
+        hits = f"{len(spans)} hit{'s' if len(spans) != 1 else ''}"
+        raise UnknownNameError(f"hit {number}: the last search in {library} gave {hits}; search again")
     video, moments = spans[rank - 1]
     return Remembered(number, video, *moments[(moment or 1) - 1])
