@@ -75,10 +75,11 @@ def make(peers: Path, folder: Path, videos: int) -> list[Path]:
     concepts, files = program.concepts(0), []
     folder.mkdir(parents=True, exist_ok=True)
     for start in range(0, videos, 4 * MADE_AT_A_TIME):
-        files.append(folder / f"{start:08d}.block")
+        stop = min(start + 4 * MADE_AT_A_TIME, videos)
+        files.append(folder / f"{start:08d}-{stop:08d}.block")
         if files[-1].exists():
             continue
-        parts = range(start, min(start + 4 * MADE_AT_A_TIME, videos), MADE_AT_A_TIME)
+        parts = range(start, stop, MADE_AT_A_TIME)
         some = [program.make_block(0, part // MADE_AT_A_TIME, MADE_AT_A_TIME, 1, concepts)[0] for part in parts]
         write_block(files[-1], start, np.concatenate(some)[: videos - start])
         print(f"{start:,} of {videos:,} videos made", end="\r", flush=True)

@@ -1,9 +1,11 @@
 """Codes: what they say of a video's best row, and that no row is better than they allow."""
 
+import hashlib
 import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -456,3 +458,8 @@ def test_at_a_recall_means_are_searched_first_and_miss_few(many, tmp_path, monke
             found.append(len({*ranked} & {*TrainedQuery(corpus, query).rank(limit=10)}))
     assert len(found) > 30, "all videos are looked at by their means once it is known how much these fall short"
     assert np.mean(found) / 10 > 0.85
+
+
+def test_what_loops_are_made_of_does_not_change_without_them():
+    digest = hashlib.blake2b(Path(intrinsics.__file__).read_bytes(), digest_size=8).hexdigest()
+    assert digest == kernels.MADE_OF, "or numba would go on with what it compiled before"

@@ -272,11 +272,11 @@ class Session {
   /** Choose the moment `by` steps further, over all videos. */
   step(by: number): void {
     let { hit, moment } = this.chosen
-    this.hasMovedOn = true
     moment += by
     while (hit >= 0 && hit < this.hits.length) {
       if (moment >= 0 && moment < this.hits[hit].moments.length) {
         this.chosen = { hit, moment }
+        this.hasMovedOn = true
         return
       }
       if (by > 0) {
@@ -290,7 +290,8 @@ class Session {
   }
   stepVideo(by: number): void {
     const hit = Math.min(this.hits.length - 1, Math.max(0, this.chosen.hit + by))
-    if (hit >= 0) this.chosen = { hit, moment: 0 }
+    if (hit < 0 || (hit === this.chosen.hit && this.chosen.moment === 0)) return
+    this.chosen = { hit, moment: 0 }
     this.hasMovedOn = true
   }
   resize(by: number): void {

@@ -40,7 +40,8 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    panels[-1].set_xlabel("SumR on validation videos, one seed", loc="right")  # wider than what labels leave of a panel
+    label = "SumR on validation videos, one seed;\nround: gone on from"
+    panels[-1].set_xlabel(label, loc="right")  # wider than what labels leave of a panel
     return figure
 
 
@@ -60,4 +61,4 @@ def _draw(axes: Axes, world: Combinations) -> None:
     axes.set_ylim(len(world.bars) - 0.5, -0.5)
     axes.margins(x=0.15)
     axes.grid(axis="y")
-    axes.set_title(f"{world.world} (round: gone on from)", loc="left")
+    axes.set_title(world.world, loc="left")

@@ -207,12 +207,16 @@ class _Asked(Generic[B]):
         guess, most = first(self.whole, self.all, -np.inf)
         likely = self.all
         for wider, bound in zip(range(len(others), 0, -1), others, strict=True):
-            likely = likely[_largest(guess, limit * _SCOUTS**wider)]
+            if 2 * (number := limit * _SCOUTS**wider) > len(likely):
+                break  # so many cost as much as all
+            likely = likely[_largest(guess, number)]
             guess, _ = bound(self.split(likely), likely, -np.inf)
         likely = likely[_largest(guess, limit)]
         scores = self._scored(likely, exact)
         least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
-        places = np.setdiff1d(np.flatnonzero(most >= least), likely, assume_unique=True)
+        left = most >= least
+        left[likely] = False
+        places = np.flatnonzero(left)
         for bound in others:
             if len(places):
                 _, most = bound(self.split(places), places, least)

@@ -6,6 +6,7 @@ nothing has to be read before it is needed, and a byte that has changed is known
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -117,7 +118,9 @@ class MappedArrays(Mapping[str, np.ndarray]):
         Raises: KeyError for a name that is not there.
         """
         array = self._arrays[name]
-        if 4 * len(rows) > len(array) or not hasattr(self._map, "madvise"):  # Windows has no such call
+        if (
+            not array.nbytes or 4 * len(rows) > len(array) or not hasattr(self._map, "madvise")
+        ):  # Windows has no such call
             return
         width, begin = array.nbytes // len(array), self._starts[name]
         for row in rows.tolist():
@@ -125,7 +128,8 @@ class MappedArrays(Mapping[str, np.ndarray]):
             if not self._seen[name][pages.start : pages.stop].all():
                 first, last = pages.start * PAGE, min(pages.stop * PAGE, len(self._bytes[name]))
             start = (begin + first) // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
+            with contextlib.suppress(OSError):  # it is advice: whoever reads the rows waits for them
+                self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
     def picked(self, name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
         """Copies of rows here and there, which have been checked; of many, all are.

@@ -22,7 +22,7 @@ from untrimmed.errors import (
 
 log = logging.getLogger(__name__)
 
-_IDS = ("video_id", "job_id", "folder_id")
+_IDS = {"video_id", "job_id", "folder_id", "folder_ids"}
 _STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first that fits
     (UnknownNameError, 404),
     (FeatureError, 422),
@@ -97,7 +97,7 @@ def add_problems(app: FastAPI) -> None:
     async def no_such_form(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "string_pattern_mismatch" and first["loc"][-1] in _IDS:
+        if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
             return problem(422, f"{place}: {str(first['input'])[:50]!r} is no id, which is 16 digits from 0 to f")
         return problem(422, f"{place}: {first['msg']}; see /api/openapi.json"[:500])
 

@@ -75,7 +75,7 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     """
     listening = _socket(host, port)
     try:
-        named = socket.gethostname() if host in ("0.0.0.0", "::") else host  # those mean all of the machine's own
+        named = socket.gethostname() if host == "0.0.0.0" else host  # that means all of the machine's own
         shown = f"[{named}]" if ":" in named else named
         yield listening, f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
