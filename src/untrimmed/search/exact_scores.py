@@ -15,7 +15,7 @@ from untrimmed.search.blocks import Split
 from untrimmed.search.encoded_block import EncodedBlock
 
 _GATHERED_AT_A_TIME = 256  # videos
-_NUMBERS_AT_A_TIME = 2**20  # of several videos: few enough for the processor's cache
+_NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
 
 _here = threading.local()
 
@@ -38,7 +38,10 @@ def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[Enco
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """In memory of this thread until it asks again: to be given new memory would take longer than the scores."""
+    """In memory of this thread until it asks again: to be given new memory would take longer than the scores.
+
+    For inference mode alone, in which that memory was made.
+    """
     room: dict[str, torch.Tensor] = _here.__dict__
     wide = {}
     for name, tensor in videos.tensors().items():

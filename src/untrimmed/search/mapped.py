@@ -118,9 +118,9 @@ class MappedArrays(Mapping[str, np.ndarray]):
         Raises: KeyError for a name that is not there.
         """
         array = self._arrays[name]
-        if (
-            not array.nbytes or 4 * len(rows) > len(array) or not hasattr(self._map, "madvise")
-        ):  # Windows has no such call
+        if not array.nbytes or 4 * len(rows) > len(array):
+            return
+        if not hasattr(self._map, "madvise"):  # Windows has no such call
             return
         width, begin = array.nbytes // len(array), self._starts[name]
         for row in rows.tolist():
