@@ -23,10 +23,10 @@ SIZES = (10**6, 10**8, 10**9)
 class Constants:
     # Measured on 2 cores.
     index_speed: float = 16.0  # times real time with `builtin`, 2 cores: benchmarks/index_speed.py
-    scan_ms: float = 61.0  # one query on 100,000 videos of 48 rows: codes, then float16 rows; memory of 20 GB/s
+    scan_ms: float = 58.0  # one query on 100,000 videos of 48 rows, the mean of two runs: docs/performance.md
     rows: int = 48  # a video's: 32 clips and 16 frames
     width: int = 384
-    resident_bytes: float = 4.3  # of a row's number: float16, float16 beside its codes, and these
+    resident_bytes: float = 3.4  # of a row's number: float16, 8 bits, and its codes: benchmarks/sizes.py
     frame_width: int = 397  # of `builtin`, float16 in the store
     record_us: float = 84.0  # to read one record of the table into memory: benchmarks/scale_constants.py
     record_bytes: float = 934.0  # of it in memory
