@@ -42,6 +42,13 @@ def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsew
     ]
 
 
+def test_what_was_named_with_its_attachments_is_compared_with_its_method():
+    own = found("tvr", dl_dkd=200.0, dl_dkd_with_evidence=210.0, gmmformer_with_ral=100.0)
+    named, alone = Candidate.of("dl_dkd+evidence"), Candidate.of("gmmformer+ral")
+    assert (own.compared_with(named), own.compared_with(alone)) == (OTHER, alone)
+    assert "10.0 more than `dl_dkd`" in next(winners([own]))
+
+
 def test_worlds_without_results_have_no_winner():
     assert list(winners([found("tvr")])) == []
 

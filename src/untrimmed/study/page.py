@@ -28,7 +28,7 @@ def winners(found: Sequence[Found]) -> Iterator[str]:
     ranked = [(each, ordered(each)[::-1]) for each in found if each.reports]
     for own, (best, *others) in ranked:
         line = f"- On {own.world.data} `{best}` finds most: SumR {mean_sum_r(own, best):.1f} on test videos"
-        for other in dict.fromkeys([own.base_of(best), *others[:1]]):
+        for other in dict.fromkeys([own.compared_with(best), *others[:1]]):
             if other != best:
                 line += f", {mean_sum_r(own, best) - mean_sum_r(own, other):.1f} more than `{other}`"
         for elsewhere, order in ranked:
@@ -71,7 +71,7 @@ def table(found: Found) -> Grid:
     lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in found.untrained.items()]
     above: tuple[Report, ...] = ()
     for candidate in ordered(found):
-        own, base, costs = found.reports[candidate], found.base_of(candidate), found.costs[candidate]
+        own, base, costs = found.reports[candidate], found.compared_with(candidate), found.costs[candidate]
         against = "" if candidate == base else _p(own, found.reports[base])
         cells = (f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}")
         figures = (_figure([report.figures[column] for report in own]) for column in COLUMNS)

@@ -17,6 +17,7 @@ from untrimmed.data.simulation.simulate import open_world
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
+from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run, open_run
@@ -84,6 +85,11 @@ class Found:
     def base_of(self, candidate: Candidate) -> Candidate:
         """The method that a candidate grew from where it reached most: at its rate."""
         return next((each.base for each in self.tried if each.candidate == candidate), candidate)
+
+    def compared_with(self, candidate: Candidate) -> Candidate:
+        """What it grew from; for one that was named as it is, the same without attachments, if that has results."""
+        base, bare = self.base_of(candidate), replace(candidate, name=ModelName(candidate.name.method))
+        return bare if base == candidate and bare in self.reports else base
 
     @property
     def tried(self) -> list[Tried]:
