@@ -130,3 +130,15 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
         "0 indexed, 2 copied, 1 moved, 0 forgotten, 0 failed",
         "failed another process is writing; it is tried again",
     ]
+
+
+def test_a_service_of_no_library_says_so(tmp_path, capsys):
+    from untrimmed.cli.serve import tell_serving
+
+    tell_serving(tmp_path)
+    serving, note = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    assert serving == f"serving {tmp_path}; end with Ctrl-C"
+    assert note.startswith("note: there is no library here yet; ")
+    (tmp_path / "library.json").write_text("{}")
+    tell_serving(tmp_path)
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -271,6 +271,22 @@ def test_a_session_by_keyboard_alone(visit):
     assert page.evaluate("document.activeElement.id") == "q"
 
 
+def test_an_arrow_that_leads_nowhere_leaves_the_keys_with_what_plays(visit):
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("video")
+    page.keyboard.press("}")
+    page.keyboard.press("ArrowLeft")  # before the first there is none
+    page.keyboard.press("b")
+    kept = page.wait_for_selector("section[aria-label=Basket] .time")
+    assert kept.text_content().endswith(page.text_content("output[aria-label=End]"))
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
     def paper():
