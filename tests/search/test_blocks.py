@@ -118,6 +118,15 @@ def test_exact_scores_are_taken_of_videos_that_every_bound_leaves_in_doubt():
     assert sorted(world.exact) == [27, 28, 29], "the two best guesses, and what may be better than the second"
 
 
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_videos_without_a_finite_score_are_no_hits(bounds):
+    world = World()
+    world.update({"a": 2.0, "none": np.nan, "b": 1.0})
+    assert world.rank(9, None, bounds) == [("a", 2.0), ("b", 1.0)]
+    world.update({"none": np.nan}, removed=("a", "b"))
+    assert world.rank(1, None, bounds) == []
+
+
 @pytest.mark.parametrize("number", [100, 500])
 def test_videos_one_by_one_stay_in_few_blocks_and_are_copied_a_few_times(number):
     world = World()
