@@ -25,8 +25,9 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBa
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
-from untrimmed.scores.max_sim import Branches, max_sim
+from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
+from untrimmed.search.best_rows import BestRows
 from untrimmed.search.coded_videos import LEAST_SEARCHES
 from untrimmed.search.encoded_block import EncodedBlock
 from untrimmed.search.together import rank_together
@@ -64,6 +65,11 @@ class Given(RetrievalModel):
         branches = {"clip": videos.clips, "frame": videos.frames}
         return {branch: rows for branch, rows in branches.items() if rows is not None}
 
+    @property
+    def own_rows(self) -> TensorNames:
+        """All of them."""
+        return {"clip": ("clips",), "frame": ("frames",)}
+
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The query, weighed."""
         return {branch: weight * queries.sentence[:, None] for branch, weight in WEIGHTS.items()}
@@ -79,7 +85,8 @@ class Search:
     def __init__(self, blocks: Sequence[EncodedBlock], recall: float = 1.0):
         self.blocks, self.recall = blocks, recall
         model = Given(Given.Config(query_dim=1, video_dim=1))
-        scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None)
+        best = BestRows(model, blocks[0].video(0))
+        scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None, best_rows=best)
         self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):

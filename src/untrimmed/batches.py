@@ -167,6 +167,7 @@ class EncodedVideos(Encoded):
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
+    num_frames: Int[Tensor, " V"] | None = None  # where `frames` are some of them; else the mask tells
 
 
 def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
@@ -180,6 +181,14 @@ def frames_of(videos: EncodedVideos) -> tuple[Float[Tensor, "V T D"], Bool[Tenso
     assert videos.frames is not None
     assert videos.frame_mask is not None
     return videos.frames, videos.frame_mask
+
+
+def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
+    """How many frames each video has, all of them counted."""
+    if videos.num_frames is not None:
+        return videos.num_frames
+    _, mask = frames_of(videos)
+    return mask.sum(dim=1)
 
 
 @runtime_checkable

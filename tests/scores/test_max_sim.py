@@ -17,16 +17,16 @@ def test_padding_never_beats_a_negative_similarity():
 
 
 def test_with_the_released_zero_floor_padding_wins_but_the_best_frame_stays_real():
-    score = max_sim(QUERY, NEGATIVE, MASK, zero_floor=zero_floor(MASK, 4, "zero"))
+    score = max_sim(QUERY, NEGATIVE, MASK, zero_floor=zero_floor(MASK.sum(dim=1), 4, "zero"))
     assert score.value.item() == 0
     assert score.best.item() == 1
 
 
 def test_a_full_video_has_no_floor():
     mask = torch.ones(1, 3, dtype=torch.bool)
-    assert zero_floor(mask, 3, "zero").tolist() == [False]
-    assert zero_floor(mask, 4, "zero").tolist() == [True]
-    assert zero_floor(mask, 4, "excluded") is None
+    assert zero_floor(mask.sum(dim=1), 3, "zero").tolist() == [False]
+    assert zero_floor(mask.sum(dim=1), 4, "zero").tolist() == [True]
+    assert zero_floor(mask.sum(dim=1), 4, "excluded") is None
 
 
 def test_no_gradient_flows_through_a_floored_score():

@@ -1,5 +1,6 @@
 """Codes: what they say of a video's best row, and that no row is better than they allow."""
 
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -62,6 +63,13 @@ def by_rows(coded, probe, videos, needed=-np.inf):
     return found
 
 
+def opened(coded, *probes_and_counts):
+    """Which rows may be the best of their video, one video after the other."""
+    *probes, counts = probes_and_counts
+    is_open = coded.open_rows(probes, np.arange(len(counts)))
+    return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
+
+
 @pytest.mark.parametrize("dim", [4, 33, 64, 70, 128, 384])
 def test_codes_say_what_their_numbers_do(dim):
     """Head, body and signs as they were packed, unpacked again by NumPy."""
@@ -107,6 +115,19 @@ def test_no_row_is_better_than_codes_and_rows_allow(dim):
     assert np.array_equal(found[wanted >= needed], read[wanted >= needed])
     assert (found[wanted < needed] < needed + rounding).all()
     assert np.isneginf(found).any(), "rows that cannot be good enough were read"
+
+
+def test_few_rows_may_be_the_best_of_their_video():
+    counts = np.array([1, 40, 128] * 20)
+    rows, query = some_rows(384, counts)
+    codes, one, other = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query), axes.probe(-query)
+    best = np.repeat(best_rows(rows, counts, query), counts) == rows @ query
+    is_open = opened(codes, one, counts)
+    assert is_open[best].all()
+    assert is_open.sum() < 3 * len(counts)
+    assert np.array_equal(opened(codes, one, other, counts), is_open | opened(codes, other, counts))
+    unfinished = dataclasses.replace(codes, unbounded=np.arange(len(counts)) == 2)
+    assert opened(unfinished, one, counts)[41:169].all(), "nothing is known of it"
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8, 1.0])
@@ -163,6 +184,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
         assert (by_rows(codes, probe, videos) >= wanted - 1e-5).all()
         assert (codes.by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
+        assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
 
 
 def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):

@@ -40,7 +40,7 @@ from untrimmed.batches import (
 from untrimmed.config import Checked
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
-from untrimmed.scores.max_sim import Branches
+from untrimmed.scores.max_sim import Branches, TensorNames
 from untrimmed.scores.score import Scores
 
 if TYPE_CHECKING:
@@ -127,6 +127,11 @@ class Attachment(nn.Module):
 
     def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Branches:
         """The vectors of videos that its branches compare, by branch."""
+        return {}
+
+    @property
+    def rows(self) -> TensorNames:
+        """Its branches of `RetrievalModel.rows_of_branches`."""
         return {}
 
     def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:

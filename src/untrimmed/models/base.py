@@ -9,10 +9,11 @@ them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fi
 
 What a method may offer beyond: spans of frames or clips through `Score.best`; `own_timeline` and `similarity`, from
 which moments and curves of relevance are made; `own_sketch` and `own_probe`, by which an index of vectors finds
-candidates; branches of its score that a part may take over (`places`: it leaves out what `config.provided` names then,
-and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`); weights that start from something else
-than random numbers (`draw_weights`); numbers to follow over the epochs (`watched_queries`, `watched_videos`); the names
-that its authors gave the parameters (`own_released_names`).
+candidates, and `own_rows`, where the score reads only the best row of a branch; branches of its score that a part may
+take over (`places`: it leaves out what `config.provided` names then, and has `branch_losses`, `branch_weight`, and a
+`text_tower` or `encode_words`); weights that start from something else than random numbers (`draw_weights`); numbers to
+follow over the epochs (`watched_queries`, `watched_videos`); the names that its authors gave the parameters
+(`own_released_names`).
 """
 
 from abc import ABCMeta, abstractmethod
@@ -46,7 +47,7 @@ from untrimmed.moments.localise import LocateSettings, Similarities, rank_window
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
 from untrimmed.nn.tower import Tower
-from untrimmed.scores.max_sim import Branches, max_sim_sum, products
+from untrimmed.scores.max_sim import Branches, TensorNames, max_sim_sum, products
 from untrimmed.scores.score import Scores
 
 
@@ -129,6 +130,11 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         """What each branch looks for among them, with its weight."""
         return {}
 
+    @property
+    def own_rows(self) -> TensorNames:
+        """Tensors of videos by branch of `own_sketch`, whose rows are unit rows of the first: `rows_of_branches`."""
+        return {}
+
     def own_released_names(self) -> Names:
         """The authors' names of the method's own parameters, and where each tensor lives here.
 
@@ -199,6 +205,14 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         return self.own_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
+
+    @property
+    def rows_of_branches(self) -> TensorNames:
+        """The tensors of videos of whose rows the score reads the best alone, by the branch of `sketch` that has them.
+
+        A video with some of its rows, the best among them, scores the same, if `num_frames` says how many it has.
+        """
+        return {**self.own_rows, **{branch: names for part in self.carried for branch, names in part.rows.items()}}
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
         """How well each vector of `probe` is met by the best of its branch in `sketch`, added up: it finds candidates.

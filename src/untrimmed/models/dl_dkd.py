@@ -30,7 +30,7 @@ from untrimmed.models.registry import register
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import TransformerLayer
 from untrimmed.nn.tower import InputLayer, Positions, Tower, require_fit
-from untrimmed.scores.max_sim import Branches, Similarity, max_sim, units
+from untrimmed.scores.max_sim import Branches, Similarity, TensorNames, max_sim, units
 from untrimmed.scores.score import Score, Scores
 
 BRANCHES = ("inheritance", "exploration")
@@ -190,6 +190,12 @@ class DLDKD(RetrievalModel):
         videos = DLDKDVideos.of(videos)
         frames = {"inheritance": videos.frames, "exploration": videos.exploration_frames}
         return {name: units(rows, videos.frame_mask) for name, rows in frames.items() if rows is not None}
+
+    @property
+    def own_rows(self) -> TensorNames:
+        """Frames; those of both branches share their mask."""
+        both = {"inheritance": ("frames", "frame_mask")}
+        return both if self.exploration is None else both | {"exploration": ("exploration_frames",)}
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence of each branch."""

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, frames_of
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, Record, frames_of, num_frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
 from untrimmed.losses.draws import Draws
@@ -37,7 +37,7 @@ from untrimmed.models.ral_distribution import (
 )
 from untrimmed.models.registry import register
 from untrimmed.nn.tower import SiblingTower
-from untrimmed.scores.max_sim import Branches, Padding, Similarity, units, zero_floor
+from untrimmed.scores.max_sim import Branches, Padding, Similarity, TensorNames, units, zero_floor
 from untrimmed.scores.score import Score, Scores
 from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
@@ -198,6 +198,11 @@ class RAL(Attachment):
         """The frames that words meet."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
+    @property
+    def rows(self) -> TensorNames:
+        """Each word reads the frame that it meets best."""
+        return {} if self.csa is None else {"frame": ("frames", "frame_mask")}
+
     def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
         """Words by their confidences; padding is 0."""
         own = self.own(queries)
@@ -224,7 +229,7 @@ class RAL(Attachment):
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
         """Frames, which of them are real, and which videos score at least 0."""
         frames, mask = frames_of(videos)
-        return frames, mask, zero_floor(mask, model.config.max_frames, self.config.padding_scores)
+        return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
     def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""

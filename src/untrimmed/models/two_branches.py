@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of
+from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_of, num_frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.losses.nce import Contrast
@@ -21,7 +21,7 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
 from untrimmed.nn.tower import QueryTower, Tower
 from untrimmed.nn.window import Constraint, Formula
-from untrimmed.scores.max_sim import Branches, Padding, Similarity, max_sim, units, vector_sim, zero_floor
+from untrimmed.scores.max_sim import Branches, Padding, Similarity, TensorNames, max_sim, units, vector_sim, zero_floor
 from untrimmed.scores.score import Score, Scores
 
 
@@ -162,6 +162,12 @@ class TwoBranchModel(ClipFrameModel):
             return sketch | {"frame": units(videos.video[:, None])}
         return sketch | {"frame": units(*self._frames(videos))}
 
+    @property
+    def own_rows(self) -> TensorNames:
+        """Clips and frames."""
+        has_frames = self.frame_pooling is None and "frame" not in self.config.provided
+        return {"clip": ("clips",), **({"frame": ("frames", "frame_mask")} if has_frames else {})}
+
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
         cosine = self.branch_sims(step.queries, step.videos)
@@ -198,4 +204,4 @@ class TwoBranchModel(ClipFrameModel):
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
         """Frames, which of them are real, and which videos score at least 0."""
         frames, mask = frames_of(videos)
-        return frames, mask, zero_floor(mask, self.config.max_frames, self.config.padding_scores)
+        return frames, mask, zero_floor(num_frames_of(videos), self.config.max_frames, self.config.padding_scores)

@@ -1,6 +1,6 @@
 """A video is as good as its best clip or frame."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from untrimmed.scores.score import Score
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
 Branches = dict[str, Tensor]  # vectors `N M D` by the branch of a score that compares them
+TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors that have the same rows, by branch
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
 TILE_QUERIES, TILE_VIDEOS = 512, 16  # of similarities in bfloat16: a tile stays in the cache
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
@@ -108,9 +109,9 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
     return Score(query @ video.T)
 
 
-def zero_floor(mask: Bool[Tensor, "V T"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
+def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
     """Which videos have padding that competes with similarity 0: those with fewer than `max_frames` real frames."""
-    return mask.sum(dim=1) < max_frames if padding == "zero" else None
+    return num_frames < max_frames if padding == "zero" else None
 
 
 def best_rows(

@@ -151,6 +151,19 @@ class CodedVideos(CodedRows):
         least = (needed - 1e-5).astype(np.float32)  # rounded
         share(len(videos), _READ_AT_A_TIME, partial(call, score_rows, (*given, least), (found,)))
 
+    def open_rows(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Bool[np.ndarray, "N R"]:
+        """Which rows of each video may be the best for one of the probes: no others are, whatever was rounded."""
+        from untrimmed.search.kernels import open_rows
+
+        counts = self.first_row[videos + 1] - self.first_row[videos]
+        is_open = self.unbounded[videos, None] & (np.arange(counts.max()) < counts[:, None])
+        rows = self.rows.reshape(-1), self.rows.shape[1], self.row_unit, self.first_row
+        for probe in probes:
+            query, unit = probe.of_rows
+            asked = query, unit, *probe.most_off(unit, self.longest)
+            share(len(videos), _READ_AT_A_TIME, partial(call, open_rows, (rows, asked, videos), (is_open,)))
+        return is_open
+
     def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
         """What no row of each video is above, for each of many probes: all rows are read, once for all of them."""
         from untrimmed.search.kernels import best_of_videos

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -79,6 +80,17 @@ class EncodedBlock:
         names = self._template.tensors()
         arrays = {name: picked(self.arrays, f"{_TENSOR}{name}", rows) for name in names}
         return self._template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    def with_rows(self, rows: Int[np.ndarray, " K"], places: Mapping[str, Int[np.ndarray, "K W"]]) -> EncodedVideos:
+        """Some videos in half precision, of those tensors that `places` names with these rows alone."""
+        arrays = {
+            name: picked(self.arrays, f"{_TENSOR}{name}", rows, places.get(name)) for name in self._template.tensors()
+        }
+        found = self._template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
+        if "frame_mask" not in places:
+            return found
+        num_frames = picked(self.arrays, f"{_TENSOR}frame_mask", rows).sum(axis=1)
+        return dataclasses.replace(found, num_frames=torch.from_numpy(num_frames))
 
     def as_long_as(self, longest: Int[np.ndarray, " N"]) -> EncodedBlock:
         """With second axes of these lengths."""

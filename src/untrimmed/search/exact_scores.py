@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -20,15 +20,25 @@ _NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which
 _here = threading.local()
 
 
+Read = Callable[[Split[EncodedBlock]], EncodedVideos]  # videos in half precision, one after the other
+
+
+def read_whole(split: Split[EncodedBlock]) -> EncodedVideos:
+    """Videos with all that was encoded of them."""
+    each = [block.fitted(rows) for block, rows in split]
+    return each[0].cat(each)
+
+
 @torch.inference_mode()
-def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
+def exact_scores(
+    model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock], read: Read = read_whole
+) -> Float32[np.ndarray, " N"]:
     """The scores of one query by a model in double precision, rounded."""
     query, found = query.to("cpu", torch.float64), []
     for some in _pieces(split):
         for block, rows in some:
             block.fetch(rows)
-        each = [block.fitted(rows) for block, rows in some]
-        videos = each[0].cat(each)
+        videos = read(some)
         numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())
         piece = max(1, _NUMBERS_AT_A_TIME // numbers)
         for start in range(0, len(videos), piece):

@@ -199,6 +199,25 @@ def score_windows(
 
 @compiled()
 @no_type_check
+def open_rows(whole, asked, videos, start, stop, is_open):
+    """is_open[i, row]: whether that row of video videos[i] may be its best, by rows of 8 bits."""
+    rows, width, row_unit, first_row = whole
+    query, unit, of_row, of_query = asked
+    products = np.empty(is_open.shape[1], np.float32)
+    for place in range(start, stop):
+        begin, end = first_row[videos[place]], first_row[videos[place] + 1]
+        least = np.float32(-np.inf)
+        for row in range(begin, end):
+            number_of_units = whole_product(rows, row * width, query, width // (2 * LANES))
+            products[row - begin] = unit * row_unit[row] * np.float32(number_of_units)
+            least = max(least, products[row - begin] - of_row * row_unit[row])
+        for row in range(begin, end):
+            if products[row - begin] + of_row * row_unit[row] >= least - of_query:
+                is_open[place, row - begin] = True
+
+
+@compiled()
+@no_type_check
 def best_of_videos(products, first_row, row_unit, units, margins, start, stop, most):
     """most[i, video]: what no row of a video is above, by products[row, i] of rows from that of video `start` on."""
     tops, largest = np.empty(len(units), np.float32), np.float32(0)

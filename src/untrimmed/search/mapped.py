@@ -25,6 +25,8 @@ PAGE = 1 << 16
 _ALIGNED = 64  # bytes: where arrays begin
 _DIGEST, _LENGTH = 32, 12  # characters before the head: its checksum, and how long it is
 
+Places = Int[np.ndarray, "K W"]  # along the second axis of an array, for each of some rows
+
 
 class DamagedError(UntrimmedError):
     """A file is not as it was written, or not there: what it held has to be made again."""
@@ -131,16 +133,16 @@ class MappedArrays(Mapping[str, np.ndarray]):
             with contextlib.suppress(OSError):  # it is advice: whoever reads the rows waits for them
                 self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
-    def picked(self, name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """Copies of rows here and there, which have been checked; of many, all are.
+    def picked(self, name: str, rows: Int[np.ndarray, " K"], places: Places | None = None) -> np.ndarray:
+        """Copies of rows here and there, or of some places in each, which have been checked; of many rows, all are.
 
         Raises: DamagedError; KeyError for a name that is not there.
         """
         if 4 * len(rows) > len(self._arrays[name]):
-            return self[name][rows]
+            return _at(self[name], rows, places)
         for row in rows.tolist():
             self.rows(name, row, row + 1)
-        return self._arrays[name][rows]
+        return _at(self._arrays[name], rows, places)
 
     def spans(self, name: str, starts: Int[np.ndarray, " K"], stops: Int[np.ndarray, " K"]) -> np.ndarray:
         """An array, of which the rows from each start to before its stop have been checked.
@@ -194,12 +196,20 @@ def fetch(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K
         arrays.fetch(name, rows)
 
 
-def picked(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-    """Copies of rows here and there of an array that is in memory or in a file.
+def picked(
+    arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], places: Places | None = None
+) -> np.ndarray:
+    """Copies of rows here and there, or of some places in each, of an array that is in memory or in a file.
 
     Raises: DamagedError where the file is not as it was written.
     """
-    found: np.ndarray = arrays.picked(name, rows) if isinstance(arrays, MappedArrays) else arrays[name][rows]
+    if isinstance(arrays, MappedArrays):
+        return arrays.picked(name, rows, places)
+    return _at(arrays[name], rows, places)
+
+
+def _at(array: np.ndarray, rows: Int[np.ndarray, " K"], places: Places | None) -> np.ndarray:
+    found: np.ndarray = array[rows] if places is None else array[rows[:, None], places]
     return found
 
 

@@ -29,13 +29,14 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.moments.localise import LocateSettings
+from untrimmed.search.best_rows import BestRows
 from untrimmed.search.blocks import Blocks, Part, Split
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
-from untrimmed.search.exact_scores import exact_scores
+from untrimmed.search.exact_scores import Read, exact_scores, read_whole
 from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.together import rank_together
 from untrimmed.search.video_names import absolute
@@ -140,6 +141,11 @@ class TrainedModel:
     def in_float64(self) -> RetrievalModel:
         """A copy of the model, for scores that are the same whatever is computed beside them."""
         return copy.deepcopy(self.model).double()
+
+    @cached_property
+    def best_rows(self) -> BestRows:
+        """How videos are read of which few rows count."""
+        return BestRows(self.model, self.template)
 
     def corpus(self) -> TrainedCorpus:
         """Videos laid out for search; without any, `update` adds them."""
@@ -290,6 +296,7 @@ class TrainedQuery:
         self.blocks, self.coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
         self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
         self._looked_at = 0  # videos that the method's own score was taken of
+        self._read: Read = read_whole  # how they are read for it
         self.known: Callable[[EncodedBlock], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
 
     @torch.inference_mode()
@@ -300,14 +307,9 @@ class TrainedQuery:
         """
         many = len(self.blocks) if among is None else len(among)
         candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        ranked = self.blocks.rank(
-            self._rough,
-            self._exact,
-            rounding=_ROUNDING,
-            limit=limit,
-            among=among,
-            bounds=candidates.bounds if candidates else (),
-        )
+        self._read = self._trained.best_rows.reader(self.coder.of, self.probes) if candidates else read_whole
+        bounds = candidates.bounds if candidates else ()
+        ranked = self.blocks.rank(self._rough, self._exact, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds)
         if candidates:
             self.coder.learn(self._looked_at / many)
             if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
@@ -343,7 +345,7 @@ class TrainedQuery:
 
     def _exact(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         self._looked_at += sum(len(rows) for _, rows in split)
-        return exact_scores(self._trained.in_float64, self._encoded, split)
+        return exact_scores(self._trained.in_float64, self._encoded, split, self._read)
 
     def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):

@@ -1,0 +1,66 @@
+"""Candidates with those rows alone that may be the best ones: of most videos a score reads hardly more than one row.
+
+It holds for scores that read nothing else of a branch (`RetrievalModel.rows_of_branches`). Which rows these are is
+known from rows of 8 bits, with bounds that always hold: what is left out would change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from untrimmed.batches import EncodedVideos
+from untrimmed.models.base import RetrievalModel
+from untrimmed.search.blocks import Split
+from untrimmed.search.coded_videos import CodedVideos
+from untrimmed.search.codes import Probe
+from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.exact_scores import Read, read_whole
+
+Open = dict[str, Bool[np.ndarray, "K R"]]  # by branch, which rows of some videos may be the best
+
+
+class BestRows:
+    """How videos of a model are read by their best rows."""
+
+    def __init__(self, model: RetrievalModel, template: EncodedVideos):
+        """`template`: an encoding of a video by the model."""
+        sketch, tensors = model.sketch(template), template.tensors()
+        self._tensors = {
+            # A sketch may begin with a row that no tensor has: see `scores.max_sim.units`.
+            branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
+            for branch, names in model.rows_of_branches.items()
+        }
+
+    def reader(
+        self, coded: Callable[[EncodedBlock], Mapping[str, CodedVideos]], probes: Sequence[tuple[str, Probe]]
+    ) -> Read:
+        """How to read videos that have codes for a query with these probes: all of them, if the score wants all."""
+        if not self._tensors:
+            return read_whole
+        asked = {branch: [probe for name, probe in probes if name == branch] for branch in self._tensors}
+
+        def read(split: Split[EncodedBlock]) -> EncodedVideos:
+            opened = [
+                {branch: coded(block)[branch].open_rows(some, rows) for branch, some in asked.items()}
+                for block, rows in split
+            ]
+            width = max(int(is_open.sum(axis=1).max()) for one in opened for is_open in one.values())
+            places = [self._places(one, width) for one in opened]
+            each = [block.with_rows(rows, some) for (block, rows), some in zip(split, places, strict=True)]
+            return each[0].cat(each)
+
+        return read
+
+    def _places(self, opened: Open, width: int) -> dict[str, Int[np.ndarray, "K W"]]:
+        """By the name of a tensor, which of its rows these are; where fewer are open, one of them stands for others."""
+        places: dict[str, Int[np.ndarray, "K W"]] = {}
+        for branch, (names, before) in self._tensors.items():
+            first = np.argsort(~opened[branch], axis=1, kind="stable")[:, :width]
+            is_open = np.take_along_axis(opened[branch], first, axis=1)
+            rows = np.maximum(np.where(is_open, first, first[:, :1]) - before, 0)
+            missing = width - rows.shape[1]
+            places |= dict.fromkeys(names, np.pad(rows, ((0, 0), (0, missing)), mode="edge") if missing else rows)
+        return places
