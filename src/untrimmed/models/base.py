@@ -132,7 +132,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
     @property
     def own_rows(self) -> TensorNames:
-        """Tensors of videos by branch of `own_sketch`, whose rows are unit rows of the first: `rows_of_branches`."""
+        """By branch of `own_sketch`, of which the score reads the best row alone, the tensors with these rows."""
         return {}
 
     def own_released_names(self) -> Names:
@@ -208,9 +208,9 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
     @property
     def rows_of_branches(self) -> TensorNames:
-        """The tensors of videos of whose rows the score reads the best alone, by the branch of `sketch` that has them.
+        """By branch of `sketch`, of which the score reads the best row alone, the tensors of videos with these rows.
 
-        A video with some of its rows, the best among them, scores the same, if `num_frames` says how many it has.
+        A video with some of them, the best among them, scores the same, if `num_frames` says how many frames it has.
         """
         return {**self.own_rows, **{branch: names for part in self.carried for branch, names in part.rows.items()}}
 
