@@ -1,7 +1,7 @@
 """Candidates with those rows alone that may be the best ones: of most videos a score reads hardly more than one row.
 
 It holds for scores that read nothing else of a branch (`RetrievalModel.rows_of_branches`). Which rows these are is
-known from rows of 8 bits, with bounds that always hold: what is left out would change nothing.
+known from rows of 8 bits, as surely as which videos are (`codes.MARGIN`): what is left out would change nothing.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numkong
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int8
 
-from untrimmed.search.codes import FITTED_TO, Axes, Codes, Probe, whole_rows
+from untrimmed.search.codes import FITTED_TO, MARGIN, Axes, Codes, Probe, whole_rows
 from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
 from untrimmed.search.mapped import DamagedError, MappedArrays
 from untrimmed.search.products import LANES
@@ -152,7 +152,7 @@ class CodedVideos(CodedRows):
         share(len(videos), _READ_AT_A_TIME, partial(call, score_rows, (*given, least), (found,)))
 
     def open_rows(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Bool[np.ndarray, "N R"]:
-        """Which rows of each video may be the best for one of the probes: no others are, whatever was rounded."""
+        """Which rows of each video may be the best for one of the probes, whatever recall these are for."""
         from untrimmed.search.kernels import open_rows
 
         counts = self.first_row[videos + 1] - self.first_row[videos]
@@ -160,7 +160,7 @@ class CodedVideos(CodedRows):
         rows = self.rows.reshape(-1), self.rows.shape[1], self.row_unit, self.first_row
         for probe in probes:
             query, unit = probe.of_rows
-            asked = query, unit, *probe.most_off(unit, self.longest)
+            asked = query, unit, *probe.row_margins(unit, self.longest, MARGIN)
             share(len(videos), _READ_AT_A_TIME, partial(call, open_rows, (rows, asked, videos), (is_open,)))
         return is_open
 

@@ -123,23 +123,17 @@ class Probe:
         numbers, unit = _in_units(_padded(self.mixed[None], 2 * LANES), 127, np.int8)
         return numbers[0], unit[0]
 
-    def row_margins(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
+    def row_margins(
+        self, unit: np.float32, longest: float, margin: float | None = None
+    ) -> tuple[np.float32, np.float32]:
         """(a, b): sqrt(a * u**2 + b) is what its product with a row of unit u can be off, which is not longer.
 
         Here the query is rounded to numbers of this unit; what both rounded off, and both together, is random.
+        The `margin` is in standard deviations, by default its own.
         """
-        square, own = self.margin**2 / 12, float(unit) ** 2
+        square, own = (self.margin if margin is None else margin) ** 2 / 12, float(unit) ** 2
         of_row = square * (self.length**2 + len(self.mixed) / 12 * own)
         return np.float32(of_row), np.float32(square * own * longest**2)
-
-    def most_off(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
-        """(a, b): a * u is the most that a row of unit u can be off by its own rounding, b by all others of two rows.
-
-        That is what Cauchy and Schwarz allow, where `row_margins` says what is likely.
-        """
-        half = len(self.mixed) ** 0.5 / 2  # of what each number was rounded to
-        turned = 1e-5 * self.length * longest  # in float32
-        return np.float32(half * self.length), np.float32(2 * (half * float(unit) * 2 * longest + turned))
 
 
 @dataclass(frozen=True, eq=False)

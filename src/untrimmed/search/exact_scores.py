@@ -13,8 +13,10 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
 from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.threads import cores
+from untrimmed.search.torch_threads import each_alone
 
-_GATHERED_AT_A_TIME = 256  # videos
+_GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
 _NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
 
 _here = threading.local()
@@ -29,21 +31,26 @@ def read_whole(split: Split[EncodedBlock]) -> EncodedVideos:
     return each[0].cat(each)
 
 
-@torch.inference_mode()
 def exact_scores(
     model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock], read: Read = read_whole
 ) -> Float32[np.ndarray, " N"]:
     """The scores of one query by a model in double precision, rounded."""
-    query, found = query.to("cpu", torch.float64), []
-    for some in _pieces(split):
+    query = query.to("cpu", torch.float64)
+
+    @torch.inference_mode()
+    def scores_of(some: Split[EncodedBlock]) -> torch.Tensor:
         for block, rows in some:
             block.fetch(rows)
         videos = read(some)
         numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())
-        piece = max(1, _NUMBERS_AT_A_TIME // numbers)
+        piece, found = max(1, _NUMBERS_AT_A_TIME // numbers), []
         for start in range(0, len(videos), piece):
             few = _in_float64(videos.select(slice(start, start + piece)))
             found.append(model.score(query, few).fused[0].float())
+        return torch.cat(found)
+
+    # Several threads help with what is read whole; of a few rows each they would wait for each other's Python.
+    found = each_alone(scores_of, _pieces(split, cores() if read is read_whole else 1))
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
 
 
@@ -63,16 +70,16 @@ def _in_float64(videos: EncodedVideos) -> EncodedVideos:
     return videos.with_tensors(videos.tensors() | wide)
 
 
-def _pieces(split: Split[EncodedBlock]) -> Iterator[Split[EncodedBlock]]:
-    """A few videos at a time, of as many blocks as they stand in."""
+def _pieces(split: Split[EncodedBlock], number: int) -> Iterator[Split[EncodedBlock]]:
+    """So many pieces or more, each a few videos of as many blocks as they stand in."""
     piece: list[tuple[EncodedBlock, Int[np.ndarray, " K"]]] = []
-    room = _GATHERED_AT_A_TIME
+    at_a_time = room = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-sum(len(rows) for _, rows in split) // number)))
     for block, rows in split:
         while len(rows):
             piece.append((block, rows[:room]))
             rows, room = rows[room:], room - len(piece[-1][1])
             if not room:
                 yield piece
-                piece, room = [], _GATHERED_AT_A_TIME
+                piece, room = [], at_a_time
     if piece:
         yield piece

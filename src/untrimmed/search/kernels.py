@@ -203,17 +203,18 @@ def open_rows(whole, asked, videos, start, stop, is_open):
     """is_open[i, row]: whether that row of video videos[i] may be its best, by rows of 8 bits."""
     rows, width, row_unit, first_row = whole
     query, unit, of_row, of_query = asked
-    products = np.empty(is_open.shape[1], np.float32)
+    reach = np.empty(is_open.shape[1], np.float32)
     for place in range(start, stop):
-        begin, end = first_row[videos[place]], first_row[videos[place] + 1]
-        least = np.float32(-np.inf)
-        for row in range(begin, end):
+        begin, least = first_row[videos[place]], np.float32(-np.inf)
+        for number in range(first_row[videos[place] + 1] - begin):
+            row = begin + number
             number_of_units = whole_product(rows, row * width, query, width // (2 * LANES))
-            products[row - begin] = unit * row_unit[row] * np.float32(number_of_units)
-            least = max(least, products[row - begin] - of_row * row_unit[row])
-        for row in range(begin, end):
-            if products[row - begin] + of_row * row_unit[row] >= least - of_query:
-                is_open[place, row - begin] = True
+            product = unit * row_unit[row] * np.float32(number_of_units)
+            off = np.sqrt(of_row * row_unit[row] ** 2 + of_query) + FUZZ
+            reach[number], least = product + off, max(least, product - off)
+        for number in range(first_row[videos[place] + 1] - begin):
+            if reach[number] >= least:
+                is_open[place, number] = True
 
 
 @compiled()
