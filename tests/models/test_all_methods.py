@@ -14,7 +14,6 @@ from untrimmed.models.registry import attachment_class, create_model, list_model
 from untrimmed.models.storage import load_model, save_model
 
 METHODS = list_models()
-READS_MORE = {"ms_sl", "jsg", "clip4clip", "proto"}  # than the best row of each branch, or little beside
 BOUNDED = {"ms_sl"}  # of its scores what an index finds is a bound; of all others it is the score
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
 LOSSES = ("query_diversity_v1", "query_diversity", "query_similarity", "optimal_matching", "evidence")
@@ -123,30 +122,6 @@ def test_sketches_and_probes_find_candidates(name, batch):
             assert torch.allclose(model.candidate_score(queries, cut), candidate[:, v : v + 1], atol=1e-6)
     assert (candidate >= score - 1e-6).all()
     assert torch.allclose(candidate, score, atol=1e-6) == (name not in BOUNDED)
-
-
-@pytest.mark.parametrize("name", [*METHODS, *(f"{m}+ral" for m in ("gmmformer", "gmmformer_v2", "ms_sl", "clip4clip"))])
-def test_videos_of_their_best_rows_score_as_with_all(name, batch):
-    torch.manual_seed(0)
-    model = create_model(name, **SIZES, init_std=0.3).eval()
-    with torch.no_grad():
-        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
-        sketch, probe, score = model.sketch(videos), model.probe(queries), model.score(queries, videos).fused
-    tensors = videos.tensors()
-    for q in range(4):
-        picked = {}
-        width = 2 * max((probe[branch].shape[1] for branch in model.rows_of_branches), default=1)
-        for branch, names in model.rows_of_branches.items():
-            products = torch.einsum("md,vnd->vmn", probe[branch][q], sketch[branch])
-            best = products.argmax(dim=2) - (sketch[branch].shape[1] - tensors[names[0]].shape[1])
-            rows = torch.nn.functional.pad(best.clamp_min(0), (0, width - best.shape[1]), mode="replicate")
-            picked |= {name: tensors[name][torch.arange(3)[:, None], rows] for name in names}
-        if "frame_mask" in picked:
-            picked["num_frames"] = tensors["frame_mask"].sum(dim=1)
-        few = dataclasses.replace(videos, **picked)
-        with torch.no_grad():
-            assert torch.allclose(model.score(queries.select(slice(q, q + 1)), few).fused[0], score[q], atol=1e-6)
-    assert bool(model.rows_of_branches) == (name not in READS_MORE)
 
 
 def test_a_model_that_first_served_in_inference_mode_can_be_trained(model, batch):

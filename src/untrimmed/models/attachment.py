@@ -6,7 +6,7 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch` and `probe`, `word_weights`,
+below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch`, `probe` and `rows`, `word_weights`,
 `losses`, `timeline`, `watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the
 section of that name among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the
 model that carries the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`)
@@ -129,9 +129,8 @@ class Attachment(nn.Module):
         """The vectors of videos that its branches compare, by branch."""
         return {}
 
-    @property
-    def rows(self) -> TensorNames:
-        """Its branches of `RetrievalModel.rows_of_branches`."""
+    def rows(self, model: RetrievalModel) -> TensorNames:
+        """Its branches of `RetrievalModel.rows_of_branches`, of whose tensors the method itself scores nothing then."""
         return {}
 
     def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:

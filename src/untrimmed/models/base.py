@@ -132,7 +132,10 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
     @property
     def own_rows(self) -> TensorNames:
-        """By branch of `own_sketch`, of which the score reads the best row alone, the tensors with these rows."""
+        """By branch of `own_sketch`, of which the score reads the best row alone, the tensors with these rows.
+
+        A branch with a weight below 0 is left out: its probe looks for the worst row, its score reads the best.
+        """
         return {}
 
     def own_released_names(self) -> Names:
@@ -212,7 +215,10 @@ class RetrievalModel(nn.Module, metaclass=Completed):
 
         A video with some of them, the best among them, scores the same, if `num_frames` says how many frames it has.
         """
-        return {**self.own_rows, **{branch: names for part in self.carried for branch, names in part.rows.items()}}
+        rows = dict(self.own_rows)
+        for part in self.carried:
+            rows |= part.rows(self)
+        return rows
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
         """How well each vector of `probe` is met by the best of its branch in `sketch`, added up: it finds candidates.

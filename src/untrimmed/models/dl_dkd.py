@@ -194,8 +194,11 @@ class DLDKD(RetrievalModel):
     @property
     def own_rows(self) -> TensorNames:
         """Frames; those of both branches share their mask."""
-        both = {"inheritance": ("frames", "frame_mask")}
-        return both if self.exploration is None else both | {"exploration": ("exploration_frames",)}
+        c, one = self.config, {"inheritance": ("frames", "frame_mask")}
+        if self.exploration is None:
+            return one
+        both = one | {"exploration": ("exploration_frames",)}
+        return both if min(c.inheritance_weight, c.exploration_weight) >= 0 else {}
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence of each branch."""

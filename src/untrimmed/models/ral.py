@@ -198,10 +198,10 @@ class RAL(Attachment):
         """The frames that words meet."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
-    @property
-    def rows(self) -> TensorNames:
-        """Each word reads the frame that it meets best."""
-        return {} if self.csa is None else {"frame": ("frames", "frame_mask")}
+    def rows(self, model: RetrievalModel) -> TensorNames:
+        """Each word reads the frame that it meets best; the paper's confidences may be negative."""
+        is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
+        return {"frame": ("frames", "frame_mask")} if is_best else {}
 
     def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
         """Words by their confidences; padding is 0."""

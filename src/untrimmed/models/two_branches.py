@@ -165,8 +165,10 @@ class TwoBranchModel(ClipFrameModel):
     @property
     def own_rows(self) -> TensorNames:
         """Clips and frames."""
-        has_frames = self.frame_pooling is None and "frame" not in self.config.provided
-        return {"clip": ("clips",), **({"frame": ("frames", "frame_mask")} if has_frames else {})}
+        c, rows = self.config, {"clip": ("clips",), "frame": ("frames", "frame_mask")}
+        if self.frame_pooling is not None or "frame" in c.provided:
+            rows.pop("frame")
+        return {branch: names for branch, names in rows.items() if self.branch_weight(branch) >= 0}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""

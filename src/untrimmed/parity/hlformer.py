@@ -2,12 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, clips_of, frames_of
@@ -44,12 +42,18 @@ class HLFormerParity(ConsolidatedParity):
     def rules(self, case: Case) -> Rules:
         """Single formulas have limits of their own, those of the golden data's README or narrower; so have angles.
 
-        In the curvature's gradient at 0.1 terms of 1e5 cancel to 15: single precision is 3e-4 of it off. Gradients of
-        Lorentz layers are off by 7e-6 by rounding alone; the README's limit is 1.5e-5.
+        In the curvature's gradient at 0.1 terms of 1e5 cancel to 15: single precision is 3e-4 of it off. Near the
+        origin the cosine of an angle is a difference of numbers that agree in five digits: recorded angles are up to
+        5e-4 off what double precision gives, gradients 3e-3, and a processor with AVX2 adds up in another order than
+        one with AVX-512, so that they differ by 7e-5 and 4e-4. Gradients of Lorentz layers are off by 7e-6 by rounding
+        alone; the README's limit is 1.5e-5.
         """
         if case.kind == "hyperbolic-maps":
             return (
                 (r"expected/c0\.1\.grad_curvature", Tolerance(1e-3)),
+                (r"expected/c(0\.1|3\.5)\.angle", Tolerance(2e-4)),
+                (r"expected/c(0\.1|3\.5)\.loss", Tolerance(1e-5)),
+                (r"expected/c(0\.1|3\.5)\.grad_(text|video)", Tolerance(1e-3)),
                 (r"expected/.*grad_curvature", Tolerance(1e-4)),
                 (r"expected/.*grad.*", Tolerance(5e-5)),
                 (r"expected/.*angle", Tolerance(1e-5)),
@@ -57,20 +61,7 @@ class HLFormerParity(ConsolidatedParity):
             )
         if case.kind == "lorentz-attention":
             return ((r"expected/", Tolerance(1e-5, 1e-5)),)
-        return [*super().rules(case)[:-2], (r"grads/", Tolerance(5e-6, 1e-5)), *super().rules(case)[-2:]]
-
-    def exact(self, case: Case) -> Arrays:
-        """Formulas in double precision, too."""
-        is_formula = case.kind == "hyperbolic-maps"
-        return self.produce(replace(case, precision=torch.float64)) if is_formula else super().exact(case)
-
-    def widest(self, case: Case) -> float:
-        """Of a point near the origin the cosine of an angle is a difference of numbers that agree in five digits.
-
-        Recorded angles are up to 5e-4 off what double precision gives, and processors that add up in another order
-        give others: 7e-5 apart between AVX-512 and AVX2.
-        """
-        return 10.0 if case.kind == "hyperbolic-maps" else super().widest(case)
+        return [(r"grads/.*h_attns", Tolerance(5e-6, 1e-5)), *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """As many widths of either kind as blocks, the start of the curvature, and the width in Lorentz space."""

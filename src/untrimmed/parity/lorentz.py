@@ -16,8 +16,8 @@ from untrimmed.parity.retrieval import replace_dropout
 
 def hyperbolic_maps(case: Case) -> Arrays:
     """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
-    given = {name: x.to(case.precision) for name, x in as_tensors(case.batch).items()}
-    leaves = {name: x.requires_grad_() for name, x in given.items()}
+    given = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
+    leaves = {name: x.requires_grad_() for name, x in given.items() if x.is_floating_point()}
     made = {
         "expmap0_point": exponential_map(leaves["expmap0_tangent"]),
         "logmap0_tangent": F.pad(logarithmic_map(leaves["logmap0_vector"]), (1, 0)),
@@ -43,7 +43,7 @@ def hyperbolic_maps(case: Case) -> Arrays:
 def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
     """Points, angles and apertures of pairs, and the loss summed over some of them."""
     text, video = (given[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
-    c = torch.tensor(curvature, dtype=given["tangent_text"].dtype, requires_grad=True)
+    c = torch.tensor(curvature, requires_grad=True)
     text_point, video_point = lifted(text, c), lifted(video, c)
     angle, opening = exterior_angle(video_point, text_point, c), aperture(video_point, c, radius=0.1)
     loss = ((angle - opening).clamp_min(0) * given["loss_rows"]).sum()

@@ -16,7 +16,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Probe
-from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.encoded_block import EncodedBlock, long_tensors
 from untrimmed.search.exact_scores import Read, read_whole
 
 Open = dict[str, Bool[np.ndarray, "K R"]]  # by branch, which rows of some videos may be the best
@@ -27,12 +27,13 @@ class BestRows:
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
         """`template`: an encoding of a video by the model."""
-        sketch, tensors = model.sketch(template), template.tensors()
+        sketch, tensors = model.sketch(template), dict(long_tensors(template))
         self._tensors = {
             # A sketch may begin with a row that no tensor has: see `scores.max_sim.units`.
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
             for branch, names in model.rows_of_branches.items()
         }
+        self._lengths = {branch: [*tensors].index(names[0]) for branch, (names, _) in self._tensors.items()}
 
     def reader(
         self, coded: Callable[[EncodedBlock], Mapping[str, CodedVideos]], probes: Sequence[tuple[str, Probe]]
@@ -44,18 +45,31 @@ class BestRows:
 
         def read(split: Split[EncodedBlock]) -> EncodedVideos:
             opened = [
-                {branch: coded(block)[branch].open_rows(some, rows) for branch, some in asked.items()}
+                {
+                    branch: self._own(branch, block, rows, coded(block)[branch].open_rows(some, rows))
+                    for branch, some in asked.items()
+                }
                 for block, rows in split
             ]
-            width = max(int(is_open.sum(axis=1).max()) for one in opened for is_open in one.values())
+            width = max(1, *(int(is_open.sum(axis=1).max()) for one in opened for is_open in one.values()))
             places = [self._places(one, width) for one in opened]
             each = [block.with_rows(rows, some) for (block, rows), some in zip(split, places, strict=True)]
             return each[0].cat(each)
 
         return read
 
+    def _own(
+        self, branch: str, block: EncodedBlock, rows: Int[np.ndarray, " K"], is_open: Bool[np.ndarray, "K R"]
+    ) -> Bool[np.ndarray, "K R"]:
+        """Without the copy of its first row that stands for the padding of a video."""
+        length = block.lengths[rows, self._lengths[branch]] + self._tensors[branch][1]
+        return is_open & (np.arange(is_open.shape[1]) < length[:, None])
+
     def _places(self, opened: Open, width: int) -> dict[str, Int[np.ndarray, "K W"]]:
-        """By the name of a tensor, which of its rows these are; where fewer are open, one of them stands for others."""
+        """By the name of a tensor, which of its rows these are; where fewer are open, one stands for others.
+
+        Of a branch that the query does not look for none is open: the first row stands, and counts for nothing.
+        """
         places: dict[str, Int[np.ndarray, "K W"]] = {}
         for branch, (names, before) in self._tensors.items():
             first = np.argsort(~opened[branch], axis=1, kind="stable")[:, :width]

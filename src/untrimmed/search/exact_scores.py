@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ _GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
 _NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
 
 _here = threading.local()
-
 
 Read = Callable[[Split[EncodedBlock]], EncodedVideos]  # videos in half precision, one after the other
 
@@ -50,7 +50,9 @@ def exact_scores(
         return torch.cat(found)
 
     # Several threads help with what is read whole; of a few rows each they would wait for each other's Python.
-    found = each_alone(scores_of, _pieces(split, cores() if read is read_whole else 1))
+    pieces, found = _pieces(split, cores() if read is read_whole else 1), []
+    while some := [*islice(pieces, cores())]:  # no more at a time, so that other searches find their turn between
+        found += each_alone(scores_of, some)
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
 
 

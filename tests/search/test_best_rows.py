@@ -1,0 +1,98 @@
+"""Videos that are read by few rows score as those that are read whole, to the last bit."""
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from untrimmed.batches import QueryBatch, VideoBatch
+from untrimmed.models.registry import create_model, list_models
+from untrimmed.search.best_rows import BestRows
+from untrimmed.search.coded_videos import CodedVideos
+from untrimmed.search.codes import Axes
+from untrimmed.search.encoded_block import EncodedBlock, branches_of, long_tensors
+from untrimmed.search.exact_scores import exact_scores, read_whole
+
+WIDTH = 12
+SIZES = {"query_dim": WIDTH, "video_dim": WIDTH, "dim": 16, "num_heads": 2, "num_clips": 6, "max_frames": 16}
+READ_WHOLE = {"ms_sl", "jsg", "clip4clip", "proto"}
+OTHERS = [
+    ("gmmformer", {"second_branch": "frame"}),
+    ("gmmformer", {"clip_weight": 0.0}),
+    ("gmmformer_v2", {"frame_weight": 0.0}),
+    ("gmmformer_v2", {"clip_weight": -0.5}),
+    ("gmmformer_v2", {"padding_scores": "excluded"}),
+    ("gmmformer_v2+prototypes", {}),
+    ("gmmformer_v2+registers", {}),
+    ("dl_dkd", {"exploration_weight": 0.0}),
+    ("dl_dkd", {"exploration_weight": -0.1}),
+    ("ms_sl+ral", {}),
+    ("clip4clip+ral", {}),
+    *(("gmmformer_v2+ral", {"ral": {"confidences": confidences}}) for confidences in ("released", "even", "paper")),
+]
+
+
+def encoded(model, num_frames, seed):
+    """One video after the other, each as long as it is, in half precision."""
+    rng = torch.Generator().manual_seed(seed)
+    for length in num_frames:
+        middle = torch.randn(1, 1, WIDTH, generator=rng)
+        batch = VideoBatch(
+            clips=middle + torch.randn(1, model.config.num_clips, WIDTH, generator=rng),
+            frames=middle + torch.randn(1, length, WIDTH, generator=rng),
+            frame_mask=torch.ones(1, length, dtype=torch.bool),
+        )
+        yield model.encode_videos(batch).to("cpu", torch.float16)
+
+
+def block(videos, longest):
+    return EncodedBlock.of(
+        ids=[str(number) for number in range(len(videos))],
+        durations_s=np.ones(len(videos)),
+        videos=videos[0].cat(videos),
+        lengths=np.array([[tensor.shape[1] for _, tensor in long_tensors(video)] for video in videos]),
+    ).as_long_as(longest)
+
+
+def coded(model, axes, some):
+    """As a corpus codes a block."""
+    sketch = branches_of(model.sketch(some.select(np.arange(len(some.ids)))))
+    finite = {branch: rows[np.isfinite(rows).all(axis=1)] for branch, (rows, _) in sketch.items()}
+    return {
+        branch: CodedVideos.of(axes.setdefault(branch, Axes.of(finite[branch])), rows, counts)
+        for branch, (rows, counts) in sketch.items()
+    }
+
+
+@pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in list_models()), *OTHERS])
+@torch.inference_mode()
+def test_few_rows_score_as_all_do(name, settings):
+    torch.manual_seed(0)
+    model = create_model(name, **SIZES, init_std=0.3, **settings).eval()
+    videos = [[*encoded(model, lengths, seed)] for seed, lengths in enumerate(([1, 2, 3, 4] * 5, [16, 5, 9, 1] * 3))]
+    for tensor in videos[1][1].tensors().values():
+        if tensor.is_floating_point():
+            tensor[:, -1] = np.nan
+    longest = np.max([[t.shape[1] for _, t in long_tensors(video)] for some in videos for video in some], axis=0)
+    blocks, axes = [block(some, longest) for some in videos], {}
+    codes = {id(some): coded(model, axes, some) for some in blocks}
+    best, in_float64 = BestRows(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
+    split = [(some, np.arange(len(some.ids))) for some in blocks]
+    words = torch.randn(10, 1, 5, WIDTH, generator=torch.Generator().manual_seed(9))
+    for own in words:
+        query = model.encode_queries(QueryBatch(words=own, mask=torch.ones(1, 5, dtype=torch.bool)))
+        probes = [
+            (branch, axes[branch].probe(row))
+            for branch, rows in model.probe(query).items()
+            for row in rows[0].numpy()
+            if row.any()
+        ]
+        read = best.reader(lambda some: codes[id(some)], probes)
+        score = partial(exact_scores, in_float64, query, split)
+        np.testing.assert_array_equal(score(read), score(read_whole))
+    paper = settings.get("ral", {}).get("confidences") == "paper"
+    clips_alone = {"clip"} if name == "gmmformer_v2+ral" and paper else None
+    assert (read is read_whole) == (name in READ_WHOLE or settings.get("exploration_weight", 0) < 0)
+    assert clips_alone is None or set(model.rows_of_branches) == clips_alone
