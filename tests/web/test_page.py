@@ -287,6 +287,57 @@ def test_an_arrow_that_leads_nowhere_leaves_the_keys_with_what_plays(visit):
     assert kept.text_content().endswith(page.text_content("output[aria-label=End]"))
 
 
+def test_edges_stay_where_arrows_lead_back_to_what_plays(visit):
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("video")
+    page.keyboard.press("}")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("b")
+    kept = page.wait_for_selector("section[aria-label=Basket] .time")
+    assert kept.text_content().endswith(page.text_content("output[aria-label=End]"))
+
+
+def test_what_was_judged_is_judged_again_wherever_the_answer_has_it(visit):
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    for examples in (1, 0, 1):
+        page.keyboard.press("p")
+        until(page, "number => document.querySelectorAll('ul[aria-label=Examples] li').length === number", arg=examples)
+        until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("n")
+    until(page, "document.querySelector('ul[aria-label=Examples]').textContent.includes('unlike')")
+    assert page.locator("ul[aria-label=Examples] li").count() == 1
+
+
+def test_with_a_moment_in_the_address_keys_are_for_it(visit):
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("video")
+    page.reload()
+    page.wait_for_selector("video")
+    page.keyboard.press("b")
+    page.wait_for_selector("section[aria-label=Basket] li")
+    assert page.input_value("#q") == "blue"
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
     def paper():

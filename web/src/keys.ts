@@ -58,6 +58,7 @@ function actions(target: Target): Record<string, () => void> {
   const hit = hits[chosen.hit]
   const onTile = hit && { ...hit, ...hit.moments[chosen.moment] }
   const span = (session.hasMovedOn ? onTile : open) ?? onTile // what plays, until arrows lead on to another moment
+  const judged = session.judged ?? span
   const go = (move: () => void) => () => {
     move()
     focusChosen()
@@ -79,8 +80,8 @@ function actions(target: Target): Record<string, () => void> {
     '{': () => session.nudge('start_s', NUDGE_S),
     ']': () => session.nudge('end_s', NUDGE_S),
     '}': () => session.nudge('end_s', -NUDGE_S),
-    p: () => span && session.judge('like', span),
-    n: () => span && session.judge('unlike', span),
+    p: () => judged && session.judge('like', judged),
+    n: () => judged && session.judge('unlike', judged),
     i: () => span && session.askFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2),
     v: () => (session.inContext = !session.inContext),
     b: () => span && session.collect(span.video, span.video_id, span.start_s, span.end_s),

@@ -59,6 +59,8 @@ class Session {
   pair = $state<Moment[] | null>(null) // the moment that was opened, and what follows it
   chosen = $state({ hit: 0, moment: 0 })
   hasMovedOn = false // from the moment that is open to the one that is chosen
+  judged: Example | null = null // the last deed: keys judge it once more, wherever the answer has put it
+  #openAt: { hit: number; moment: number } | null = null // among the hits, as long as these are the same
   inContext = $state(false)
   basket = $state<Kept[]>(stored<Kept[]>(KEPT, []))
   earlier = $state<string[]>(stored<string[]>(EARLIER, [])) // sentences, the last one first
@@ -142,7 +144,8 @@ class Session {
   }
 
   /** Ask the service; an answer that comes after the next question is dropped. What the address says already is no change. */
-  async ask(change: Change | null): Promise<void> {
+  async ask(change: Change | null, judged: Example | null = null): Promise<void> {
+    this.judged = judged
     this.#abort.abort()
     const abort = (this.#abort = new AbortController())
     this.problem = ''
@@ -161,6 +164,7 @@ class Session {
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
       if (!this.isArriving) this.#startOver()
+      if (this.judged) this.#choose(this.judged)
       const isMeant = change === 'new' || change === 'asked'
       if (isMeant && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
     } catch (error) {
@@ -185,6 +189,23 @@ class Session {
   #startOver(): void {
     this.chosen = { hit: 0, moment: 0 }
     this.hasMovedOn = false
+    this.#openAt = null
+  }
+  #moveTo(chosen: { hit: number; moment: number }): void {
+    this.chosen = chosen
+    this.hasMovedOn = chosen.hit !== this.#openAt?.hit || chosen.moment !== this.#openAt.moment
+    this.judged = null
+  }
+  /** Choose a moment where the present answer has it, if it has. */
+  #choose({ video_id, start_s, end_s }: Example): void {
+    const hit = this.hits.findIndex(
+      (other) => other.video_id === video_id && other.moments.some((span) => span.start_s === start_s && span.end_s === end_s)
+    )
+    if (hit < 0) return
+    const moment = this.hits[hit].moments.findIndex((span) => span.start_s === start_s && span.end_s === end_s)
+    this.chosen = { hit, moment }
+    const { open } = this
+    this.hasMovedOn = open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s
   }
   /** Show what is known of an answer already. */
   #take(hit: Hit, { aborted }: AbortSignal): void {
@@ -210,14 +231,18 @@ class Session {
     this.picture = file
     void this.ask('new')
   }
-  /** Feedback on a moment: more like it, or less; the second time it is taken back. */
+  /** Feedback on a moment: more like it, or less; the second time it is taken back, with other edges they are moved. */
   judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): void {
     const isSame = (other: Example) => other.video_id === video_id && other.start_s === start_s && other.end_s === end_s
+    const meets = (other: Example) =>
+      other.video_id === video_id && other.start_s < (end_s ?? start_s) && start_s < (other.end_s ?? other.start_s)
     const wasThere = this[kind].some(isSame)
-    this.like = this.like.filter((other) => !isSame(other))
-    this.unlike = this.unlike.filter((other) => !isSame(other))
-    if (!wasThere) this[kind].push({ video, video_id, start_s, end_s })
-    void this.ask('new')
+    const isAnother = (other: Example) => !isSame(other) && !meets(other)
+    this.like = this.like.filter(isAnother)
+    this.unlike = this.unlike.filter(isAnother)
+    const judged = { video, video_id, start_s, end_s }
+    if (!wasThere) this[kind].push(judged)
+    void this.ask('new', judged)
   }
 
   async loadLibrary(): Promise<void> {
@@ -239,8 +264,9 @@ class Session {
     const found = this.hits[hit]
     const span = found?.moments[moment]
     if (!span) return
-    this.chosen = { hit, moment }
+    this.chosen = this.#openAt = { hit, moment }
     this.hasMovedOn = false
+    this.judged = null
     this.pair = found.then ? [span, found.then[moment]] : null
     const { video_id, video, duration_s } = found
     this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
@@ -251,6 +277,7 @@ class Session {
   turnTo({ start_s, end_s }: Moment): void {
     if (!this.open) return
     this.hasMovedOn = false
+    this.#openAt = this.judged = null
     Object.assign(this.open, { start_s, end_s })
     this.inContext = false
     this.write('new')
@@ -263,6 +290,7 @@ class Session {
   nudge(edge: 'start_s' | 'end_s', by: number): void {
     if (!this.open) return
     this.hasMovedOn = false
+    this.judged = null
     const moved = Math.min(this.open.duration_s, Math.max(0, this.open[edge] + by))
     if (edge === 'start_s' ? moved < this.open.end_s - 0.05 : moved > this.open.start_s + 0.05) {
       this.open[edge] = Math.round(moved * 1000) / 1000
@@ -275,8 +303,7 @@ class Session {
     moment += by
     while (hit >= 0 && hit < this.hits.length) {
       if (moment >= 0 && moment < this.hits[hit].moments.length) {
-        this.chosen = { hit, moment }
-        this.hasMovedOn = true
+        this.#moveTo({ hit, moment })
         return
       }
       if (by > 0) {
@@ -291,8 +318,7 @@ class Session {
   stepVideo(by: number): void {
     const hit = Math.min(this.hits.length - 1, Math.max(0, this.chosen.hit + by))
     if (hit < 0 || (hit === this.chosen.hit && this.chosen.moment === 0)) return
-    this.chosen = { hit, moment: 0 }
-    this.hasMovedOn = true
+    this.#moveTo({ hit, moment: 0 })
   }
   resize(by: number): void {
     this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))

@@ -99,7 +99,7 @@ def main() -> None:
     except SystemExit as stop:  # the framework has caught Ctrl-C by itself, and a reader that went: with code 1
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(UNREAD)
-        if stop.code == INTERRUPTED:
+        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # they say that Ctrl-C ends them
             kept = "what was reported done is kept; run the same command again to go on"
             typer.echo(f"untrimmed: interrupted; {kept}", err=True)
         raise

@@ -209,7 +209,7 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
 def serve_stdio(library: Library, *, clips: Path | None = None) -> None:
     """Answer the program that has started this process, on stdin and stdout, until it closes them."""
     with closing(Service(library)) as service:
-        _warm_up(service)
+        service.warm_up()
         create_server(service, clips=clips).run("stdio")
 
 
@@ -228,10 +228,6 @@ def serve_http(
         ConfigError: The address cannot be had.
     """
     with listening_at(host, port) as (listening, address), closing(Service(library)) as service:
-        _warm_up(service)
+        service.warm_up()
         tell(f"{address}mcp")
         run_app(create_agents_app(service, access, clips=clips), listening, service)
-
-
-def _warm_up(service: Service) -> None:
-    threading.Thread(target=service.warm_up, daemon=True, name="warm up").start()

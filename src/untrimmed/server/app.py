@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -57,7 +56,7 @@ def create_app(
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         if warm:
-            threading.Thread(target=service.warm_up, daemon=True, name="warm up").start()
+            service.warm_up()
         service.watch(watch)
         yield
         service.close()

@@ -17,7 +17,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import UntrimmedError, VideoError
 from untrimmed.search.hits import Hit
 from untrimmed.server.depends import AService
 from untrimmed.server.problems import PublicError
@@ -126,7 +126,10 @@ async def search_picture(
         except ClientDisconnect:  # nobody reads the answer any more, and it is no bug
             raise PublicError(400, "the picture did not arrive whole; send it again") from None
         file.flush()
-        picture = await service.decode(service.pictures.image, Path(file.name))
+        try:
+            picture = await service.decode(service.pictures.image, Path(file.name))
+        except VideoError as error:
+            raise VideoError(str(error).replace(file.name, "the picture that was sent")) from error
     return await answer(service, asked, picture)
 
 

@@ -55,6 +55,7 @@ class Service:
         self._decode, self._cut = CapacityLimiter(_NUM_DECODERS), CapacityLimiter(1)
         self._lock = threading.Lock()
         self.ends = threading.Event()  # set once nothing long is to be begun
+        self._warming: threading.Thread | None = None
         self._records: tuple[object, Records] = (None, Records())
         self._look_at = 0.0  # when there may be another commit
 
@@ -156,11 +157,16 @@ class Service:
                 remember(self.library.folder, [one for one in known if one != folder])
 
     def warm_up(self) -> None:
-        """Load the encoder and the vectors, so that the first search finds them there."""
-        try:
-            self.library.search("warm up", limit=1, moments=1)
-        except UntrimmedError as error:
-            log.info("nothing to warm up: %s", error)
+        """Begin to load the encoder and the vectors, so that the first search finds them there."""
+
+        def load() -> None:
+            try:
+                self.library.search("warm up", limit=1, moments=1)
+            except UntrimmedError as error:
+                log.info("nothing to warm up: %s", error)
+
+        self._warming = threading.Thread(target=load, daemon=True, name="warm up")
+        self._warming.start()
 
     def begin_end(self) -> None:
         """Leave what is long: indexing, the writing of clips, and the reports of runs."""
@@ -173,6 +179,8 @@ class Service:
         self.begin_end()
         self.jobs.close()
         self.pictures.close()
+        if self._warming is not None:
+            self._warming.join()  # a process that ends while a library of C++ loads is aborted
 
 
 def _folder_id(folder: Path) -> str:
