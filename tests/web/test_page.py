@@ -271,15 +271,27 @@ def test_a_session_by_keyboard_alone(visit):
     assert page.evaluate("document.activeElement.id") == "q"
 
 
-def test_an_arrow_that_leads_nowhere_leaves_the_keys_with_what_plays(visit):
+def choosing_first(visit):
+    """By keys alone: the page with a sentence's first moment chosen."""
     page = visit()
     page.keyboard.type("blue")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     page.keyboard.press("ArrowDown")
     until(page, "document.activeElement.dataset.chosen === 'true'")
+    return page
+
+
+def playing_first(visit):
+    """The same with that moment opened."""
+    page = choosing_first(visit)
     page.keyboard.press("Enter")
     page.wait_for_selector("video")
+    return page
+
+
+def test_an_arrow_that_leads_nowhere_leaves_the_keys_with_what_plays(visit):
+    page = playing_first(visit)
     page.keyboard.press("}")
     page.keyboard.press("ArrowLeft")  # before the first there is none
     page.keyboard.press("b")
@@ -288,14 +300,7 @@ def test_an_arrow_that_leads_nowhere_leaves_the_keys_with_what_plays(visit):
 
 
 def test_edges_stay_where_arrows_lead_back_to_what_plays(visit):
-    page = visit()
-    page.keyboard.type("blue")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("video")
+    page = playing_first(visit)
     page.keyboard.press("}")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
@@ -305,12 +310,7 @@ def test_edges_stay_where_arrows_lead_back_to_what_plays(visit):
 
 
 def test_what_was_judged_is_judged_again_wherever_the_answer_has_it(visit):
-    page = visit()
-    page.keyboard.type("blue")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page = choosing_first(visit)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     for examples in (1, 0, 1):
@@ -323,14 +323,7 @@ def test_what_was_judged_is_judged_again_wherever_the_answer_has_it(visit):
 
 
 def test_with_a_moment_in_the_address_keys_are_for_it(visit):
-    page = visit()
-    page.keyboard.type("blue")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("video")
+    page = playing_first(visit)
     page.reload()
     page.wait_for_selector("video")
     page.keyboard.press("b")
