@@ -56,7 +56,13 @@ def test_srt_counts_and_stays_on_its_lines(export, moments):
     for number, block in enumerate(blocks, start=1):
         lines = block.strip("\n").split("\n")
         assert (lines[0], len(lines)) == (str(number), 3)
-    assert "00:00:03,040 --> 00:00:04,000\ntwo lines; #1" in export("srt", *moments).text
+    assert "00:00:03,040 --> 00:00:04,000\nflag: two lines; #1" in export("srt", *moments).text
+
+
+def test_of_one_video_a_subtitle_is_the_note(export, moments):
+    text = export("srt", *moments[1:3]).text
+    assert "00:00:03,040 --> 00:00:04,000\ntwo lines; #1" in text
+    assert "00:00:00,000 --> 00:00:01,500\nflag\n" in text
 
 
 def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
@@ -66,7 +72,7 @@ def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
     with av.open(str(tmp_path / "chapters.txt"), format="ffmetadata") as read:
         chapters = read.chapters()
     titles = {chapter["metadata"]["title"]: (chapter["start"], chapter["end"]) for chapter in chapters}
-    assert titles["two lines; #1"] == (3040, 4000)
+    assert titles["flag: two lines; #1"] == (3040, 4000)
     assert len(titles) == 4
 
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,8 +140,8 @@ def _json(moments: _Moments) -> str:
 def _srt(moments: _Moments) -> str:
     """A subtitle a moment, at its time in its own video: of several videos, each one's moments in a row."""
     blocks = [
-        f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{_one_line(mark, record)}\n"
-        for number, (mark, record) in enumerate(_by_video(moments), start=1)
+        f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{title}\n"
+        for number, (mark, title) in enumerate(_titled(moments), start=1)
     ]
     return "\n".join(blocks)
 
@@ -149,8 +149,8 @@ def _srt(moments: _Moments) -> str:
 def _chapters(moments: _Moments) -> str:
     """Chapters as FFmpeg reads them (`ffmetadata`), in milliseconds."""
     lines = [";FFMETADATA1"]
-    for mark, record in _by_video(moments):
-        title = "".join(f"\\{letter}" if letter in "=;#\\" else letter for letter in _one_line(mark, record))
+    for mark, title in _titled(moments):
+        title = "".join(f"\\{letter}" if letter in "=;#\\" else letter for letter in title)
         start, end = round(mark.start_s * 1000), round(mark.end_s * 1000)
         lines += ["[CHAPTER]", "TIMEBASE=1/1000", f"START={start}", f"END={end}", f"title={title}"]
     return "\n".join(lines) + "\n"
@@ -200,12 +200,12 @@ _WRITERS: dict[str, tuple[str, str, Callable[[_Moments], str]]] = {
 }
 
 
-def _by_video(moments: _Moments) -> _Moments:
-    return sorted(moments, key=lambda moment: (moment[1].path, moment[0].start_s))
-
-
-def _one_line(mark: Mark, record: VideoRecord) -> str:
-    return " ".join((mark.note or Path(record.path).stem).split()) or "moment"
+def _titled(moments: _Moments) -> Iterator[tuple[Mark, str]]:
+    """Moments video by video, each with its note on one line; where there are several videos, after its video's name."""
+    several = len({record.video_id for _, record in moments}) > 1
+    for mark, record in sorted(moments, key=lambda moment: (moment[1].path, moment[0].start_s)):
+        name, note = (" ".join(text.split()) for text in (Path(record.path).stem, mark.note))
+        yield mark, (": ".join(filter(None, (name, note))) if several else note or name) or "moment"
 
 
 def _clock(time_s: float, point: str) -> str:
