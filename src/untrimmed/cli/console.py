@@ -46,12 +46,12 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
 
 def clock(time_s: float) -> str:
-    """Seconds as people read a player: 75.25 -> '1:15.3'.
+    """Seconds as people read a player: 75.25 -> '1:15.2'.
 
     >>> clock(75.25), clock(3600.0), clock(59.96)
-    ('1:15.3', '1:00:00.0', '1:00.0')
+    ('1:15.2', '1:00:00.0', '1:00.0')
     """
-    tenths = int(time_s * 10 + 0.5)
+    tenths = round(time_s * 10)
     minutes, rest = divmod(tenths, 600)
     hours, minutes = divmod(minutes, 60)
     seconds = f"{rest // 10:02d}.{rest % 10}"
