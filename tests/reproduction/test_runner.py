@@ -9,9 +9,10 @@ import pytest
 from tests.reproduction.conftest import TINY
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
-from untrimmed.reproduction.commands import drawing
+from untrimmed.reproduction.commands import commands_of, drawing
 from untrimmed.reproduction.results import printed_grids, smoke_grid, trained_grids
 from untrimmed.reproduction.runner import Plan, run_table, simulated_data
+from untrimmed.running.opened import evaluate
 from untrimmed.running.run import is_run
 
 
@@ -81,6 +82,19 @@ def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
     assert len(list(place.runs.glob("jsg-*/run"))) == 1
     assert len(list(place.runs.glob("jsg-*/figures-*.json"))) == 2
     assert set(measured.figures) == {("mean", "tvr"), ("glance", "tvr")}
+
+
+def test_figures_are_of_the_split_that_the_paper_prints(table, place, tmp_path):
+    made_up, there = _with_data(table, place, tmp_path / "data")
+    columns = tuple(dataclasses.replace(column, split="val") for column in made_up.columns)
+    on_val = dataclasses.replace(made_up, columns=columns)
+    ours = [run_table(entry, there).figures["mean", "tvr"]["SumR"] for entry in (made_up, on_val)]
+    run = Plan.of(made_up.rows[0], made_up.columns[0], there).run
+    assert len(list(there.runs.glob("*/run"))) == 1
+    assert ours == [evaluate(run, split=split, moments=False).figures["SumR"] for split in ("test", "val")]
+    assert {command.evaluate for command in commands_of(on_val)} == {"untrimmed evaluate RUN --split val --no-moments"}
+    (grid,) = trained_grids(on_val, run_table(on_val, there), there)
+    assert "3 val videos" in grid.title
 
 
 def _with_data(table, place, root):

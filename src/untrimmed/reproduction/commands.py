@@ -43,7 +43,8 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
         trained = [row.method, "--data", column.data_name]
         if plan.preset not in (None, column.data_name):
             trained += ["--preset", str(plan.preset)]
-        evaluated = [] if column.events else ["--no-moments"]
+        evaluated = [] if column.split == "test" else ["--split", column.split]
+        evaluated += [] if column.events else ["--no-moments"]
         yield RowCommands(
             row,
             column,

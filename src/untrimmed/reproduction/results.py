@@ -92,8 +92,8 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
 
 
 def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, root: Path, place: Place) -> Grid:
-    """Our figures on simulated features of one data set, below those of its test split that need no training."""
-    untrained, test = untrained_rows_of(column.data_name, root)
+    """Our figures on simulated features of one data set, below those of the same split that need no training."""
+    untrained, split = untrained_rows_of(column.data_name, root, column.split)
     trained = {row: figures for (row, on), figures in measured.figures.items() if on == column.name}
     lines = [
         (name, kind, *(_figure(metric, figures.get(metric)) for metric in column.metrics))
@@ -101,7 +101,7 @@ def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, roo
         for name, figures in rows.items()
     ]
     seed = "" if place.seed is None else f" {place.seed}"
-    size = f"{len(test.caption_ids):,} queries, {len(test.video_ids):,} test videos, one seed{seed}"
+    size = f"{len(split.caption_ids):,} queries, {len(split.video_ids):,} {column.split} videos, one seed{seed}"
     note = "Simulated features: no figure of the paper stands beside ours; untrimmed study compares methods over seeds."
     title = f"{table.title} ({column.label}, simulated: {size})"
     return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (note,))

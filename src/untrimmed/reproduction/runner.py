@@ -188,7 +188,8 @@ class Plan:
 
     def figures(self, tell: Callable[..., None]) -> Figures:
         """The row's figures in percent, kept ones if there are any."""
-        kept = self.folder / f"figures-{_digest([dict(self.row.evaluated_with), self.column.events])}.json"
+        shown = _digest([dict(self.row.evaluated_with), self.column.events, self.column.split])
+        kept = self.folder / f"figures-{shown}.json"
         if kept.is_file():
             figures = json.loads(kept.read_text(encoding="utf-8"))
             tell("kept from before", finished=True)
@@ -222,8 +223,8 @@ class Plan:
         )
 
     def _evaluate(self, run: Run) -> dict[str, float]:
-        events = self.column.events
-        report = evaluate(run, device=self.place.device, moments=events, changed=self.row.evaluated_with)
+        events, changed = self.column.events, self.row.evaluated_with
+        report = evaluate(run, split=self.column.split, device=self.place.device, moments=events, changed=changed)
         if events:
             if report.note:
                 raise FeatureError(report.note)

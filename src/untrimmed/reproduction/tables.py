@@ -16,8 +16,9 @@ from untrimmed.presets.published import RECALL
 class Column:
     """A data set of a table: which preset trains on it and what is reported.
 
-    `events` asks for moments among all videos (R@K IoU=m) instead of videos. `name` is its name in
-    `published.yaml`, `title` what people call it where that is not the benchmark's own title.
+    `events` asks for moments among all videos (R@K IoU=m) instead of videos, `split` is the one that the printed
+    figures are of. `name` is its name in `published.yaml`, `title` what people call it where that is not the
+    benchmark's own title.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Column:
     preset: str = ""  # empty: as `name`
     title: str = ""
     events: bool = False
+    split: str = "test"
     overrides: Mapping[str, Any] = field(default_factory=dict)  # of all rows on it
 
     @property

@@ -25,14 +25,16 @@ PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
 """Penalties on the map that are tried, against centred words' scatter of `trace / width`."""
 
 
-def untrained_rows_of(name: str, root: Path | str) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
-    """The rows of the test split of ROOT/NAME, with the oracle if its features are simulated, and that split.
+def untrained_rows_of(
+    name: str, root: Path | str, on: str = "test"
+) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
+    """The rows of a split of ROOT/NAME, with the oracle if its features are simulated, and that split.
 
     Raises: FeatureError for missing or damaged features.
     """
     root = Path(root)
-    train, val, test = (load_dataset(name, root, split) for split in ("train", "val", "test"))
-    return untrained_rows(train, val, test, open_world(name, root) if is_simulated(name, root) else None), test
+    train, val, shown = (load_dataset(name, root, split) for split in ("train", "val", on))
+    return untrained_rows(train, val, shown, open_world(name, root) if is_simulated(name, root) else None), shown
 
 
 def untrained_rows(
