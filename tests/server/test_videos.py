@@ -287,3 +287,12 @@ def test_spans_that_make_no_clip_are_refused(client, ids, start_s, end_s):
     answer = client.get(f"/api/videos/{ids['clock.webm']}/clip", params={"start_s": start_s, "end_s": end_s})
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", ["", "/media", "/frame?time_s=1"])
+def test_head_is_get_without_the_body(client, ids, path):
+    path = f"/api/videos/{ids['flag.mp4']}{path}"
+    head, whole = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(whole.content))
+    assert client.head("/api/videos/0123456789abcdef").status_code == 404

@@ -25,6 +25,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
 MOST_BODY_BYTES = 1 << 20
+IS_HEAD = "untrimmed.is_head"  # in the scope of a request whose answer's body is dropped
 _TOO_LONG = f"the body has more than {MOST_BODY_BYTES >> 20} MB; send less at once"
 _PICTURE = "/api/search/picture"  # its body has a cap of its own
 SHORTEST_TOKEN = 16
@@ -206,3 +207,21 @@ def _capped(receive: Receive) -> Receive:
         return message
 
     return counted
+
+
+class Heads:
+    """Answers HEAD as GET is answered, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def bodiless(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self.app({**scope, "method": "GET", IS_HEAD: True}, receive, bodiless)

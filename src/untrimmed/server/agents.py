@@ -24,7 +24,7 @@ from untrimmed.search.library import Library
 from untrimmed.server.access import MOST_BODY_BYTES, Access, Guard
 from untrimmed.server.export import check_span, clip_name, write_clip
 from untrimmed.server.media import MediaFile, media_file
-from untrimmed.server.problems import PublicError
+from untrimmed.server.problems import PublicError, what_is_wrong
 from untrimmed.server.run import listening_at, run_app
 from untrimmed.server.schemas import (
     LONGEST_TEXT,
@@ -168,8 +168,7 @@ class _Server(MCPServer[Any]):
 def _line(cause: BaseException | None) -> str | None:
     """What to tell an agent; None for what is a bug, or is told well enough."""
     if isinstance(cause, ValidationError):
-        first = cause.errors()[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'the arguments'}: {first['msg']}"
+        return what_is_wrong(dict(cause.errors()[0]))[0]
     if isinstance(cause, ModuleNotFoundError):
         return missing_package(cause)
     if isinstance(cause, OSError) and cause.filename is not None:

@@ -14,7 +14,7 @@ from untrimmed.search.library import Library
 from untrimmed.search.records import read_settings
 from untrimmed.search.remote import name_of
 from untrimmed.server import job_routes, search_routes, video_routes
-from untrimmed.server.access import Access, Guard
+from untrimmed.server.access import Access, Guard, Heads
 from untrimmed.server.depends import AService
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
@@ -82,6 +82,7 @@ def create_app(
     if (PAGE / "index.html").exists():
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     app.add_middleware(Meter, metrics=metrics)
+    app.add_middleware(Heads)
     app.add_middleware(Guard, access=access or Access())
     return app
 

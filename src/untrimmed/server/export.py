@@ -201,7 +201,7 @@ _WRITERS: dict[str, tuple[str, str, Callable[[_Moments], str]]] = {
 
 
 def _titled(moments: _Moments) -> Iterator[tuple[Mark, str]]:
-    """Moments video by video, each with its note on one line; where there are several videos, after its video's name."""
+    """Moments video by video, each with its note on one line, of several videos after its video's name."""
     several = len({record.video_id for _, record in moments}) > 1
     for mark, record in sorted(moments, key=lambda moment: (moment[1].path, moment[0].start_s)):
         name, note = (" ".join(text.split()) for text in (Path(record.path).stem, mark.note))

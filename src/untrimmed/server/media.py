@@ -12,6 +12,7 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from untrimmed.search.records import VideoRecord
+from untrimmed.server.access import IS_HEAD
 from untrimmed.server.problems import PublicError
 from untrimmed.video.messages import identity_of
 
@@ -57,7 +58,8 @@ class OpenedResponse(FileResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         with self._opened:
-            await super().__call__(scope, receive, send)
+            of_head = {**scope, "method": "HEAD"} if scope.get(IS_HEAD) else scope  # nothing is read for it
+            await super().__call__(of_head, receive, send)
 
 
 def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:

@@ -67,5 +67,5 @@ class Meter:
         finally:
             # By the route's form, never by what was asked: a client could make any number of series.
             route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
+            method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.note(method, route, status, time.perf_counter() - started)

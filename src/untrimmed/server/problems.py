@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -76,6 +77,14 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
     return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
+def what_is_wrong(first: Mapping[str, Any]) -> tuple[str, bool]:
+    """The first of pydantic's errors in one line, and whether that says all that is to be known."""
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
+        return f"{place}: {str(first['input'])[:50]!r} is no id, which is 16 digits from 0 to f", True
+    return f"{place or 'the arguments'}: {first['msg']}", False
+
+
 def add_problems(app: FastAPI) -> None:
     """Answer errors with problems: those of this package, of requests that fit no schema, and bugs."""
 
@@ -95,11 +104,8 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def no_such_form(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
-            return problem(422, f"{place}: {str(first['input'])[:50]!r} is no id, which is 16 digits from 0 to f")
-        return problem(422, f"{place}: {first['msg']}; see /api/openapi.json"[:500])
+        line, is_whole = what_is_wrong(error.errors()[0])
+        return problem(422, line if is_whole else f"{line}; see /api/openapi.json"[:500])
 
     @app.exception_handler(HTTPException)
     async def of_the_framework(_: Request, error: HTTPException) -> Response:
