@@ -90,7 +90,7 @@ def visit(browser, address):
     """
     contexts, errors = [], []
 
-    def run(path="", *, width=1280, height=800, dark=False, trouble=False, **options):
+    def run(path="", *, at=address, width=1280, height=800, dark=False, trouble=False, **options):
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", **options
         )
@@ -99,7 +99,7 @@ def visit(browser, address):
         page = context.new_page()
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" and not trouble else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(address + path)
+        page.goto(at + path)
         return page
 
     yield run

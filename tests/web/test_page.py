@@ -11,9 +11,11 @@ import time
 import pytest
 from PIL import Image
 
+import untrimmed
 from tests.toy import write_clip
 from tests.web.browsing import TILE, ask, painted_ms, play_time, tile_names, until
-from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy
+from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy, served
+from untrimmed.cli.console import clock
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search import library as library_module
 
@@ -120,8 +122,16 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     assert page.locator("li h2").count() > 0
     shot(page, "sure")
     slider.fill("95")
-    page.get_by_text("Nothing found: no video holds it with a chance of 95 % or more.").wait_for()
+    nothing = page.get_by_text("Nothing found: no video holds it with a chance of 95 % or more.")
+    nothing.wait_for()
     shot(page, "nothing")
+    slider.evaluate("slider => { slider.value = 5; slider.dispatchEvent(new Event('input')) }")  # not let go yet
+    until(page, "document.querySelector('.chance output').textContent === '5 %'")
+    nothing.wait_for()
+    slider.focus()
+    for key, at in (("ArrowRight", "10"), ("ArrowLeft", "5")):
+        page.keyboard.press(key)
+        assert [slider.input_value(), slider.evaluate("box => box === document.activeElement")] == [at, True]
     slider.fill("0")
     until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_found)
 
@@ -322,6 +332,50 @@ def test_what_was_judged_is_judged_again_wherever_the_answer_has_it(visit):
     assert page.locator("ul[aria-label=Examples] li").count() == 1
 
 
+def test_enter_presses_what_has_the_focus(visit):
+    page = playing_first(visit)
+    playing = page.url
+    page.get_by_role("button", name="Into the basket").press("Enter")
+    page.wait_for_selector("section[aria-label=Basket] li")
+    page.get_by_role("button", name="Help: keys").press("Enter")
+    page.wait_for_selector("dialog[open] dl")
+    page.keyboard.press("Escape")
+    page.locator("summary").first.press("Enter")
+    page.get_by_label("Folder").wait_for()
+    assert page.url == playing
+    other = page.locator(f"{TILE}[data-chosen=false]").last
+    name = other.get_attribute("aria-label")
+    other.press("Enter")
+    until(page, "before => location.href !== before", arg=playing)
+    until(page, "name => document.querySelector('[data-chosen=true]').getAttribute('aria-label') === name", arg=name)
+    page.get_by_role("button", name="Close").press("Enter")
+    until(page, "!document.querySelector('video')")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+
+
+def test_space_pauses_while_a_tile_has_the_focus(visit):
+    page = playing_first(visit)
+    assert page.evaluate("document.activeElement.matches('.tile')")
+    until(page, "!document.querySelector('video').paused")
+    page.keyboard.press("Space")
+    until(page, "document.querySelector('video').paused")
+
+
+def test_the_focus_stays_where_something_is(visit):
+    page = playing_first(visit)
+    page.keyboard.press("b")
+    page.get_by_label("out of the basket").press("Enter")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("p")
+    page.wait_for_selector("ul[aria-label=Examples] li")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    page.locator("ul[aria-label=Examples] button").press("Enter")
+    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+
+
 def test_with_a_moment_in_the_address_keys_are_for_it(visit):
     page = playing_first(visit)
     page.reload()
@@ -398,6 +452,25 @@ def test_a_shared_address_shows_the_same_after_a_reload(visit, browser):
     page.go_back()
     until(page, "!document.querySelector('video')")
     assert page.input_value("#q") == "white"
+
+
+@pytest.mark.parametrize("times", ["s=-5&e=1", "s=1&e=900", "s=100&e=200", "s=x&e=1", ""])
+def test_a_span_that_an_address_makes_up_stays_within_its_video(visit, library, times):
+    record = next(record for record in library.videos() if record.path.endswith("sea.webm"))
+    page = visit(f"?q=white&v={record.video_id}&{times}")
+    page.wait_for_selector("video")
+    shown = {"s=-5&e=1": (0, 1), "s=1&e=900": (1, record.duration_s)}.get(times, (0, record.duration_s))
+    texts = [page.text_content(f"output[aria-label={edge}]") for edge in ("Start", "End")]
+    assert texts == [clock(at_s) for at_s in shown]
+
+
+def test_an_empty_library_says_how_it_is_filled(visit, tmp_path):
+    folder = tmp_path / "my library"
+    with served(untrimmed.open(folder)) as at:
+        page = visit(at=at)
+        page.get_by_text(f"Nothing is indexed yet. Run: untrimmed index FOLDER --library '{folder}'").wait_for()
+        page.get_by_role("button", name="Index").click()
+        page.get_by_text(f"A first folder: run untrimmed index FOLDER --library '{folder}'").wait_for()
 
 
 SAVED = {  # what files of the formats begin with
@@ -618,6 +691,11 @@ def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant
     hits.press("Enter")
     assert not hits.evaluate("box => box.checkValidity()")
     assert "hits=2&" in page.url
+    page.fill("#q", "red")
+    page.press("#q", "Enter")  # what no field may hold is left out of the next search
+    until(page, "document.querySelectorAll('li h2').length > 2")
+    assert "hits=" not in page.url
+    page.fill("#q", "white")
     hits.fill("")
     hits.press("Enter")
     until(page, "document.querySelectorAll('li h2').length > 2")

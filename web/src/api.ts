@@ -95,6 +95,7 @@ const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Prom
   (await ask(path, body === undefined ? { method: 'POST', signal } : sent(body, signal))).json()
 
 export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
+export const facts = () => get<{ library: string }>('/api/facts')
 export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
 export const watches = () => get<Watch[]>('/api/watches')
@@ -148,9 +149,10 @@ export const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\
 export const fileName = (path: string) => plain(path.slice(path.lastIndexOf('/') + 1))
 export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('/')))
 
-/** Seconds as a player shows them: 75.25 is 1:15.3, as the command line has it. */
+/** Seconds as a player shows them: 75.25 is 1:15.2. */
 export function clock(time_s: number): string {
-  const tenths = Math.round(time_s * 10)
+  const near = Math.round(time_s * 10)
+  const tenths = Math.abs(time_s * 10 - near) === 0.5 && near % 2 ? near - 1 : near // as the command line has them
   const hours = Math.floor(tenths / 36000)
   const minutes = Math.floor(tenths / 600) % 60
   const seconds = `${String(Math.floor(tenths / 10) % 60).padStart(2, '0')}.${tenths % 10}`

@@ -1,5 +1,6 @@
 // The page by keyboard; the keys are those that users of VISIONE know.
 
+import { tick } from 'svelte'
 import { session } from './session.svelte'
 
 interface Target {
@@ -47,8 +48,9 @@ export function keys(event: KeyboardEvent, target: Target): void {
     return
   }
   const act = actions(target)[event.key]
-  if (!act || (at.matches('[role=slider], video') && event.key.startsWith('Arrow'))) return
-  if (event.key === ' ' && at.matches('button, summary')) return
+  if (!act || (at.matches('[role=slider], input, video') && event.key.startsWith('Arrow'))) return
+  if (event.key === 'Enter' && at.matches('button, summary')) return // the deed is its own
+  if (event.key === ' ' && at.matches(session.open ? 'button:not(.tile), summary' : 'button, summary')) return
   event.preventDefault()
   act()
 }
@@ -80,8 +82,8 @@ function actions(target: Target): Record<string, () => void> {
     '{': () => session.nudge('start_s', NUDGE_S),
     ']': () => session.nudge('end_s', NUDGE_S),
     '}': () => session.nudge('end_s', -NUDGE_S),
-    p: () => judged && session.judge('like', judged),
-    n: () => judged && session.judge('unlike', judged),
+    p: () => judged && void session.judge('like', judged).then(keepFocus),
+    n: () => judged && void session.judge('unlike', judged).then(keepFocus),
     i: () => span && session.askFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2),
     v: () => (session.inContext = !session.inContext),
     b: () => span && session.collect(span.video, span.video_id, span.start_s, span.end_s),
@@ -89,6 +91,14 @@ function actions(target: Target): Record<string, () => void> {
     ',': () => target.player?.seek(-0.1),
     '.': () => target.player?.seek(0.1)
   }
+}
+
+/** Where what had the focus is gone, the chosen moment has it, else the search box. */
+export async function keepFocus(): Promise<void> {
+  await tick()
+  if (document.activeElement !== document.body) return
+  if (document.querySelector('[data-chosen=true]')) focusChosen()
+  else document.getElementById('q')!.focus()
 }
 
 /** Bring the chosen moment into view, with the focus on it. */

@@ -1,6 +1,6 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
-import { NUMBERS, WORDS, example, readWeights, type Example } from './address'
+import { BOUNDS, NUMBERS, WORDS, example, readWeights, within, type Example } from './address'
 import { remember, stored } from './kept'
 import * as api from './api'
 import type { Answer, Hit, Mark, Moment, Query, Weights } from './api'
@@ -23,7 +23,7 @@ export const GAP_S = 60
 export const LIMIT = 20
 export const MOMENTS = 4
 
-const whole = (number: number | null, unit = 1) => (number === null ? null : Math.round(number * unit))
+type Numbers = Record<keyof typeof BOUNDS, number | null>
 
 class Session {
   text = $state('')
@@ -44,6 +44,7 @@ class Session {
   maxHeight = $state<number | null>(null)
   minScore = $state<number | null>(null)
   minChance = $state(0) // percent
+  askedChance = $state(0) // that of the answer
   flat = $state(false)
   fold = $state(false)
   weights = $state<Weights>({})
@@ -55,6 +56,7 @@ class Session {
   isArriving = $state(false) // the first of what is shown are those of the present question
   library = $state<Hit[]>([]) // shown while nothing is asked
   numVideos = $state(0)
+  place = $state('LIBRARY') // of the library, for a command line
   open = $state<Open | null>(null)
   pair = $state<Moment[] | null>(null) // the moment that was opened, and what follows it
   chosen = $state({ hit: 0, moment: 0 })
@@ -107,18 +109,25 @@ class Session {
   get #setWeights(): [string, number][] {
     return Object.entries(this.weights).filter(([, weight]) => weight > 0)
   }
+  /** The numbers that count: what a field may not hold is told there, and left out. */
+  get #numbers(): Numbers {
+    const fields = Object.values(NUMBERS)
+    return Object.fromEntries(fields.map((field) => [field, within(this[field], BOUNDS[field])])) as Numbers
+  }
   get numFilters(): number {
     const words = Object.values(WORDS).filter((field) => field !== 'text' && this[field].trim())
-    const numbers = Object.values(NUMBERS).filter((field) => this[field] !== null)
+    const numbers = Object.values(this.#numbers).filter((number) => number !== null)
     return words.length + numbers.length + this.#setWeights.length + Number(this.flat) + Number(this.fold)
   }
 
   #query(): Query {
     const place = ({ video_id, start_s, end_s }: Example) => ({ video_id, start_s, end_s })
+    const bytes = (megabytes: number | null) => (megabytes === null ? null : Math.round(megabytes * MEGABYTE))
+    const numbers = this.#numbers
     return {
       text: this.text.trim(),
       then: this.then.trim(),
-      within_s: this.gap ?? GAP_S,
+      within_s: numbers.gap ?? GAP_S,
       without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
       like: this.like.map(place),
       unlike: this.unlike.map(place),
@@ -127,18 +136,18 @@ class Session {
         within: this.within || null,
         since: this.since || null,
         until: this.until || null,
-        min_duration_s: this.minDuration,
-        max_duration_s: this.maxDuration,
-        min_bytes: whole(this.minMegabytes, MEGABYTE),
-        max_bytes: whole(this.maxMegabytes, MEGABYTE),
-        min_height: whole(this.minHeight),
-        max_height: whole(this.maxHeight)
+        min_duration_s: numbers.minDuration,
+        max_duration_s: numbers.maxDuration,
+        min_bytes: bytes(numbers.minMegabytes),
+        max_bytes: bytes(numbers.maxMegabytes),
+        min_height: numbers.minHeight,
+        max_height: numbers.maxHeight
       },
       group_by: this.flat ? 'moment' : 'video',
       fold: this.fold ? SAME : null,
-      limit: this.limit ?? LIMIT,
-      moments: this.moments ?? MOMENTS,
-      min_score: this.minScore,
+      limit: numbers.limit ?? LIMIT,
+      moments: numbers.moments ?? MOMENTS,
+      min_score: numbers.minScore,
       min_confidence: this.minChance > 0 && !this.hasExamples ? this.minChance / 100 : null
     }
   }
@@ -160,6 +169,7 @@ class Session {
     this.isArriving = false
     try {
       const query = this.#query()
+      this.askedChance = 100 * (query.min_confidence ?? 0)
       this.answer = await (this.picture
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
@@ -232,7 +242,7 @@ class Session {
     void this.ask('new')
   }
   /** Feedback on a moment: more like it, or less; the second time it is taken back, with other edges they are moved. */
-  judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): void {
+  async judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): Promise<void> {
     const isSame = (other: Example) => other.video_id === video_id && other.start_s === start_s && other.end_s === end_s
     const meets = (other: Example) =>
       other.video_id === video_id && other.start_s < (end_s ?? start_s) && start_s < (other.end_s ?? other.start_s)
@@ -242,13 +252,18 @@ class Session {
     this.unlike = this.unlike.filter(isAnother)
     const judged = { video, video_id, start_s, end_s }
     if (!wasThere) this[kind].push(judged)
-    void this.ask('new', judged)
+    await this.ask('new', judged)
   }
 
+  async askPlace(): Promise<void> {
+    const { library } = await api.facts()
+    this.place = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
+  }
   async loadLibrary(): Promise<void> {
     try {
       const { total, videos } = await api.videos(48)
       this.numVideos = total
+      if (!total) await this.askPlace()
       this.library = videos.map((video, i) => ({
         ...video,
         rank: i + 1,
@@ -360,9 +375,8 @@ class Session {
     const words = new URLSearchParams()
     const { open } = this
     for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
-    for (const [name, field] of Object.entries(NUMBERS)) {
-      if (this[field] !== null && Number.isFinite(this[field])) words.set(name, String(this[field]))
-    }
+    const numbers = this.#numbers
+    for (const [name, field] of Object.entries(NUMBERS)) if (numbers[field] !== null) words.set(name, String(numbers[field]))
     for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
     if (this.minChance > 0) words.set('sure', String(this.minChance))
     if (this.flat) words.set('flat', '1')
@@ -385,8 +399,7 @@ class Session {
     const words = new URLSearchParams(location.search)
     for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
     for (const [name, field] of Object.entries(NUMBERS)) {
-      const value = Number(words.get(name))
-      this[field] = words.has(name) && Number.isFinite(value) ? value : null
+      this[field] = words.has(name) ? within(Number(words.get(name)), BOUNDS[field]) : null
     }
     this.weights = readWeights(words)
     this.minChance = Math.min(100, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
@@ -402,11 +415,13 @@ class Session {
   }
 
   async #reopen(id: string | null, start_s: number, end_s: number): Promise<void> {
-    if (!id || !(end_s > start_s)) return
+    if (!id) return
     const isLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
       const { video, duration_s } = await api.detail(id)
-      if (!isLeft()) this.open = { video_id: id, video, duration_s, start_s, end_s }
+      const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
+      const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // no time of it: all
+      if (!isLeft()) this.open = { video_id: id, video, duration_s, ...span }
     } catch (error) {
       if (!isLeft()) this.problem = String((error as Error).message)
     }
