@@ -83,18 +83,27 @@ def test_impossible_settings_are_told(setting, message):
         create_model("hlformer", **SIZES, **setting)
 
 
-def test_the_partial_order_loss_fits_methods_with_clips_and_frames_and_no_others():
+def test_the_partial_order_loss_fits_methods_that_keep_frames_and_no_others():
     pairs = {name: why for name, why in list_compositions().items() if name.endswith("+partial_order")}
-    assert {name for name, why in pairs.items() if not why} >= {
-        "ms_sl+partial_order",
-        "gmmformer+partial_order",
-        "gmmformer_v2+partial_order",
-    }
-    assert pairs["dl_dkd+partial_order"] == (
-        "partial_order does not fit dl_dkd: it reads clips, and dl_dkd has none to read"
+    with_clips, with_frames = {"ms_sl", "gmmformer", "gmmformer_v2"}, {"dl_dkd", "clip4clip", "jsg"}
+    for method in with_clips | with_frames:
+        assert not pairs[f"{method}+partial_order"]
+        loss = build(f"{method}+partial_order").attachments["partial_order"]
+        assert isinstance(loss, PartialOrder)
+        assert (loss.clip_pooling is not None) == (method in with_clips)
+    assert pairs["proto+partial_order"] == (
+        "partial_order does not fit proto: it reads frames, and proto has none to read"
     )
-    with pytest.raises(ConfigError, match="partial_order does not fit jsg"):
-        create_model("jsg", **SIZES, losses={"partial_order": {}})
+    with pytest.raises(ConfigError, match="partial_order does not fit proto"):
+        create_model("proto", **SIZES, losses={"partial_order": {}})
+
+
+def test_frames_alone_are_the_video_of_a_method_without_clips(batch):
+    model = build("dl_dkd+partial_order").eval()
+    loss = model.attachments["partial_order"]
+    videos, queries = model.encode_videos(batch.videos), model.encode_queries(batch.queries)
+    moved = dataclasses.replace(videos, frames=videos.frames + torch.randn(videos.frames.shape))
+    assert not torch.allclose(loss.hierarchy(queries, videos).video, loss.hierarchy(queries, moved).video)
 
 
 def test_gmmformer_gives_its_own_vector_of_frames_to_the_loss_and_keeps_no_frames_for_it(batch):

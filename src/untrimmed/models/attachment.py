@@ -101,6 +101,7 @@ class Attachment(nn.Module):
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
     replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
     reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
+    reads_frames: ClassVar[bool] = False  # only for methods that keep frames
     joins_layers: ClassVar[bool] = False  # only for methods whose layers can read rows beside those of a video
     second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries, where there is one
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it

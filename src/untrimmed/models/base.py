@@ -73,6 +73,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
     attachments: nn.ModuleDict  # built last, so that its weights are drawn last
     row_times: ClassVar[RowTimes] = "middle"  # where windows pool the rows of a timeline
     has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
+    keeps_frames: ClassVar[bool] = True  # or a vector of them, in encoded videos
     has_layers: ClassVar[bool] = False  # over clips and frames, which read what an attachment puts beside those
 
     def __init__(self, config: ModelConfig):

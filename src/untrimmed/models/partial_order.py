@@ -1,9 +1,10 @@
 """The partial order loss of HLFormer (arXiv 2507.17402), attachable: captions lie in the cones of their videos.
 
-A video is one vector, pooled from its clips and from its frames; vectors are scaled, lifted into hyperbolic space of
-learned curvature, and the loss is the angle by which captions miss the cones there. Retrieval reads nothing of it. It
-fits methods with clips and frames; where a method scores by one vector of its frames (GMMFormer), that is taken, which
-is ours. As released, zero rows take part in the pooling of frames, up to the longest possible video.
+A video is one vector, pooled from its frames and, where it has clips that meet sentences, from those; vectors are
+scaled, lifted into hyperbolic space of learned curvature, and the loss is the angle by which captions miss the cones
+there. Retrieval reads nothing of it. It is released with clips and frames. Ours are frames alone, and that where a
+method scores by one vector of its frames (GMMFormer), that is taken. As released, zero rows take part in the pooling of
+frames, up to the longest possible video.
 """
 
 import math
@@ -39,7 +40,7 @@ class Hierarchy:
 
 @register("partial_order")
 class PartialOrder(AttachedLoss):
-    """The partial order loss of HLFormer (ICCV 2025, arXiv 2507.17402), on methods with clips and frames."""
+    """The partial order loss of HLFormer (ICCV 2025, arXiv 2507.17402), on methods that keep frames."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
@@ -56,7 +57,7 @@ class PartialOrder(AttachedLoss):
                     f"losses.partial_order: curvature {self.curvature} and radius {self.radius}, wanted both above 0"
                 )
 
-    reads_clips: ClassVar[bool] = True
+    reads_frames: ClassVar[bool] = True
 
     config: Config
 
@@ -68,7 +69,7 @@ class PartialOrder(AttachedLoss):
         self.log_text_scale = nn.Parameter(torch.tensor(math.log(dim**-0.5)))
         self.log_video_scale = nn.Parameter(torch.tensor(math.log(dim**-0.5)))
         self.frame_pooling = None if is_pooled else AttentionPooling(dim)
-        self.clip_pooling = AttentionPooling(dim)
+        self.clip_pooling = AttentionPooling(dim) if model.has_clips else None
 
     def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
         """The unweighted term of one batch."""
@@ -83,7 +84,9 @@ class PartialOrder(AttachedLoss):
             bounded(scale, -math.inf, 0.0, overwrite=stores).exp()
             for scale in (self.log_text_scale, self.log_video_scale)
         )
-        pooled = (self._of_frames(videos) + self.clip_pooling(clips_of(videos))) / 2
+        pooled = self._of_frames(videos)
+        if self.clip_pooling is not None:
+            pooled = (pooled + self.clip_pooling(clips_of(videos))) / 2
         return Hierarchy(lifted(text * queries.sentence, curvature), lifted(video * pooled, curvature), curvature)
 
     def _of_frames(self, videos: EncodedVideos) -> Float[Tensor, "V D"]:

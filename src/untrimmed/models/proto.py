@@ -60,6 +60,7 @@ Beside its prototypes a video keeps what share of each unit they read, 4 % more,
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -157,6 +158,8 @@ class Proto(RetrievalModel):
                     f"masked_share {self.masked_share}, word_temperature {self.word_temperature}, guidance_margin "
                     f"{self.guidance_margin}: wanted a share in (0, 1], a positive number, a number in [0, 1)"
                 )
+
+    keeps_frames: ClassVar[bool] = False
 
     config: Config
 

@@ -104,7 +104,7 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
     if name in released.losses or name in released.parts:
         section = f"losses.{name}" if name in released.losses else name
         raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}")
-    _require_clips(method, attachment)
+    _require_units(method, attachment)
     if attachment.joins_layers and not method.has_layers:
         raise ConfigError(
             f"{name} does not fit {method.name}: it adds rows that layers over clips and frames read beside them, and "
@@ -118,11 +118,16 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
         )
 
 
-def _require_clips(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
-    for needs, verb in ((attachment.replaces_clips, "replace"), (attachment.reads_clips, "read")):
-        if needs and not method.has_clips:
+def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
+    for needs, verb, units, has in (
+        (attachment.replaces_clips, "replace", "clips", method.has_clips),
+        (attachment.reads_clips, "read", "clips", method.has_clips),
+        (attachment.reads_frames, "read", "frames", method.keeps_frames),
+    ):
+        if needs and not has:
             raise ConfigError(
-                f"{attachment.name} does not fit {method.name}: it {verb}s clips, and {method.name} has none to {verb}"
+                f"{attachment.name} does not fit {method.name}: it {verb}s {units}, and {method.name} has none to "
+                f"{verb}"
             )
 
 
@@ -161,7 +166,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
                 raise UnknownNameError.among("attached loss", loss, known)
             losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
             if values is not None:
-                _require_clips(cls, ATTACHMENTS[loss])
+                _require_units(cls, ATTACHMENTS[loss])
     if missing := [loss for loss in named_losses if losses.get(loss) is None]:
         raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
     if own := sorted({"attached", "parts"} & given.keys()):
