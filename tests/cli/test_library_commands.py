@@ -217,7 +217,7 @@ def test_a_run_that_is_not_there_is_one_line_and_no_bar(run, videos, tmp_path):
     code, out, err = run("index", "--model", tmp_path / "nowhere")
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
-    assert "no model.safetensors here" in err
+    assert "nowhere: no such folder; name the one that `untrimmed train` wrote, or what needs no training" in err
     assert run("index", "--model", "ms_sl+ral")[2].strip().endswith("then name the run's folder")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
-from untrimmed.study.page import _findings, winners
+from untrimmed.study.page import _findings, _p_of_seeds, winners
 from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate, World
 
@@ -64,3 +64,20 @@ def test_what_did_not_add_up_is_told_with_what_it_reached():
     (growth,) = own.growths
     own = replace(own, growths=(replace(growth, tried=(*growth.tried, Tried(lower, 1.5, PLAIN, GROWN))),))
     assert "with ral 2.0; no further attachment gained (transport 1.5)." in "\n".join(_findings(own))
+
+
+def test_a_method_that_did_not_grow_is_named_with_what_it_reached():
+    other = Growth((Tried(OTHER, 1.5, OTHER),), (OTHER,), {})
+    own = found("tvr")
+    own = replace(own, growths=(*own.growths, other), plan=replace(own.plan, attachments=("ral",)))
+    assert "- `dl_dkd` reached 1.5 on validation videos, and did not grow." in list(_findings(own))
+
+
+def test_p_of_seeds_knows_how_seeds_differ():
+    def seeds(*sum_r):
+        return [Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)) for value in sum_r]
+
+    near, far = seeds(230.0, 231.0, 232.0), seeds(240.0, 241.0, 242.0)
+    wide = seeds(221.0, 241.0, 261.0)  # as much better in the mean as `far`
+    assert float(_p_of_seeds(far, near)) < 0.001 < 0.3 < float(_p_of_seeds(wide, near))
+    assert _p_of_seeds(seeds(1.0), near) == ""

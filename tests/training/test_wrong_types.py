@@ -105,6 +105,7 @@ WRONG = {
     lambda w: w.load_dataset(split=3): "split is 3, wanted a text",
     lambda w: w.load_dataset(progress=3): "progress is 3, wanted a function",
     lambda w: w.train(42): "method is 42, wanted a name such as 'ms_sl', or a model (create_model, run.load_model())",
+    lambda w: w.train("tf_prvr"): "tf_prvr learns nothing, wanted a method that does; put it beside a run",
     lambda w: w.train(out=3): "out is 3, wanted a path or None; see help(train)",
     lambda w: w.train(preset=3): "preset is 3, wanted a path or None",
     lambda w: w.train(device=3): "device is 3, wanted a text or a device",

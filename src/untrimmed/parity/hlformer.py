@@ -85,6 +85,7 @@ class HLFormerParity(ConsolidatedParity):
         loss = _loss(model)
         made = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
+        assert loss.clip_pooling is not None
         frames = lengthened(*frames_of(videos), model.config.max_frames)[0]
         return super().encodings(model, queries, videos) | {
             "query_hyperbolic": made.text,

@@ -46,6 +46,13 @@ def is_training_free(model: object) -> bool:
     return isinstance(model, str | Path) and os.fspath(model) in TRAINING_FREE and not Path(model).exists()
 
 
+def require_learner(method: str) -> None:
+    """Raises: ConfigError where the method needs no training."""
+    if method in TRAINING_FREE:
+        learns = f"{method} learns nothing, wanted a method that does"
+        raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {method} --against RUN")
+
+
 def evaluate_training_free(
     name: str,
     dataset: RetrievalDataset | None = None,

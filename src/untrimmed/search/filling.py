@@ -16,7 +16,7 @@ from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
 from untrimmed.search.records import Settings, joined_products
-from untrimmed.search.training_free import WINDOWS, training_free
+from untrimmed.search.training_free import TRAINING_FREE, WINDOWS, training_free
 from untrimmed.video.reader import Sampling, VideoReader
 
 
@@ -114,6 +114,11 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
 
     if not Path(model).exists() and is_method(os.fspath(model)):
         raise CheckpointError(f"{model}: is a method; train it (untrimmed train {model}), then name the run's folder")
+    if not Path(model).exists():
+        raise CheckpointError(
+            f"{model}: no such folder; name the one that `untrimmed train` wrote, or what needs no training: "
+            f"{', '.join((WINDOWS[0], *TRAINING_FREE))}"
+        )
     trained = TrainedModel(model)
     trained.check_encoder(settings.encoder_identity)
     trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)

@@ -13,7 +13,7 @@ from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
-HEADER = ("", *COLUMNS, "p, row above", "p, its method", "weights (M)", "step (ms)", "kB a video")
+HEADER = ("", *COLUMNS, "p, row above", "p, its method", "of seeds", "weights (M)", "step (ms)", "kB a video")
 
 
 def page(found: Sequence[Found], command: str, picture: str) -> str:
@@ -51,9 +51,9 @@ def section(found: Found) -> Iterator[str]:
         f"All are {world.dim} wide, see {world.frames} frames, train on {world.batch} videos a step. "
         f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
-        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR; it does not know "
-        "how seeds differ. More steps may change the order. A step is told in milliseconds of one core, what a video "
-        "keeps in float32.\n"
+        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR, which does not know "
+        "how seeds differ; *of seeds*, against its method, too, is Welch's over the seeds' SumR. More steps may change "
+        "the order. A step is told in milliseconds of one core, what a video keeps in float32.\n"
     )
     yield markdown(table(found))
     yield from _findings(found)
@@ -72,10 +72,12 @@ def table(found: Found) -> Grid:
     above: tuple[Report, ...] = ()
     for candidate in ordered(found):
         own, base, costs = found.reports[candidate], found.compared_with(candidate), found.costs[candidate]
-        against = "" if candidate == base else _p(own, found.reports[base])
+        against = (
+            ("", "") if candidate == base else (_p(own, found.reports[base]), _p_of_seeds(own, found.reports[base]))
+        )
         cells = (f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}")
         figures = (_figure([report.figures[column] for report in own]) for column in COLUMNS)
-        lines.append((f"`{candidate}`", *figures, _p(own, above) if above else "", against, *cells))
+        lines.append((f"`{candidate}`", *figures, _p(own, above) if above else "", *against, *cells))
         above = own
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
@@ -96,7 +98,18 @@ def _figure(values: list[float]) -> str:
 
 
 def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
-    p = compare(first, second, ("SumR",))[0].fisher_p
+    return _shown(compare(first, second, ("SumR",))[0].fisher_p)
+
+
+def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
+    """Of Welch's t-test over the SumR of seeds; empty for one seed."""
+    from scipy.stats import ttest_ind
+
+    sides = [[report.figures["SumR"] for report in side] for side in (first, second)]
+    return _shown(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
+
+
+def _shown(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
@@ -116,6 +129,9 @@ def _findings(found: Found) -> Iterator[str]:
             rate = f"rate {found.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
             end = "what could come next is not all trained yet" if growth.waiting else end
             yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
+        elif found.plan.attachments:
+            reached = f"reached {sum_r[base]:.1f} on validation videos" if base in sum_r else "is not trained yet"
+            yield f"- `{base}` {reached}, and did not grow."
 
 
 def _refusals(found: Found) -> Iterator[str]:

@@ -21,7 +21,7 @@ from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run, open_run
-from untrimmed.running.training_free import TRAINING_FREE
+from untrimmed.running.training_free import require_learner
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.study.costs import Costs, costs_of
 from untrimmed.study.greedy import Growth, Tried, grow
@@ -167,9 +167,7 @@ def outlook(world: World, plan: Plan) -> list[str]:
     for attachment in plan.attachments:
         attachment_class(attachment)
     for method in plan.methods:
-        if method.name.method in TRAINING_FREE:
-            learns = f"{method} learns nothing, wanted a method that does"
-            raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {method} --against RUN")
+        require_learner(method.name.method)
         model_class(method.name)
         trial = trial_of(world, plan, method, plan.rates[0])
         if reason := trial.refusal():

@@ -23,6 +23,7 @@ from untrimmed.presets import Preset
 from untrimmed.running.encoding import require_float32
 from untrimmed.running.run import DataSettings
 from untrimmed.running.split import require_sizes, require_widths
+from untrimmed.running.training_free import require_learner
 from untrimmed.training.loop import Callback
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ def require_arguments(
         _require_callable(callback)
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
+    else:
+        require_learner(method)
     if isinstance(data, str):
         if root is None:
             raise ConfigError(f"root is None, wanted the folder that holds the data set {data!r}")
