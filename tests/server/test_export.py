@@ -3,13 +3,23 @@
 import csv
 import io
 import json
+import threading
 import zipfile
 from dataclasses import replace
 
 import pytest
 
 from tests.server.conftest import HOSTILE
+from untrimmed.search.records import VideoRecord
 from untrimmed.server import export as export_module
+from untrimmed.server.schemas import ExportRequest, Mark
+
+
+def record_of(path):
+    return VideoRecord(
+        video_id="0" * 16, path=path, content_hash="", size=1, mtime_ns=1, duration_s=900.0, width=4, height=4,
+        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="gaussian_windows", indexed_at=0.0,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -65,6 +75,14 @@ def test_of_one_video_a_subtitle_is_the_note(export, moments):
     assert "00:00:00,000 --> 00:00:01,500\nflag\n" in text
 
 
+@pytest.mark.parametrize("format", ["csv", "json", "srt", "chapters", "edl", "otio"])
+def test_names_that_are_no_utf8_are_escaped(format, tmp_path):
+    mark = Mark(video_id="0" * 16, start_s=0.0, end_s=700.0, note="")
+    records = [record_of(f"/videos/{name}.mp4") for name in ("caf\udce9", "other")]
+    made = export_module.export(ExportRequest(format=format, moments=[mark, mark]), records, threading.Event())
+    assert "\\udce9" in made.path.read_text(encoding="utf-8")
+
+
 def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
     import av
 
@@ -116,8 +134,9 @@ def test_clips_of_videos_with_the_longest_names_keep_span_and_suffix(client, tmp
 
 def test_moments_that_make_no_span_are_refused(export, ids):
     flag = ids["flag.mp4"]
-    for start_s, end_s in [(2.0, 2.0), (3.0, 2.0), (0.0, 601.0)]:
-        assert export("csv", {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
+    for format, start_s, end_s in [("csv", 2.0, 2.0), ("csv", 3.0, 2.0), ("clips", 0.0, 601.0)]:
+        assert export(format, {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
+    assert export("csv", {"video_id": flag, "start_s": 0.0, "end_s": 601.0}).status_code == 200  # a film is no clip
     assert export("csv", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}).status_code == 404
     assert export("xml", {"video_id": flag, "start_s": 0, "end_s": 1}).status_code == 422
     assert export("csv").status_code == 422

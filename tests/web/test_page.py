@@ -121,6 +121,8 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     assert "sure=60" in page.url
     assert page.locator("li h2").count() > 0
     shot(page, "sure")
+    slider.fill("55")
+    page.wait_for_url("**sure=55*")
     slider.fill("95")
     nothing = page.get_by_text("Nothing found: no video holds it with a chance of 95 % or more.")
     nothing.wait_for()
@@ -132,6 +134,11 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     for key, at in (("ArrowRight", "10"), ("ArrowLeft", "5")):
         page.keyboard.press(key)
         assert [slider.input_value(), slider.evaluate("box => box === document.activeElement")] == [at, True]
+    slider.fill("95")
+    nothing.wait_for()
+    slider.focus()
+    page.keyboard.press("Home")  # nothing is asked of the chance any more, and still it is there to be moved
+    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_found)
     slider.fill("0")
     until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_found)
 
@@ -364,7 +371,12 @@ def test_space_pauses_while_a_tile_has_the_focus(visit):
 def test_the_focus_stays_where_something_is(visit):
     page = playing_first(visit)
     page.keyboard.press("b")
-    page.get_by_label("out of the basket").press("Enter")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("b")
+    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
+    page.get_by_label("out of the basket").first.press("Enter")
+    until(page, "document.activeElement.matches('section[aria-label=Basket] li button')")
+    page.keyboard.press("Enter")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("p")
@@ -468,9 +480,10 @@ def test_an_empty_library_says_how_it_is_filled(visit, tmp_path):
     folder = tmp_path / "my library"
     with served(untrimmed.open(folder)) as at:
         page = visit(at=at)
-        page.get_by_text(f"Nothing is indexed yet. Run: untrimmed index FOLDER --library '{folder}'").wait_for()
+        command = f"untrimmed index FOLDER --library '{folder}'"
+        page.get_by_text(f"Nothing is indexed yet. Press Index, or run: {command}").wait_for()
         page.get_by_role("button", name="Index").click()
-        page.get_by_text(f"A first folder: run untrimmed index FOLDER --library '{folder}'").wait_for()
+        page.get_by_text(f"A first folder: run {command}").wait_for()
 
 
 SAVED = {  # what files of the formats begin with
@@ -691,10 +704,13 @@ def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant
     hits.press("Enter")
     assert not hits.evaluate("box => box.checkValidity()")
     assert "hits=2&" in page.url
-    page.fill("#q", "red")
-    page.press("#q", "Enter")  # what no field may hold is left out of the next search
+    page.locator("summary").first.click()
+    page.evaluate("document.getElementById('q').value = 'red'")
+    page.evaluate("document.getElementById('q').dispatchEvent(new Event('input'))")
+    page.get_by_role("button", name="Search").click()  # what no field may hold is left out
     until(page, "document.querySelectorAll('li h2').length > 2")
     assert "hits=" not in page.url
+    page.locator("summary").first.click()
     page.fill("#q", "white")
     hits.fill("")
     hits.press("Enter")

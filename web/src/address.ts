@@ -32,6 +32,7 @@ export const BOUNDS: Record<(typeof NUMBERS)[keyof typeof NUMBERS], Bounds> = {
   limit: { min: 1, max: 500 },
   moments: { min: 1, max: 50 }
 }
+export const WEIGHT: Bounds = { min: 0.01, step: 'any' } // of a part of the query
 /** The number, if it is one that the field may hold. */
 export function within(value: number | null, { min = -Infinity, max = Infinity, step }: Bounds): number | null {
   const isMeant = value !== null && Number.isFinite(value) && min <= value && value <= max
@@ -49,5 +50,5 @@ export function example(text: string): Example[] {
 /** Weights of parts, as `wthen=2`; those that are not there are the usual ones. */
 export function readWeights(words: URLSearchParams): Weights {
   const named = Object.keys(WEIGHTS).map((part) => [part, Number(words.get(`w${part}`))] as const)
-  return Object.fromEntries(named.filter(([, weight]) => weight > 0))
+  return Object.fromEntries(named.filter(([, weight]) => within(weight, WEIGHT) !== null))
 }

@@ -84,7 +84,7 @@ function actions(target: Target): Record<string, () => void> {
     '}': () => session.nudge('end_s', -NUDGE_S),
     p: () => judged && void session.judge('like', judged).then(keepFocus),
     n: () => judged && void session.judge('unlike', judged).then(keepFocus),
-    i: () => span && session.askFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2),
+    i: () => span && void session.askFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2).then(keepFocus),
     v: () => (session.inContext = !session.inContext),
     b: () => span && session.collect(span.video, span.video_id, span.start_s, span.end_s),
     ' ': () => target.player?.toggle(),
@@ -103,7 +103,7 @@ export async function keepFocus(): Promise<void> {
 
 /** Bring the chosen moment into view, with the focus on it. */
 export function focusChosen(): void {
-  requestAnimationFrame(() => {
+  void tick().then(() => {
     const tile = document.querySelector<HTMLElement>('[data-chosen=true]')
     tile?.focus({ preventScroll: true })
     tile?.scrollIntoView({ block: 'nearest' })

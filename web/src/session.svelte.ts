@@ -1,6 +1,6 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
-import { BOUNDS, NUMBERS, WORDS, example, readWeights, within, type Example } from './address'
+import { BOUNDS, NUMBERS, WEIGHT, WORDS, example, readWeights, within, type Example } from './address'
 import { remember, stored } from './kept'
 import * as api from './api'
 import type { Answer, Hit, Mark, Moment, Query, Weights } from './api'
@@ -85,7 +85,7 @@ class Session {
   }
   /** Whether the library's encoder has chances at all. */
   get knowsChances(): boolean {
-    return this.minChance > 0 || this.hits.some((hit) => hit.confidence != null)
+    return this.minChance > 0 || this.askedChance > 0 || this.hits.some((hit) => hit.confidence != null)
   }
   /** The chance that the best hit holds what was asked for. */
   get bestChance(): number | null {
@@ -107,7 +107,7 @@ class Session {
     return used.length > 1 ? used.map(([part]) => part as keyof Weights) : []
   }
   get #setWeights(): [string, number][] {
-    return Object.entries(this.weights).filter(([, weight]) => weight > 0)
+    return Object.entries(this.weights).filter(([, weight]) => within(weight, WEIGHT) !== null)
   }
   /** The numbers that count: what a field may not hold is told there, and left out. */
   get #numbers(): Numbers {
@@ -169,7 +169,7 @@ class Session {
     this.isArriving = false
     try {
       const query = this.#query()
-      this.askedChance = 100 * (query.min_confidence ?? 0)
+      this.askedChance = query.min_confidence === null ? 0 : this.minChance
       this.answer = await (this.picture
         ? api.searchPicture(this.picture, query, abort.signal)
         : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
@@ -192,9 +192,9 @@ class Session {
   forget(): void {
     this.#remember([])
   }
-  askAgain(sentence: string): void {
+  askAgain(sentence: string): Promise<void> {
     this.text = sentence
-    void this.ask('new')
+    return this.ask('new')
   }
   #startOver(): void {
     this.chosen = { hit: 0, moment: 0 }
@@ -230,12 +230,12 @@ class Session {
   }
 
   /** Only moments that look like this frame. */
-  askFrame(video: string, video_id: string, time_s: number): void {
+  askFrame(video: string, video_id: string, time_s: number): Promise<void> {
     this.text = this.then = this.without = ''
     this.unlike = []
     this.picture = null
     this.like = [{ video, video_id, start_s: Math.round(time_s * 100) / 100, end_s: null }]
-    void this.ask('new')
+    return this.ask('new')
   }
   askPicture(file: File): void {
     this.picture = file

@@ -177,11 +177,11 @@ class Guard:
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:
     """A link or a typed address that opens the page itself, from wherever; it says nothing to who led here."""
-    return scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+    return scope["method"] in ("GET", "HEAD") and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
 
 def _token_in_address(scope: Scope) -> str | None:
-    if scope["method"] != "GET" or scope["path"] != "/":
+    if scope["method"] not in ("GET", "HEAD") or scope["path"] != "/":
         return None
     return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("token", [])), None)
 

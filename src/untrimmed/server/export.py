@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
 import tempfile
 import threading
@@ -45,7 +46,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     """
     moments = list(zip(request.moments, records, strict=True))
     for mark, record in moments:
-        check_span(record, mark.start_s, mark.end_s)
+        check_span(record, mark.start_s, mark.end_s, MOST_CLIP_S if request.format == "clips" else math.inf)
     total_s = sum(mark.end_s - mark.start_s for mark, _ in moments)
     if request.format == "clips" and total_s > _MOST_CLIPS_S:
         raise PublicError(
@@ -57,24 +58,24 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
             return Exported(_write_clips(moments, folder / "moments.zip", ends), "application/zip")
         suffix, kind, write = _WRITERS[request.format]
         file = folder / f"moments{suffix}"
-        file.write_text(write(moments), encoding="utf-8", newline="")
+        file.write_text(write(moments), encoding="utf-8", errors="backslashreplace", newline="")
         return Exported(file, kind)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def check_span(record: VideoRecord, start_s: float, end_s: float) -> None:
-    """Refuse a span of a video that makes no clip.
+def check_span(record: VideoRecord, start_s: float, end_s: float, most_s: float = MOST_CLIP_S) -> None:
+    """Refuse a span of a video that is none, or too long: by default, for a clip.
 
     Raises:
         PublicError: It is empty or too long.
     """
-    if not 0 < end_s - start_s <= MOST_CLIP_S:
+    if not 0 < end_s - start_s <= most_s:
+        wanted = "above 0" if most_s == math.inf else f"above 0 and up to {most_s:g} s"
         raise PublicError(
             422,
-            f"{Path(record.path).name!r}: the span from {start_s:g} to {end_s:g} s, wanted a length above 0 and up to "
-            f"{MOST_CLIP_S:g} s",
+            f"{Path(record.path).name!r}: the span from {start_s:g} to {end_s:g} s, wanted a length {wanted}",
         )
 
 
@@ -184,7 +185,8 @@ def _otio(moments: _Moments) -> str:
         media = otio.schema.ExternalReference(
             target_url=Path(record.path).as_uri(), available_range=span(0, record.duration_s)
         )
-        clip = otio.schema.Clip(Path(record.path).name, media, span(mark.start_s, mark.end_s))
+        name = Path(record.path).name.encode("utf-8", "backslashreplace").decode()
+        clip = otio.schema.Clip(name, media, span(mark.start_s, mark.end_s))
         clip.metadata["untrimmed"] = {"video_id": record.video_id, "note": mark.note}
         track.append(clip)
     return str(otio.adapters.write_to_string(timeline, "otio_json"))

@@ -113,6 +113,7 @@ async def frame(
     responses={
         200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
         206: {"description": "A part of the file.", "content": {"video/*": {}}},
+        400: {"description": "No range.", "content": {"text/plain": {}}},
         416: {"description": "No such part.", "content": {"text/plain": {}}},
     },
 )
