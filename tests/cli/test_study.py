@@ -1,5 +1,7 @@
 """`untrimmed study` as it is typed, on a world of 24 videos."""
 
+import shutil
+
 import pytest
 
 SIZES = ["--dim", 8, "--frames", 20, "--batch", 4, "--rates", "3e-4", "--search-steps", 4, "--steps", 8]
@@ -43,6 +45,26 @@ def test_a_page_can_be_made_of_what_is_there(typed, words, tmp_path):
     assert "Not trained yet, so that the search may still go on elsewhere: `ms_sl+transport`" in page.read_text()
     assert "- `ms_sl` (rate 0.0003, not tried with 0.001) reached" in page.read_text()
     assert "1 of 2 seeds" in page.read_text()
+
+
+def test_what_is_kept_of_runs_makes_the_same_page_where_they_are_not(typed, words, tmp_path):
+    pages = [tmp_path / "first" / "page.md", tmp_path / "second" / "page.md"]
+    for page in pages:
+        page.parent.mkdir()
+    words += ["--seeds", 1, "--attach", "evidence", "--page"]
+    assert typed(*words, pages[0])[0] == 0
+    for run in (tmp_path / "runs" / "tvr").glob("*/"):
+        shutil.rmtree(run)
+    code, _, told = typed(*words, pages[1], "--jobs", 0)
+    assert (code, "on validation videos" in told) == (0, False)
+    first, second = ([_untimed(line) for line in page.read_text().splitlines()] for page in pages)
+    assert first == second
+
+
+def _untimed(line):
+    """A line of the page without a step's milliseconds, which are measured each time."""
+    cells = line.split("|")
+    return cells[:-3] + cells[-2:] if len(cells) > 3 else cells
 
 
 def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):

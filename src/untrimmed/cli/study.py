@@ -92,7 +92,8 @@ def study(
     """Compare methods, or find out which attachments add up, on the same data, sizes and steps, with paired tests.
 
     The same command goes on after an interruption; more seeds or methods cost only themselves. Several commands may
-    work at the same --out at once: each training is made by one of them.
+    work at the same --out at once: each training is made by one of them. What is known of a run is kept beside it in a
+    small file, which is enough where the run is lost or was made on another machine.
     """
     from untrimmed.study.study import Plan, outlook
     from untrimmed.study.trials import Candidate, World

@@ -19,13 +19,11 @@ from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
-from untrimmed.running.opened import evaluate
-from untrimmed.running.run import Run, open_run
 from untrimmed.running.training_free import require_learner
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.study.costs import Costs, costs_of
 from untrimmed.study.greedy import Growth, Tried, grow
-from untrimmed.study.trials import Candidate, Trial, World, reached
+from untrimmed.study.trials import UNTRAINED, Candidate, Known, Trial, World
 
 Tell = Callable[[str], None]
 SEARCH_SEED = 0
@@ -77,7 +75,7 @@ class Found:
         """For each method the rates that are left to train."""
         return {
             method: tuple(
-                rate for rate in self.plan.rates if not trial_of(self.world, self.plan, method, rate).finished
+                rate for rate in self.plan.rates if not trial_of(self.world, self.plan, method, rate).knows("val")
             )
             for method in self.rates
         }
@@ -107,11 +105,11 @@ class Trainer:
     tell: Tell = lambda line: None
     jobs: int = 1
 
-    def runs(self, trials: Sequence[Trial]) -> list[Run | None]:
-        """The runs of the trials in their order, None for what is not trained; what is there already is only read."""
-        left = [trial for trial in trials if not trial.finished]
+    def known(self, trials: Sequence[Trial], what: Known) -> list[bool]:
+        """Which of the trials can tell it: all, unless nothing is trained; what is there already is only read."""
+        left = [trial for trial in trials if not trial.knows(what)]
         if not self.jobs:
-            return [open_run(trial.folder) if trial not in left else None for trial in trials]
+            return [trial not in left for trial in trials]
         if self.jobs == 1 or len(left) < 2:
             for trial in left:
                 self._told(trial, *_timed(trial))
@@ -122,7 +120,7 @@ class Trainer:
             with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=threads) as pool:
                 for trial, done in zip(left, pool.map(_timed, left), strict=True):
                     self._told(trial, *done)
-        return [open_run(trial.folder) for trial in trials]
+        return [True for _ in trials]
 
     def _told(self, trial: Trial, sum_r: float, seconds: float) -> None:
         self.tell(f"{trial.world.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
@@ -131,7 +129,8 @@ class Trainer:
 def _timed(trial: Trial) -> tuple[float, float]:
     """What a trial reached, and how long it took."""
     began = time.perf_counter()
-    return reached(trial.train()), time.perf_counter() - began
+    trial.train()
+    return trial.reached(), time.perf_counter() - began
 
 
 def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
@@ -174,7 +173,7 @@ def outlook(world: World, plan: Plan) -> list[str]:
             raise ConfigError(reason)
         trial.require_teacher()
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
-    finished = sum(trial.finished for trial in searched)
+    finished = sum(trial.knows("val") for trial in searched)
     lines = [f"{world.data}: {len(searched)} trainings of {plan.search_steps} steps for the rates, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
         added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
@@ -201,16 +200,20 @@ def _reach(
     world: World, plan: Plan, trainer: Trainer, rate: float, candidates: Sequence[Candidate]
 ) -> list[float | None]:
     """The SumR of each on validation videos, after the steps of the search."""
-    runs = trainer.runs([trial_of(world, plan, each, rate) for each in candidates])
-    return [None if run is None else reached(run) for run in runs]
+    trials = [trial_of(world, plan, each, rate) for each in candidates]
+    return [
+        trial.reached() if is_known else None
+        for trial, is_known in zip(trials, trainer.known(trials, "val"), strict=True)
+    ]
 
 
 def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) -> float:
     """The rate that reaches most in the steps of the search, or the only one."""
     if len(plan.rates) == 1:
         return plan.rates[0]
-    runs = trainer.runs([trial_of(world, plan, method, rate) for rate in plan.rates])
-    sum_r = {rate: reached(run) for rate, run in zip(plan.rates, runs, strict=True) if run is not None}
+    trials = {rate: trial_of(world, plan, method, rate) for rate in plan.rates}
+    known = trainer.known(list(trials.values()), "val")
+    sum_r = {rate: trials[rate].reached() for rate, is_known in zip(trials, known, strict=True) if is_known}
     return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
@@ -235,18 +238,17 @@ def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
     costs = costs_of([trial(each, 0) for each in found.finalists])
     found = replace(found, costs=dict(zip(found.finalists, costs, strict=True)))
     for seed in range(plan.seeds):
-        runs = trainer.runs([trial(each, seed) for each in found.finalists])
-        there = {each: run for each, run in zip(found.finalists, runs, strict=True) if run is not None}
-        if len(there) < len(runs):
+        trials = [trial(each, seed) for each in found.finalists]
+        if not all(trainer.known(trials, "test")):
             return
-        new = {each: evaluate(run, moments=False) for each, run in there.items()}
+        new = {each: own.report() for each, own in zip(found.finalists, trials, strict=True)}
         found = replace(found, reports={each: (*found.reports.get(each, ()), new[each]) for each in found.finalists})
         yield found
 
 
 def _untrained(world: World) -> dict[str, dict[str, float]]:
     """The rows that need no training, kept beside the runs."""
-    kept = world.out / world.data / "untrained.json"
+    kept = world.out / world.data / UNTRAINED
     if not kept.is_file():
         hidden = open_world(world.data, world.root) if world.simulated else None
         rows = untrained_rows(*world.sets, hidden)

@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from untrimmed.config import parse_overrides
 from untrimmed.data.annotations import videos_of
@@ -16,15 +18,20 @@ from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.sources import open_teacher
 from untrimmed.errors import ConfigError
+from untrimmed.evaluation.recall import recall
+from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.precision import Precision
 from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
+from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run, is_run, open_run
 from untrimmed.training.loop import Callback
 from untrimmed.training.train import train
 
 WARMUP_SHARE = 0.1  # the published hundredth would be few steps of a short training, too few for the larger rates
+Known = Literal["val", "test"]  # what a trial can tell: of validation videos, of test videos
+UNTRAINED = "untrained.json"  # the rows that need no training, of a world
 WARMUP_EPOCH = "warmup_epoch"  # from which some losses act; it moves with the length of the training
 
 
@@ -99,7 +106,10 @@ class World:
         """
         sizes = {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
         noted = self.out / self.data / "sizes.json"
-        if not noted.is_file() or not any(path.is_dir() for path in noted.parent.iterdir()):  # no run: of no size yet
+        of_no_size = {noted.name, UNTRAINED}
+        if not noted.is_file() or not any(
+            path.is_dir() or (path.suffix == ".json" and path.name not in of_no_size) for path in noted.parent.iterdir()
+        ):  # no run, and nothing kept of one
             noted.parent.mkdir(parents=True, exist_ok=True)
             write_whole(noted, json.dumps(sizes))
         for name, there in json.loads(noted.read_text(encoding="utf-8")).items():
@@ -141,8 +151,39 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to train."""
+        """Whether the run is there and nothing is left to train."""
         return is_run(self.folder) and len(open_run(self.folder).history) >= self.epochs
+
+    def knows(self, what: Known) -> bool:
+        """Whether this can be told without training: of the run, or of what was kept when it was first told."""
+        return what in self._kept() or self.finished
+
+    @property
+    def note(self) -> Path:
+        """What is kept beside the run, and is enough for the page where the run is not: a few kilobytes."""
+        return self.folder.with_name(f"{self.folder.name}.json")
+
+    def _kept(self) -> dict[str, Any]:
+        return dict(json.loads(self.note.read_text(encoding="utf-8"))) if self.note.is_file() else {}
+
+    def reached(self) -> float:
+        """The best SumR on validation videos."""
+        kept = self._kept()
+        if "val" not in kept:
+            kept["val"] = max(entry["val"]["SumR"] for entry in open_run(self.folder).history)
+            write_whole(self.note, json.dumps(kept))
+        return float(kept["val"])
+
+    def report(self) -> Report:
+        """What is found among the test videos."""
+        kept, test = self._kept(), self.world.sets[2]
+        if "test" not in kept:
+            made = evaluate(open_run(self.folder), moments=False)
+            rank_of = dict(zip(made.caption_ids, made.rank.tolist(), strict=True))
+            kept["test"] = [rank_of[caption_id] for caption_id in test.caption_ids]  # of each caption's video
+            write_whole(self.note, json.dumps(kept))
+        rank = np.array(kept["test"])
+        return Report(str(self.candidate), len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -225,8 +266,3 @@ class Trial:
             callback=callback,
             **self.overrides,
         )
-
-
-def reached(run: Run) -> float:
-    """The best SumR on validation videos."""
-    return max(entry["val"]["SumR"] for entry in run.history)
