@@ -264,7 +264,7 @@ def test_a_model_of_other_widths_is_refused_and_changes_nothing(widths, message,
 
 
 def test_a_folder_without_a_model_is_refused(lib, tmp_path):
-    with pytest.raises(CheckpointError, match=r"nowhere: no model\.safetensors here"):
+    with pytest.raises(CheckpointError, match=r"nowhere: no such folder; name the one that `untrimmed train` wrote"):
         lib.use(tmp_path / "nowhere")
     with pytest.raises(UntrimmedError, match="no library here"):
         untrimmed.open(tmp_path / "empty").use(save_run(tmp_path / "run"))
