@@ -83,10 +83,11 @@ def browser():
 
 
 @pytest.fixture
-def visit(browser, address):
+def visit(browser, address, monkeypatch):
     """Open the page; what a page logs as an error, a refused script or style among them, fails the test.
 
-    With `trouble`, files or the service are to be missed: the browser logs each of them.
+    With `trouble`, files or the service are to be missed: the browser logs each of them. What a test has patched of the
+    service is put back after its pages are closed, for a page may still be asking: hence `monkeypatch`, set up before.
     """
     contexts, errors = [], []
 
@@ -97,7 +98,10 @@ def visit(browser, address):
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda line: errors.append(line.text) if line.type == "error" and not trouble else None)
+        if not trouble:
+            page.on(
+                "console", lambda line: errors.append(f"{line.text} {line.location}") if line.type == "error" else None
+            )
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(at + path)
         return page
