@@ -65,6 +65,13 @@ def test_runs_of_other_sizes_are_refused(trial):
         replace(trial.world, dim=16).require_own()
 
 
+def test_what_was_kept_of_other_data_is_refused(trial):
+    trial.note.parent.mkdir()
+    trial.note.write_text('{"val": 100.0, "test": [1, 2]}', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"has the ranks of 2 captions, tvr has [0-9]+ to test; it was kept of other"):
+        trial.report()
+
+
 def test_a_training_that_another_process_is_at_is_waited_for(trial, monkeypatch):
     made = []
     monkeypatch.setattr(Trial, "_train", lambda self, callback: made.append(self.seed) or object.__new__(Run))

@@ -1,5 +1,7 @@
 """What the tables of several papers have in common: data sets, methods, notes, commands."""
 
+from dataclasses import replace
+
 from untrimmed.reproduction.tables import Column, NotCovered, Row
 
 METHODS = {
@@ -13,6 +15,7 @@ METHODS = {
     "HLFormer": "hlformer",
 }
 TVR, ACTIVITYNET, CHARADES = Column(name="tvr"), Column(name="activitynet"), Column(name="charades")
+ON_VALIDATION = tuple(replace(each, split="val") for each in (TVR, ACTIVITYNET, CHARADES))
 BY_RATIO = ("SumR M/V (0,0.2]", "SumR M/V (0.2,0.4]", "SumR M/V (0.4,1]", "SumR")
 CORPUS_SIZES = (500, 1000, 1500, 2000, 2500)
 CURVES = "The paper prints curves without figures; the points are ours."

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Thread
 
 import torch
 
@@ -114,16 +115,31 @@ class Trainer:
             for trial in left:
                 self._told(trial, *_timed(trial))
         else:
-            each = max(1, (os.cpu_count() or 1) // self.jobs)
-            threads = partial(torch.set_num_threads, each)
-            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
-            with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=threads) as pool:
+            with workers(self.jobs) as pool:
                 for trial, done in zip(left, pool.map(_timed, left), strict=True):
                     self._told(trial, *done)
         return [True for _ in trials]
 
     def _told(self, trial: Trial, sum_r: float, seconds: float) -> None:
         self.tell(f"{trial.world.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
+
+
+def workers(jobs: int) -> ProcessPoolExecutor:
+    """Processes that share the processors and end with this one, however it ends."""
+    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads,))
+
+
+def _begin_work(threads: int) -> None:
+    torch.set_num_threads(threads)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)  # in the middle of a step: what it had saved is taken up by the next
 
 
 def _timed(trial: Trial) -> tuple[float, float]:

@@ -175,7 +175,10 @@ class Trial:
         return float(kept["val"])
 
     def report(self) -> Report:
-        """What is found among the test videos."""
+        """What is found among the test videos.
+
+        Raises: ConfigError where what was kept is of another number of captions.
+        """
         kept, test = self._kept(), self.world.sets[2]
         if "test" not in kept:
             made = evaluate(open_run(self.folder), moments=False)
@@ -183,6 +186,11 @@ class Trial:
             kept["test"] = [rank_of[caption_id] for caption_id in test.caption_ids]  # of each caption's video
             write_whole(self.note, json.dumps(kept))
         rank = np.array(kept["test"])
+        if len(rank) != len(test.caption_ids):
+            raise ConfigError(
+                f"{self.note}: has the ranks of {len(rank)} captions, {self.world.data} has {len(test.caption_ids)} to "
+                "test; it was kept of other data, choose another --out"
+            )
         return Report(str(self.candidate), len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
 
     @property

@@ -1,0 +1,23 @@
+"""The processes that a study trains in."""
+
+import subprocess
+import sys
+
+import psutil
+
+STUDY = """
+import os, time
+from untrimmed.study.study import workers
+
+pool = workers(1)
+print(pool.submit(os.getpid).result(), flush=True)
+pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_a_study_that_is_killed_leaves_none_at_work():
+    with subprocess.Popen([sys.executable, "-c", STUDY], stdout=subprocess.PIPE, text=True) as study:
+        worker = psutil.Process(int(study.stdout.readline()))
+        study.kill()
+    _, alive = psutil.wait_procs([worker], timeout=30)
+    assert alive == []
