@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import untrimmed
-from tests.search.test_sharded import sharded
+from tests.search.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.folding import span_vector
 from untrimmed.search.query import Filters, Place, Query, Weights
@@ -203,14 +203,14 @@ PARTS = [
 def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
     query = Query("red", **parts, like=(Place(lib.search("yellow")[0].video, 0.5),))
     expected = lib.search(query, limit=9)
-    assert sharded(lib, 3).search(query, limit=9) == expected
-    shards = sharded(lib, 3)
-    shards.search(query)
-    dead = shard_of(expected[0].video_id, 3)
+    count = shards_apart(expected)
+    shards = sharded(lib, count)
+    assert shards.search(query, limit=9) == expected
+    dead = shard_of(expected[0].video_id, count)
     shards.engine._shards.dead.add(dead)
     hits = shards.search(query, limit=9)
     assert hits.partial
-    assert {hit.video_id for hit in hits} == {h.video_id for h in expected if shard_of(h.video_id, 3) != dead}
+    assert {hit.video_id for hit in hits} == {h.video_id for h in expected if shard_of(h.video_id, count) != dead}
 
 
 @pytest.mark.parametrize(

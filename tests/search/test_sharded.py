@@ -39,6 +39,11 @@ def sharded(lib, number):
     return opened
 
 
+def shards_apart(hits):
+    """How many shards hold these videos in more than one: ids are drawn, and of a few one may have them all."""
+    return next(n for n in range(2, 99) if len({shard_of(hit.video_id, n) for hit in hits}) > 1)
+
+
 @pytest.mark.parametrize("number", [1, 2, 7])
 def test_shards_give_the_hits_of_one_corpus_whatever_is_committed(lib, videos, tmp_path, number):
     check_same_hits(sharded(lib, number), lib, videos, tmp_path)
@@ -151,8 +156,7 @@ def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error
 @pytest.mark.parametrize("among", ["one", "all"])
 def test_a_shard_that_dies_after_it_has_ranked_makes_the_answer_partial(lib, monkeypatch, query, died_before, among):
     whole = lib.search(query, limit=9, moments=9)
-    ids = [hit.video_id for hit in whole]  # drawn: of two shards one may have them all
-    count = next(n for n in range(2, 99) if len({shard_of(video_id, n) for video_id in ids}) > 1)
+    count = shards_apart(whole)
     number = shard_of(whole[0].video_id, count)
     limit = 1 if among == "one" else 9
     shards = sharded(lib, count)
