@@ -62,8 +62,13 @@ def test_filters_leave_some_videos(indexed, videos):
     assert len(found(indexed, "red", "--max-size", "1G", "--min-height", "10", "--since", "2001-01-01")["hits"]) == 2
     code, out, err = indexed("search", "red", "--until", "2001-01-01")
     assert (code, out) == (1, "")
-    assert "no video of the library meets: until 2001-01-01" in err
+    assert "no video of the library meets: changed until 2001-01-01" in err
     assert err.endswith("nothing found\n")
+
+
+def test_how_much_later_is_of_what_comes_then(indexed):
+    code, _, err = indexed("search", "red", "--within-s", "3")
+    assert (code, "add --then TEXT" in err) == (2, True)
 
 
 def test_flat_and_fold(indexed):

@@ -113,7 +113,7 @@ def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admi
     if admitted:
         assert len(lib.search(Query("blue", filters=Filters(**filters)), limit=len(admitted))) == len(admitted)
     else:
-        assert hits.warnings == ("no video of the library meets: max_height 47",)
+        assert hits.warnings == ("no video of the library meets: at most 47 pixels high",)
 
 
 def test_filters_by_bytes_count_those_of_the_file(lib):

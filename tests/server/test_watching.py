@@ -129,6 +129,10 @@ def test_a_file_that_cannot_be_indexed_is_named_and_tried_again_when_it_changes(
     write_clip(videos / "broken.mp4", ["green"])
     wait(client, names={"first.mp4", "stays.mp4", "broken.mp4"})
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
+    (videos / "another.mp4").write_text("no video")
+    wait(client, until=lambda: client.get("/api/watches").json()[0]["failed"])
+    (videos / "another.mp4").unlink()
+    wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
 
 
 def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):

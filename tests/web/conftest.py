@@ -56,9 +56,9 @@ def library(world):
 
 
 @contextmanager
-def served(library):
+def served(library, folders=()):
     """The address of a service of a library, on a socket of this machine."""
-    with on_a_socket(create_app(library, warm=True)) as at:
+    with on_a_socket(create_app(library, folders=folders, warm=True)) as at:
         yield f"{at}/"
 
 

@@ -2,8 +2,14 @@
 
 import contextlib
 
+import pytest
+
+import untrimmed
 from tests.server.served_child import serving
-from tests.web.browsing import TILE, ask, until
+from tests.toy import write_clip
+from tests.web.browsing import TILE, ask, tile_names, until
+from tests.web.conftest import VP9, load_toy, served
+from untrimmed.search import library as library_module
 
 
 def test_an_answer_that_comes_after_going_back_is_dropped(visit):
@@ -49,9 +55,51 @@ def test_a_service_whose_process_ends_is_named_and_found_again_once_another_has_
         page.fill("#q", "blue")
         page.press("#q", "Enter")
         until(page, "document.querySelector('[role=status]').textContent.includes('service does not answer')")
+        assert page.locator("ol.stale").locator(TILE).count() > 0, "what was found before stays"
     with serving(library.folder, world / "videos", address.rpartition(":")[2]):
-        ask(page, "blue")
-        assert page.locator(TILE).first.get_attribute("aria-label").startswith("sea.webm")
+        until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+        assert tile_names(page)[0].startswith("sea.webm")
+
+
+def test_a_library_that_is_filled_is_asked_once_more(visit, tmp_path, monkeypatch):
+    monkeypatch.setattr(library_module, "load_encoder", load_toy)
+    (tmp_path / "videos").mkdir()
+    write_clip(tmp_path / "videos" / "sea.webm", ["blue"], **VP9)
+    library = untrimmed.open(tmp_path / "library")
+    with served(library, (tmp_path / "videos",)) as at:
+        page = visit("?q=blue", at=at, trouble=True)
+        page.get_by_text("no library here").wait_for()
+        page.get_by_role("button", name="Index").click()
+        page.get_by_role("button", name="Look for new").click()
+        until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
+        assert str(tmp_path / "videos") in page.locator("dialog section").first.text_content()
+        page.keyboard.press("Escape")
+        until(page, "document.querySelector('[role=status]').textContent.includes('1 video in')")
+
+
+@pytest.mark.parametrize("video_id", ["0123456789abcdef", "zzz"])
+def test_an_address_of_no_video_is_told_beside_the_hits(visit, video_id):
+    page = visit(f"?q=white&sure=900&v={video_id}&s=1&e=3", trouble=True)
+    page.get_by_text("The video of this address is not in the library.").wait_for()
+    page.get_by_label("Chance at least").fill("0")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+
+
+def test_pictures_of_a_player_that_was_left_are_given_up(visit):
+    page, asked = visit("?q=white"), []
+    page.wait_for_selector(TILE)
+    page.wait_for_load_state("networkidle")
+    page.route("**/frame?*short_side=90", lambda route: asked.append(route.request.url))  # answered by nobody
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    for _ in range(100):
+        if len(asked) == 3:
+            break
+        page.wait_for_timeout(30)
+    left = {url.split("/")[5] for url in asked}
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.wait_for_timeout(500)
+    assert [url.split("/")[5] in left for url in asked] == [True] * 3 + [False] * 3
 
 
 def test_a_service_that_stops_while_a_video_is_shown(visit):
@@ -85,6 +133,9 @@ def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit
     page, heard = visit(trouble=True), []
     job = {
         "state": "waiting",
+        "paths": [],
+        "notice": None,
+        "started_at": None,
         "position": 0,
         "total": 0,
         "num_done": 0,

@@ -19,20 +19,20 @@ export const NUMBERS = {
   moments: 'moments'
 } as const
 type Bounds = { min?: number; max?: number; step?: 'any' }
-/** What a field may hold: attributes of its input; without a step, whole numbers. */
+/** What a field may hold, and the service takes: attributes of its input; without a step, whole numbers. */
 export const BOUNDS: Record<(typeof NUMBERS)[keyof typeof NUMBERS], Bounds> = {
-  gap: { min: 0.1, step: 'any' },
-  minScore: { step: 'any' },
-  minDuration: { min: 0, step: 'any' },
-  maxDuration: { min: 0, step: 'any' },
-  minMegabytes: { min: 0, step: 'any' },
-  maxMegabytes: { min: 0, step: 'any' },
-  minHeight: { min: 0 },
-  maxHeight: { min: 0 },
+  gap: { min: 0.1, max: 1e7, step: 'any' },
+  minScore: { min: -1e6, max: 1e6, step: 'any' },
+  minDuration: { min: 0, max: 1e7, step: 'any' },
+  maxDuration: { min: 0, max: 1e7, step: 'any' },
+  minMegabytes: { min: 0, max: 1e9, step: 'any' },
+  maxMegabytes: { min: 0, max: 1e9, step: 'any' },
+  minHeight: { min: 0, max: 1e5 },
+  maxHeight: { min: 0, max: 1e5 },
   limit: { min: 1, max: 500 },
   moments: { min: 1, max: 50 }
 }
-export const WEIGHT: Bounds = { min: 0.01, step: 'any' } // of a part of the query
+export const WEIGHT: Bounds = { min: 0.01, max: 1e6, step: 'any' } // of a part of the query
 /** The number, if it is one that the field may hold. */
 export function within(value: number | null, { min = -Infinity, max = Infinity, step }: Bounds): number | null {
   const isMeant = value !== null && Number.isFinite(value) && min <= value && value <= max

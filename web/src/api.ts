@@ -35,6 +35,7 @@ export interface Watch {
 }
 export interface Job {
   job_id: string
+  paths: string[]
   state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'
   position: number
   total: number
@@ -46,6 +47,8 @@ export interface Job {
   failed: { path: string; reason: string }[]
   num_failed: number
   problem: string | null
+  notice: string | null
+  started_at: number | null // seconds since 1970
 }
 export interface Filters {
   within: string | null
@@ -77,9 +80,12 @@ export interface Query {
 }
 export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
 
+/** The service is not there, for the time being. */
+export class Silence extends Error {}
+
 async function ask(path: string, init?: RequestInit): Promise<Response> {
   const answer = await fetch(path, init).catch((error: Error) => {
-    throw error.name === 'AbortError' ? error : new Error('The service does not answer: see whether it still runs.')
+    throw error.name === 'AbortError' ? error : new Silence('The service does not answer: see whether it still runs.')
   })
   if (answer.ok) return answer
   const problem = await answer.json().catch(() => null)

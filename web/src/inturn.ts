@@ -32,7 +32,7 @@ const sight = new IntersectionObserver(
   { rootMargin: '200px' }
 )
 
-/** The picture of an `img`; one that is exchanged, as under the pointer, comes at once. */
+/** The picture of an `img`; one that is exchanged, as under the pointer, comes at once, one that is left is given up. */
 export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => {
   const before = image.dataset.src
   image.dataset.src = src
@@ -50,6 +50,10 @@ export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => 
   return () => {
     image.removeEventListener('load', done)
     image.removeEventListener('error', done)
-    done()
+    sight.unobserve(image)
+    waiting.delete(image)
+    if (!onTheWay.delete(image)) return
+    image.removeAttribute('src')
+    queueMicrotask(next) // those that are left with this one are gone by then
   }
 }

@@ -18,10 +18,12 @@ const SIZES = [120, 168, 232, 320]
 
 const SAME = 0.95 // the cosine from which moments count as one
 const MEGABYTE = 1e6
+const AGAIN_MS = 2000 // after which a service that was silent is asked anew
 // What counts where nothing else is said.
 export const GAP_S = 60
 export const LIMIT = 20
 export const MOMENTS = 4
+export const MOST_CHANCE = 95 // percent
 
 type Numbers = Record<keyof typeof BOUNDS, number | null>
 
@@ -52,6 +54,7 @@ class Session {
   moments = $state<number | null>(null)
   answer = $state<Answer | null>(null)
   problem = $state('')
+  lost = $state('') // of what the address names and the library does not have
   isBusy = $state(false)
   isArriving = $state(false) // the first of what is shown are those of the present question
   library = $state<Hit[]>([]) // shown while nothing is asked
@@ -95,9 +98,9 @@ class Session {
   get sentence(): string {
     return this.text.trim()
   }
-  /** What a curve can show: all but the picture, which is not sent again. */
+  /** What a curve can show: nothing of a query with a picture, which is not sent again. */
   get curveQuery(): Query | null {
-    return this.sentence || this.like.length ? this.#query() : null
+    return this.picture === null && this.isAsked ? this.#query() : null
   }
   /** The parts of the query, where there are several that can be weighed. */
   get weighed(): (keyof Weights)[] {
@@ -179,11 +182,21 @@ class Session {
       if (isMeant && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
     } catch (error) {
       if (abort.signal.aborted) return
-      this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
       this.problem = String((error as Error).message)
+      if (error instanceof api.Silence) return void this.#askOnceItAnswers(abort.signal) // what was found stays
+      this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
     } finally {
       if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
+  }
+  async #askOnceItAnswers(signal: AbortSignal): Promise<void> {
+    const { judged } = this
+    for (let isSilent = true; isSilent; ) {
+      await new Promise((wake) => setTimeout(wake, AGAIN_MS))
+      if (signal.aborted) return
+      isSilent = await api.facts().then(() => false, (error) => error instanceof api.Silence)
+    }
+    if (!signal.aborted) await this.ask(null, judged)
   }
   #remember(sentences: string[]): void {
     this.earlier = sentences.slice(0, MOST_EARLIER)
@@ -259,6 +272,11 @@ class Session {
     const { library } = await api.facts()
     this.place = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
   }
+  /** What is in the library, and once more what a library without it could not answer. */
+  async loadAnew(): Promise<void> {
+    if (this.problem) void this.ask(null)
+    await this.loadLibrary()
+  }
   async loadLibrary(): Promise<void> {
     try {
       const { total, videos } = await api.videos(48)
@@ -286,6 +304,7 @@ class Session {
     const { video_id, video, duration_s } = found
     this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
     this.inContext = false
+    this.lost = ''
     this.write('new')
   }
   /** Loop another span of the video that is open. */
@@ -402,7 +421,7 @@ class Session {
       this[field] = words.has(name) ? within(Number(words.get(name)), BOUNDS[field]) : null
     }
     this.weights = readWeights(words)
-    this.minChance = Math.min(100, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
+    this.minChance = Math.min(MOST_CHANCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
     this.flat = words.has('flat')
     this.fold = words.has('fold')
     this.picture = null
@@ -415,6 +434,7 @@ class Session {
   }
 
   async #reopen(id: string | null, start_s: number, end_s: number): Promise<void> {
+    this.lost = ''
     if (!id) return
     const isLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
@@ -423,7 +443,9 @@ class Session {
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // no time of it: all
       if (!isLeft()) this.open = { video_id: id, video, duration_s, ...span }
     } catch (error) {
-      if (!isLeft()) this.problem = String((error as Error).message)
+      if (isLeft()) return
+      if (error instanceof api.Silence) this.problem = error.message
+      else this.lost = 'The video of this address is not in the library.'
     }
   }
   /** An address holds no names; where a video is not there, the search says so. */

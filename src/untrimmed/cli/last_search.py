@@ -70,7 +70,12 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
         ConfigError: They are not numbers of that form, or the file is damaged.
     """
     cached = _in_cache(library)
-    spans = _read(cached if os.path.exists(cached) else library / _FILE)
+    file = cached if os.path.exists(cached) else library / _FILE
+    if not file.exists():
+        raise UnknownNameError(
+            f"hit {numbers}: nothing was searched for in {library} so far; run untrimmed search first"
+        )
+    spans = _read(file)
     wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
     return [_recall(library, spans, rank, moment) for rank, moment in wanted]
 
@@ -86,7 +91,7 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
 
 def _read(file: Path) -> _Spans:
     try:
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        found = json.loads(file.read_text(encoding="utf-8"))
         return [(Path(video), [(float(start), float(end)) for start, end in moments]) for video, moments in found]
     except (OSError, ValueError, TypeError):  # not there, no JSON, or JSON of another form
         raise ConfigError(f"{file}: cannot be read as the last search; search again") from None

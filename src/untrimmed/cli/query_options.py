@@ -46,8 +46,15 @@ ThenOption = Annotated[
     _option("--then", metavar="TEXT", help="What is seen afterwards, in the same video.", panel=MORE),
 ]
 FollowOption = Annotated[
-    float,
-    typer.Option("--within-s", min=0.0, metavar="S", help="How much later at most.", rich_help_panel=MORE),
+    float | None,
+    typer.Option(
+        "--within-s",
+        min=0.0,
+        metavar="S",
+        help="How much later at most.  \\[default: 60.0]",
+        show_default=False,
+        rich_help_panel=MORE,
+    ),
 ]
 NotOption = Annotated[
     list[str] | None,
@@ -137,7 +144,7 @@ def read_filters(
 def read_query(
     text: str,
     then: str,
-    within_s: float,
+    within_s: float | None,
     without: Sequence[str] | None,
     image: Path | None,
     places: Mapping[str, Sequence[str]],
@@ -153,12 +160,14 @@ def read_query(
     """
     from untrimmed.search.query import Query
 
+    if within_s is not None and not then:
+        raise ConfigError("--within-s is how much later --then may be; add --then TEXT, or leave it out")
     like, unlike = (tuple(parse_place(place, library) for place in places[what]) for what in ("like", "unlike"))
     picture = read_picture(image) if image is not None else None
     return Query(
         text,
         then=then,
-        within_s=within_s,
+        within_s=Query.within_s if within_s is None else within_s,
         without=tuple(without or ()),
         image=picture,
         like=like,

@@ -119,7 +119,7 @@ def search(
         str, typer.Argument(metavar="TEXT", help="What is to be seen, in plain words.", show_default=False)
     ] = "",
     then: ThenOption = "",
-    within_s: FollowOption = 60.0,
+    within_s: FollowOption = None,
     without: NotOption = None,
     image: ImageOption = None,
     like: LikeOption = None,

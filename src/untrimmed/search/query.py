@@ -53,6 +53,19 @@ class Weights:
                 raise ConfigError(f"the weight of {field.name} is {weight!r}, must be a number above 0")
 
 
+_IN_WORDS = {
+    "within": "below {}",
+    "since": "changed since {}",
+    "until": "changed until {}",
+    "min_duration_s": "at least {:g} s long",
+    "max_duration_s": "at most {:g} s long",
+    "min_bytes": "at least {:,} bytes",
+    "max_bytes": "at most {:,} bytes",
+    "min_height": "at least {} pixels high",
+    "max_height": "at most {} pixels high",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Filters:
     """Which videos are searched at all: the best are chosen among those that meet every condition."""
@@ -91,9 +104,9 @@ class Filters:
         return any(getattr(self, field.name) is not None for field in fields(self) if field.name != "within")
 
     def __str__(self) -> str:
-        """The conditions that are set, as they are named."""
-        set_ = {field.name: getattr(self, field.name) for field in fields(self)}
-        return ", ".join(f"{name} {value}" for name, value in set_.items() if value is not None)
+        """The conditions that are set, in words."""
+        conditions = ((words, getattr(self, name)) for name, words in _IN_WORDS.items())
+        return ", ".join(words.format(value) for words, value in conditions if value is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _MOST_KEPT = 20  # runs that have ended
 _MOST_NAMED = 100  # files of one that could not be indexed
+_MOST_PATHS = 5  # of one that are named
 _OPEN = ("waiting", "running", "paused", "stopping")
 
 
@@ -47,6 +48,7 @@ class IndexJob:
         self.changed_at = 0  # grows with every change, so that a reader sees that there was one
         self.shown = schemas.Job(
             job_id=self.job_id,
+            paths=[str(path) for path in self.paths[:_MOST_PATHS]],
             state="waiting",
             position=0,
             total=0,

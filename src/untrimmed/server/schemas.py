@@ -63,8 +63,8 @@ class AskedFilters(Asked):
     until: str | None = Field(default=None, max_length=40, description="A day: up to its end.")
     min_duration_s: Seconds | None = None
     max_duration_s: Seconds | None = None
-    min_bytes: int | None = Field(default=None, ge=0)
-    max_bytes: int | None = Field(default=None, ge=0)
+    min_bytes: int | None = Field(default=None, ge=0, le=10**18)
+    max_bytes: int | None = Field(default=None, ge=0, le=10**18)
     min_height: int | None = Field(default=None, ge=0)
     max_height: int | None = Field(default=None, ge=0)
 
@@ -294,6 +294,7 @@ class Job(BaseModel):
     """An indexing run."""
 
     job_id: str
+    paths: list[Name] = Field(description="The first of the folders and files that it looks through.")
     state: Literal["waiting", "running", "paused", "stopping", "done", "stopped", "failed"]
     position: int = Field(description="Files dealt with so far.")
     total: int

@@ -167,7 +167,7 @@ class Watches:
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
-                    if path.is_relative_to(one.folder)
+                    if path.is_relative_to(one.folder) and os.path.lexists(path)
                 ],
                 job_id=self._last_id,
             )
