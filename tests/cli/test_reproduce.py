@@ -53,6 +53,13 @@ def test_a_table_is_what_the_paper_prints_and_the_commands_of_its_rows(tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_table_without_training_ends_with_the_commands_behind_it():
+    *_, first, command, last = run("tf_prvr", "table1").stdout.splitlines()
+    assert first == "# TF-PRVR, EVA-CLIP-L/14"
+    assert command == "untrimmed evaluate tf_prvr --data activitynet_eva_clip_l --root DIR --no-moments"
+    assert last == "next    untrimmed reproduce tf_prvr table1 --root DIR"
+
+
 def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path):
     words = ["ral", "T5", "--runs", tmp_path / "runs", "--seed", 2, "--simulated"]
     first, second = run(*words), run(*words)
@@ -118,6 +125,7 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
         (["jsg", "table1", "--root", "nowhere"], "nowhere: no such folder"),
         (["jsg", "--out", "jsg.txt"], "name a file that ends in .md"),
         (["jsg", "table1", "--simulated", "--out", "jsg.md"], "it has no figures; leave out --root and --out"),
+        (["tf_prvr", "table1", "--simulated"], "tf_prvr table1: has no row that is trained"),
     ],
 )
 def test_a_wrong_command_is_one_line_with_exit_code_2(words, message, refusal):

@@ -112,6 +112,7 @@ def test_simulated_data_are_called_so_and_stand_beside_what_needs_no_training(ta
     rows = ["chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle", "mean"]
     assert [line[:2] for line in grid.lines] == [(row, "ours" if row == "mean" else "untrained") for row in rows]
     assert grid.lines[0][2:] == ("33.3", "333.3")
+    assert grid.notes[-1] == "No data for: activitynet."
     assert grid.lines[-1][3] == f"{measured.figures['mean', 'tvr']['SumR']:.1f}"
 
 

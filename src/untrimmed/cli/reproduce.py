@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from untrimmed.reproduction.render import Grid
     from untrimmed.reproduction.runner import Place, Step
-    from untrimmed.reproduction.tables import Entry, Paper, TrainedTable
+    from untrimmed.reproduction.tables import Entry, Paper, TrainedTable, UntrainedTable
 
 
 def reproduce(
@@ -91,8 +91,13 @@ def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
     """Measure one table or figure and print it; of one that other commands draw, print these."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
-    from untrimmed.reproduction.tables import TrainedTable
+    from untrimmed.reproduction.tables import TrainedTable, UntrainedTable
 
+    if simulated and not isinstance(entry, TrainedTable):
+        raise ConfigError(
+            f"{paper.name} {entry.name}: has no row that is trained, so there is nothing that --simulated could try; "
+            "leave it out"
+        )
     with progress_console.status("starting") as status:
         grids = list(grids_of(entry, place, _Display(status), simulated=simulated))
     for grid in grids:
@@ -102,7 +107,7 @@ def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
     if isinstance(entry, TrainedTable) and place.root is not None:
         for command in drawing(entry, place):
             typer.echo(f"next    {command}")
-    elif isinstance(entry, TrainedTable) and not simulated:
+    elif isinstance(entry, TrainedTable | UntrainedTable) and place.root is None and not simulated:
         _print_commands(entry)
         result_console.print(f"next    untrimmed reproduce {paper.name} {entry.name} --root DIR")
 
@@ -115,10 +120,15 @@ def _print_behind(paper: Paper, entry: Entry) -> None:
     typer.echo(command_of(paper, entry))
 
 
-def _print_commands(table: TrainedTable) -> None:
+def _print_commands(table: TrainedTable | UntrainedTable) -> None:
     """What trains and evaluates each row, on lines that can be copied whole."""
-    from untrimmed.reproduction.commands import commands_of
+    from untrimmed.reproduction.commands import commands_of, untrained_commands
+    from untrimmed.reproduction.tables import UntrainedTable
 
+    if isinstance(table, UntrainedTable):
+        for column, command in untrained_commands(table):
+            typer.echo(f"# {table.row}, {column.label}\n{command}")
+        return
     for each in commands_of(table):
         typer.echo(f"# {each.row.name}, {each.column.label}\n{each.train}\n{each.evaluate}")
 

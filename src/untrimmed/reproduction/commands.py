@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from untrimmed.reproduction.runner import Place, Plan, columns_there, pairs_of
-from untrimmed.reproduction.tables import Column, Row, TrainedTable
+from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 
 TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate RUN {}"
 
@@ -51,6 +51,13 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
             shlex.join([*trained, *_assignments(plan.overrides)]),
             shlex.join([*evaluated, *_assignments(row.evaluated_with)]),
         )
+
+
+def untrained_commands(table: UntrainedTable) -> Iterator[tuple[Column, str]]:
+    """What evaluates a model that needs no training, on each data set of a table."""
+    for column in table.columns:
+        only_videos = "" if column.events else " --no-moments"
+        yield column, f"untrimmed evaluate {table.model} --data {column.data_name} --root DIR{only_videos}"
 
 
 def drawing(table: TrainedTable, place: Place) -> Iterator[str]:

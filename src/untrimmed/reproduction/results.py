@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from untrimmed.data.simulation.simulate import is_simulated
 from untrimmed.evaluation.report import heading
 from untrimmed.presets import load_preset
-from untrimmed.reproduction.commands import EVALUATE, commands_of
+from untrimmed.reproduction.commands import EVALUATE, commands_of, untrained_commands
 from untrimmed.reproduction.efficiency import UNITS, Costs
 from untrimmed.reproduction.render import Grid
 from untrimmed.reproduction.runner import STORED, Measured, Place, columns_there
@@ -82,13 +82,16 @@ def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iter
             continue
         rows = [row for row in table.rows if row.without or (row.name, column.name) in measured.figures]
         lines = [line for row in rows for line in _lines(row, column, measured)]
-        notes = list(notes_of(table))
-        if measured.missing:
-            notes.append(f"No data for: {', '.join(measured.missing)}.")
+        notes = (*notes_of(table), *_without_data(measured.missing))
         seed = "" if place.seed is None else f", seed {place.seed}"
         yield Grid(
-            f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), tuple(notes)
+            f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), notes
         )
+
+
+def _without_data(missing: Sequence[str]) -> list[str]:
+    """The data sets of a table that the root does not have, as a note; none where it has all."""
+    return [f"No data for: {', '.join(missing)}."] if missing else []
 
 
 def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, root: Path, place: Place) -> Grid:
@@ -102,9 +105,9 @@ def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, roo
     ]
     seed = "" if place.seed is None else f" {place.seed}"
     size = f"{len(split.caption_ids):,} queries, {len(split.video_ids):,} {column.split} videos, one seed{seed}"
-    note = "Simulated features: no figure of the paper stands beside ours; untrimmed study compares methods over seeds."
+    said = "Simulated features: no figure of the paper stands beside ours; untrimmed study compares methods over seeds."
     title = f"{table.title} ({column.label}, simulated: {size})"
-    return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (note,))
+    return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (said, *_without_data(measured.missing)))
 
 
 def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
@@ -113,19 +116,19 @@ def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
     Raises: ConfigError when the root has none of the table's data sets; whatever evaluating raises.
     """
     columns, missing = columns_there(table, place)
+    commands = {column.name: command for column, command in untrained_commands(table)}
     lines = []
     for column in columns:
         ours: Mapping[str, float] = {}
         if place.root is not None:
             ours = evaluate(table.model, data=column.data_name, root=place.root, moments=column.events).figures
-        command = f"`untrimmed evaluate {table.model} --data {column.data_name} --root DIR --no-moments`"
         made_up = place.root is not None and is_simulated(column.data_name, place.root)
         label = f"{column.label}, ours simulated" if made_up else column.label
         printed = (table.paper[row][column.name] for row in (table.beside, table.row))
         for metric, *figures in zip(column.metrics, *printed, strict=True):
             cells = (_figure(metric, value) for value in (*figures, ours.get(metric)))
-            lines.append((label, heading(metric), *cells, command))
-    notes = (*notes_of(table), *([f"No data for: {', '.join(missing)}."] if missing else []))
+            lines.append((label, heading(metric), *cells, f"`{commands[column.name]}`"))
+    notes = (*notes_of(table), *_without_data(missing))
     header = ("", "", table.beside, table.row, "ours", "evaluate")
     return Grid(table.title, header, tuple(lines), notes, num_labels=2, num_commands=1)
 
