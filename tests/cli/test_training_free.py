@@ -6,6 +6,8 @@ import pytest
 
 from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
+from untrimmed.models.registry import create_model
+from untrimmed.models.storage import save_model
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +53,13 @@ def test_models_lists_it_with_its_paper(typed):
     assert document["training_free"]["tf_prvr"]["paper"].startswith("TF-PRVR (NeurIPS 2026): training-free")
     assert "tf_prvr" not in document["methods"]
     assert "TF-PRVR (NeurIPS 2026)" in typed("models")[1]
+
+
+def test_beside_a_run_both_say_which_features_they_read(root, typed, tmp_path):
+    model = tmp_path / "model"
+    save_model(create_model("ms_sl", query_dim=SMALL.query_dim, video_dim=SMALL.video_dim, dim=8), model)
+    words = ("evaluate", "tf_prvr", "--data", "tvr", "--root", root, "--no-moments")
+    code, _, err = typed(*words, "--against", model)
+    assert code == 0, err
+    assert "tf_prvr read the vectors of DL-DKD's teacher (new_clip_vit_32_tvr_vid_features.hdf5); " in err
+    assert f"{model} read the frames simulated and the words of the data set" in " ".join(err.split())

@@ -147,7 +147,11 @@ def test_a_frame_of_zeros_is_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "is not trained, so it knows no data set; give --data NAME and --root DIR"),
+        (
+            {},
+            "is not trained, so it knows no data set; give --data NAME and --root DIR, in Python "
+            r"evaluate\('tf_prvr', data=NAME, root=DIR\)",
+        ),
         ({"changed": {"model.gamma": 1}}, "unknown key 'gamma'"),
         ({"changed": {"train.epochs": 1}}, "setting 'train.epochs' is none of tf_prvr"),
         ({"changed": {"model.beta": 1.0}}, "beta is 1.0"),

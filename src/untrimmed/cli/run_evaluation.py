@@ -66,6 +66,7 @@ def evaluate_run(
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
     from untrimmed.running.opened import evaluate
+    from untrimmed.running.training_free import is_training_free
 
     require_format(output)
     if against is not None and not is_model_folder(against):
@@ -73,9 +74,11 @@ def evaluate_run(
     opening = opening or Opening()
     with progress_console.status("scoring"):
         report = evaluate(folder, moments=moments, truths=truths, **vars(opening))
-        comparisons = None
+        comparisons, read = None, {str(folder): report.source} if is_training_free(folder) else {}
         if against is not None:
-            comparisons = compare(report, evaluate(against, moments=False, **vars(replace(opening, changed={}))))
+            other = evaluate(against, moments=False, **vars(replace(opening, changed={})))
+            comparisons = compare(report, other)
+            read = {str(folder): report.source, str(against): other.source}
     if output == "json":
         document = as_document(report)
         if comparisons is not None:
@@ -85,6 +88,8 @@ def evaluate_run(
         typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
     else:
         result_console.print(_report_table(report))
+    if sources := {name: source for name, source in read.items() if source}:
+        progress_console.print("; ".join(f"{name} read {source}" for name, source in sources.items()))
     if report.note:
         progress_console.print(report.note)
     if report.truths:

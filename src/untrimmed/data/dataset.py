@@ -45,7 +45,8 @@ class RetrievalDataset:
     """Videos, captions and features of one split; a query is a caption, a candidate a distinct video.
 
     Videos stand in order of first appearance in the caption file, captions in file order. Moments are in seconds, none
-    where the files hold no times; `several_annotators` says that they are opinions on one span (DiDeMo).
+    where the files hold no times; `several_annotators` says that they are opinions on one span (DiDeMo). `source` says
+    to people which of a folder's features were read; it is empty for arrays.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RetrievalDataset:
     annotations: tuple[Annotation, ...]
     features: PackedFeatures
     several_annotators: bool = False
+    source: str = ""
 
     def __post_init__(self) -> None:
         for what, wanted, found in (
@@ -187,7 +189,7 @@ def load_dataset(
         teacher=open_teacher(layout) if settings.teacher else None,
     )
     features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
-    return _of_benchmark(layout, split, annotations, features)
+    return _of_benchmark(layout, split, annotations, features, _source(layout, video_features))
 
 
 @checked(name="the name of a data set", root="the folder that holds the data set")
@@ -219,9 +221,11 @@ def load_shared_space(
     is_field = find_layout(layout.folder) is None and not layout.is_plain
     if is_field and video_features is None and layout.teacher_frames.is_file() and layout.teacher_sentences.is_file():
         frames, words = open_teacher(layout)
+        source = f"the vectors of DL-DKD's teacher ({layout.teacher_frames.name})"
         caption_ids = [teacher_caption(words, caption_id) for caption_id in caption_ids]
     else:
         frames, words = open_frames(layout, video_features), open_words(layout)
+        source = _source(layout, video_features)
     if frames.dim != words.dim:
         raise FeatureError(
             f"{layout.folder}: frames have width {frames.dim}, words {words.dim}, so that no encoder gave both; without"
@@ -231,11 +235,17 @@ def load_shared_space(
     settings = PackSettings(num_clips=1, max_frames=_ALL, max_words=_ALL)
     sources = PackSources(frames=frames, words=words, video_ids=videos_of(annotations), caption_ids=caption_ids)
     features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
-    return _of_benchmark(layout, split, annotations, features)
+    return _of_benchmark(layout, split, annotations, features, source)
+
+
+def _source(layout: Layout, video_features: str | None) -> str:
+    if find_layout(layout.folder) is not None or layout.is_plain:
+        return "the frames and words of the data set"
+    return f"the frames {layout.frames(video_features).name} and the words of the data set"
 
 
 def _of_benchmark(
-    layout: Layout, split: str, annotations: Sequence[Annotation], features: PackedFeatures
+    layout: Layout, split: str, annotations: Sequence[Annotation], features: PackedFeatures, source: str
 ) -> RetrievalDataset:
     return RetrievalDataset(
         name=layout.name,
@@ -243,6 +253,7 @@ def _of_benchmark(
         annotations=tuple(annotations),
         features=features,
         several_annotators=layout.benchmark is not None and layout.benchmark.several_annotators,
+        source=source,
     )
 
 

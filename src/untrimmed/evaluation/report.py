@@ -31,6 +31,7 @@ class Report:
     fraction, ranks 1-based. `rank` is that of each query's video, in caption order. `note` says in one line why there
     is no event-level recall where there is none. With dense labels, the rows "one right video" and "any right video"
     are of the queries that have some: found within K is the annotated video, or any right one; `truths` counts them.
+    `source` says which features were read, where that is known.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Report:
     caption_ids: tuple[str, ...]
     note: str = ""
     truths: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
 
     def __str__(self) -> str:
         """The title and the results of the fused score, on one line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -23,7 +24,7 @@ def split_report(
     labels: Truths | None,
 ) -> Report:
     """The results of the model of that name; `events` and `note` as in `make_report`, `labels` are dense ones."""
-    return make_report(
+    report = make_report(
         f"{name} on {dataset.name}, {dataset.split}",
         fused,
         branches,
@@ -36,3 +37,4 @@ def split_report(
         right_videos=None if labels is None else labels.video_index,
         truths=None if labels is None else labels.counts,
     )
+    return replace(report, source=dataset.source)

@@ -47,10 +47,11 @@ def is_training_free(model: object) -> bool:
 
 
 def require_learner(method: str) -> None:
-    """Raises: ConfigError where the method needs no training."""
-    if method in TRAINING_FREE:
-        learns = f"{method} learns nothing, wanted a method that does"
-        raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {method} --against RUN")
+    """Raises: ConfigError where the method, with attachments or without, needs no training."""
+    name = method.partition("+")[0].strip()
+    if name in TRAINING_FREE:
+        learns = f"{name} learns nothing, wanted a method that does"
+        raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {name} --against RUN")
 
 
 def evaluate_training_free(
@@ -78,8 +79,8 @@ def evaluate_training_free(
     if dataset is None:
         if data is None or root is None:
             raise ConfigError(
-                f"{name}: is not trained, so it knows no data set; give --data NAME and --root DIR, or "
-                f"evaluate({name!r}, dataset)"
+                f"{name}: is not trained, so it knows no data set; give --data NAME and --root DIR, in Python "
+                f"evaluate({name!r}, data=NAME, root=DIR)"
             )
         dataset = load_shared_space(data, root, split, video_features=video_features)
     labels = None if truths is None else read_truths(truths, dataset.annotations)
@@ -154,7 +155,8 @@ def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.
     if dataset.query_dim != dataset.video_dim:
         raise FeatureError(
             f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "
-            "without training, wanted both of one image-text encoder; give its sentence vectors as words"
+            "without training, wanted both of one image-text encoder; give its sentence vectors as words, or name the "
+            "data set (data=NAME, root=DIR), so that the vectors of DL-DKD's teacher are read where it has them"
         )
     tables = map(dataset.features.words_packed.table, range(len(dataset.annotations)))
     rows = [words[-1] if settings.sentence == "last" else words.mean(axis=0, dtype=np.float64) for words in tables]
