@@ -66,6 +66,11 @@ class AttachmentConfig(metaclass=Checked):
         """Those of the attachment's loss terms that these settings leave out."""
         return frozenset()
 
+    @property
+    def first_epoch(self) -> int:
+        """The epoch, counted from 0, before which all its loss terms are 0."""
+        return 0
+
 
 @dataclass(frozen=True)
 class Step:

@@ -78,6 +78,11 @@ class Transport(StepLoss):
                 iterations=self.iterations,
             )
 
+        @property
+        def first_epoch(self) -> int:
+            """The epoch of the first transport."""
+            return self.warmup_epoch
+
     config: Config
 
     def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:

@@ -101,6 +101,20 @@ def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
             logger.warning("%s; the first epoch is kept", what)
 
 
+def warn_of_idle(sizes: ModelConfig, weights: Mapping[str, float], epochs: int) -> None:
+    """Warn of losses that begin after the last epoch, so that they never learn anything."""
+    for name, loss in sizes.losses.items():
+        if loss is not None and weights.get(name) and 0 < epochs <= loss.first_epoch:
+            logger.warning(
+                "%s begins in epoch %d, after the last of %d, and is 0 until then; raise train.epochs or lower "
+                "losses.%s.warmup_epoch",
+                name,
+                loss.first_epoch + 1,
+                epochs,
+                name,
+            )
+
+
 def settings_of(model: RetrievalModel) -> dict[str, Any]:
     """The sections of a preset that a model which is made already has the say in."""
     settings = plain_settings(model.config)

@@ -37,7 +37,15 @@ from untrimmed.running.run import (
     require_same,
 )
 from untrimmed.running.split import load_split
-from untrimmed.training.arguments import Sets, digest_of, require_arguments, require_fit, settings_of, sized_for
+from untrimmed.training.arguments import (
+    Sets,
+    digest_of,
+    require_arguments,
+    require_fit,
+    settings_of,
+    sized_for,
+    warn_of_idle,
+)
 from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
 
@@ -98,6 +106,7 @@ def train(
     follows = made is None and (settings.root is None or (preset is None and chosen.dataset != data))
     sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
     require_fit(sets, sizes, chosen)
+    warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     config = _own(folder, _run_config(chosen, sizes, settings, number_format, compile), made)
     fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
