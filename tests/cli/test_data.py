@@ -26,6 +26,13 @@ def test_simulate_says_what_it_wrote(tmp_path):
     assert result.exit_code == 0
     assert "train 6 videos" in result.stdout
     assert str(tmp_path / "toy") in result.stdout
+    assert result.stdout.splitlines()[-1] == f"next    untrimmed train gmmformer_v2 --data toy --root {tmp_path}"
+
+
+def test_simulate_names_the_widths_that_a_preset_has_otherwise(tmp_path):
+    result = run("simulate", "tvr", "--out", tmp_path, "--videos", "10")
+    command = f"untrimmed train gmmformer_v2 --data tvr --root {tmp_path} model.query_dim=1024"
+    assert result.stdout.splitlines()[-1] == f"next    {command}"
 
 
 def test_check_ends_with_zero_when_all_is_well_and_two_when_not(root):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, fields
 from enum import Enum
 from pathlib import Path
@@ -24,8 +25,10 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.data.text_similarity import TextSimilarity, text_similarity
 from untrimmed.errors import ConfigError, FeatureError
+from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
+_FIRST_METHOD = "gmmformer_v2"  # of a command to train, as elsewhere
 
 data_app = typer.Typer(
     name="data",
@@ -258,3 +261,15 @@ def simulate_command(
     for split in SPLITS:
         result_console.print(f"{split:5} {written.videos[split]:,} videos, {written.captions[split]:,} captions")
     result_console.print(f"written to {written.folder}")
+    widths = {"model.query_dim": settings.query_dim, "model.video_dim": settings.video_dim}
+    typer.echo(f"next    {_training(name, out, widths)}")
+
+
+def _training(name: str, root: Path, widths: dict[str, int]) -> str:
+    """The command that trains on a data set, with those widths that its preset has otherwise; without one, as found."""
+    other = {}
+    if has_preset(_FIRST_METHOD, name):
+        published = load_preset(_FIRST_METHOD, name).model
+        other = {key: width for key, width in widths.items() if published[key.removeprefix("model.")] != width}
+    command = ["untrimmed", "train", _FIRST_METHOD, "--data", name, "--root", str(root)]
+    return shlex.join([*command, *(f"{key}={width}" for key, width in other.items())])
