@@ -357,6 +357,8 @@ def test_a_checkpoint_that_fits_several_data_sets_or_none_is_refused(tmp_path):
     torch.save({"state_dict": {"a": torch.zeros(7, 4)}}, tmp_path / "none.ckpt")
     result = run("import-checkpoint", "ms_sl", tmp_path / "none.ckpt", "-o", tmp_path / "x")
     assert "no tensor has the widths" in str(result.exception)
+    result = run("import-checkpoint", "ms_sl+transport", tmp_path / "none.ckpt", "-o", tmp_path / "x")
+    assert "of a ms_sl+transport preset (words/frames: activitynet 1024/1024, " in str(result.exception)
     assert not (tmp_path / "x").exists()
 
 

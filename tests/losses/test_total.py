@@ -14,7 +14,14 @@ def test_a_weight_of_zero_turns_a_term_off_even_if_it_is_not_finite():
     assert total_loss({"a": torch.tensor(2.0), "b": torch.tensor(torch.nan)}, {"a": 1.0, "b": 0.0}).item() == 2
 
 
-@pytest.mark.parametrize("weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 0.0, "b": 0.0}])
-def test_terms_and_weights_must_agree(weights):
-    with pytest.raises(ConfigError, match="weight"):
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"a": 1.0}, "loss term 'b' has no weight; add weights.b"),
+        ({"a": 1.0, "b": 1.0, "c": 1.0}, "weights.c: no loss term of that name; there are: a, b"),
+        ({"a": 0.0, "b": 0.0}, "every loss weight is 0"),
+    ],
+)
+def test_terms_and_weights_must_agree(weights, message):
+    with pytest.raises(ConfigError, match=message):
         total_loss({"a": torch.tensor(1.0), "b": torch.tensor(1.0)}, weights)

@@ -175,6 +175,8 @@ def test_settings_of_a_part_are_a_section_of_the_models():
         ("ms_sl+ral", {"ral": {"num_proxys": 3}}, ConfigError, "Did you mean 'num_proxies'"),
         ("ms_sl+ral", {"ral": {"num_proxies": -1}}, ConfigError, "wanted at least 0"),
         ("ms_sl+matching", {"losses": {}}, ConfigError, "is to carry optimal_matching"),
+        ("ms_sl", {"ral": {"csa": False}}, ConfigError, r"ral, which ms_sl does not carry here; name it ms_sl\+ral"),
+        ("ms_sl", {"transport": {}}, ConfigError, "transport, which ms_sl does not carry here; write losses.transport"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(name, settings, error, message):

@@ -178,8 +178,10 @@ def test_registers_fit_methods_with_the_same_layers_and_others_are_refused_with_
         )
     known = FITS | REFUSED
     assert [name for name in known if pairs[f"{name}+query_similarity"]] == []
-    assert pairs["dreamprvr+registers"] == "dreamprvr carries registers already; change its settings with registers"
-    assert pairs["dreamprvr+query_similarity"].endswith("change its settings with losses.query_similarity")
+    assert pairs["dreamprvr+registers"] == (
+        "dreamprvr carries registers already; change its settings with model.registers.KEY=VALUE"
+    )
+    assert pairs["dreamprvr+query_similarity"].endswith("with losses.query_similarity.KEY=VALUE")
 
 
 def test_registers_on_v2_read_what_they_read_in_their_own_method():

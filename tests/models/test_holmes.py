@@ -103,7 +103,9 @@ def test_the_losses_fit_methods_with_what_they_read_and_others_are_refused_with_
     assert {name.partition("+")[0] for name in known if not pairs[name]} == FITS[loss]
     reasons = [pairs[name] for name in known if pairs[name]]
     assert all("it reads clips, and" in reason and "\n" not in reason for reason in reasons)
-    assert pairs[f"holmes+{loss}"] == f"holmes carries {loss} already; change its settings with losses.{loss}"
+    assert pairs[f"holmes+{loss}"] == (
+        f"holmes carries {loss} already; change its settings with losses.{loss}.KEY=VALUE"
+    )
 
 
 def test_a_loss_that_does_not_fit_is_refused_by_its_settings_too():

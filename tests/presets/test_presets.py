@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from untrimmed.errors import ConfigError, UnknownNameError
@@ -56,6 +58,21 @@ def test_overrides_attach_and_detach_losses():
 def test_an_attached_loss_needs_a_weight():
     with pytest.raises(ConfigError, match="attached loss 'query_diversity' has no weight"):
         load_preset("ms_sl", "tvr", {"losses.query_diversity": {}})
+
+
+def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
+    with pytest.raises(UnknownNameError, match=r"no attached loss named 'transprt'\. Did you mean 'transport'"):
+        load_preset("ms_sl", "tvr", {"losses.transprt.iterations": 1})
+
+
+@pytest.mark.parametrize(
+    ("method", "term", "carried"),
+    [("gmmformer_v2", "transport", "gmmformer_v2+transport"), ("ms_sl+ral", "register_kl", "ms_sl+ral+registers")],
+)
+def test_the_weight_of_what_is_not_attached_names_what_carries_it(method, term, carried):
+    message = f"weights.{term} is of {carried.rpartition('+')[2]}, which {method} does not carry; train {carried}, or"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_preset(method, "tvr", {f"weights.{term}": 0.5})
 
 
 @pytest.mark.parametrize(

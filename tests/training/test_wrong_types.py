@@ -19,6 +19,7 @@ from untrimmed.models.gmmformer import GMMFormer
 from untrimmed.models.ms_sl import MSSL
 from untrimmed.models.ral import RALConfig
 from untrimmed.presets.settings import TrainSettings
+from untrimmed.running.released import import_released_file
 
 FRAMES = {"a": np.ones((3, 10)), "b": np.eye(4, 10)}
 WORDS = {"a#0": np.ones((2, 12)), "b#0": np.eye(2, 12)}
@@ -106,6 +107,8 @@ WRONG = {
     lambda w: w.load_dataset(progress=3): "progress is 3, wanted a function",
     lambda w: w.train(42): "method is 42, wanted a name such as 'ms_sl', or a model (create_model, run.load_model())",
     lambda w: w.train("tf_prvr"): "tf_prvr learns nothing, wanted a method that does; put it beside a run",
+    lambda w: w.train("tf_prvr+ral"): "tf_prvr learns nothing, wanted a method that does; put it beside a run",
+    lambda w: import_released_file("tf_prvr", "authors.ckpt"): "tf_prvr learns nothing, wanted a method that does",
     lambda w: w.train(out=3): "out is 3, wanted a path or None; see help(train)",
     lambda w: w.train(preset=3): "preset is 3, wanted a path or None",
     lambda w: w.train(device=3): "device is 3, wanted a text or a device",

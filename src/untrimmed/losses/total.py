@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor
 
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, nearest
 
 
 def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Float[Tensor, ""]:
@@ -15,10 +15,12 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Flo
     """
     if terms.keys() != weights.keys():
         unweighted, unused = sorted(terms.keys() - weights.keys()), sorted(weights.keys() - terms.keys())
-        raise ConfigError(
-            f"loss terms and weights differ: terms without weight {unweighted}, weights without term {unused}; "
-            "give every term of the method a weight (0 turns it off)"
-        )
+        if unused:
+            there = ", ".join(sorted(terms))
+            raise ConfigError(
+                f"weights.{unused[0]}: no loss term of that name{nearest(unused[0], terms)}; there are: {there}"
+            )
+        raise ConfigError(f"loss term {unweighted[0]!r} has no weight; add weights.{unweighted[0]} (0 turns it off)")
     active = [weights[name] * term for name, term in terms.items() if weights[name] != 0]
     if not active:
         raise ConfigError("every loss weight is 0; give at least one term a weight")

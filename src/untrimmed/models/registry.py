@@ -102,8 +102,8 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
     attachment = attachment_class(name)
     released = method.Config(query_dim=1, video_dim=1)
     if name in released.losses or name in released.parts:
-        section = f"losses.{name}" if name in released.losses else name
-        raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}")
+        section = "losses" if name in released.losses else "model"
+        raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}.{name}.KEY=VALUE")
     _require_units(method, attachment)
     if attachment.joins_layers and not method.has_layers:
         raise ConfigError(
@@ -171,8 +171,18 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
         raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
     if own := sorted({"attached", "parts"} & given.keys()):
         raise ConfigError(f"{where}: unknown key {own[0]!r}; a part is attached by the name, METHOD+PART")
+    _refuse_others(name, given, where)
     made = {"attached": name.attachments, "parts": parts, "losses": losses}
     return build(cls.Config, given | made, where=where)
+
+
+def _refuse_others(name: ModelName, given: Mapping[str, Any], where: str) -> None:
+    """Refuse settings of what the model does not carry, saying how it would, unless its method has such settings."""
+    fields = METHODS[name.method].Config.__dataclass_fields__
+    for key in given:
+        if key in ATTACHMENTS and key not in fields:
+            way = f"write losses.{key}" if is_loss(key) else f"name it {name}+{key}"
+            raise ConfigError(f"{where}: settings of {key}, which {name} does not carry here; {way}, or leave them out")
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:

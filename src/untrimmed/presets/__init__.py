@@ -5,7 +5,7 @@ composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`, for 
 alone in `<method>+<attachment>+<attachment>/<dataset>.yaml`. All files have the same sections.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -137,8 +137,33 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
     preset = build(Preset, override(values, overrides or {}), where=where)
     unweighted = [name for name, values in preset.losses.items() if values is not None and name not in preset.weights]
     if unweighted:
+        _require_losses(preset.losses)
         raise ConfigError(f"{where}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
+    for term in sorted(preset.weights.keys() - values.get("weights", {}).keys() - preset.losses.keys()):
+        if carriers := [part for part in _bringing(term) if part not in preset.name.attachments]:
+            raise ConfigError(
+                f"{where}: weights.{term} is of {carriers[0]}, which {preset.method} does not carry; train "
+                f"{preset.method}+{carriers[0]}, or leave the weight out"
+            )
     return preset
+
+
+def _require_losses(names: Iterable[str]) -> None:
+    from untrimmed.models.registry import (
+        is_loss,
+        list_attachments,
+    )  # imports torch, which reading a preset does not need
+
+    known = [attachment for attachment in list_attachments() if is_loss(attachment)]
+    for name in names:
+        if name not in known:
+            raise UnknownNameError.among("attached loss", name, known)
+
+
+def _bringing(term: str) -> list[str]:
+    """The attachments of this package that bring a loss term of that name."""
+    files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
+    return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
 
 
 def list_presets() -> list[tuple[str, str]]:

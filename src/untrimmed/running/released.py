@@ -15,6 +15,7 @@ from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import model_class
 from untrimmed.models.released import import_released
 from untrimmed.presets import list_presets, load_preset
+from untrimmed.running.training_free import require_learner
 
 
 def import_released_file(
@@ -27,9 +28,10 @@ def import_released_file(
 
     Raises:
         CheckpointError: for a damaged file, or one that fits no preset or not the method.
-        ConfigError: when several presets fit and `data` is not given.
+        ConfigError: when several presets fit and `data` is not given, and for a method that needs no training.
         UnknownNameError: for an unknown method or data set.
     """
+    require_learner(method)
     name = ModelName.of(method)
     cls = model_class(name)  # a wrong method is reported before a damaged file
     tensors = read_checkpoint_tensors(Path(file))
@@ -44,10 +46,12 @@ def import_released_file(
 
 
 def _fitting(method: ModelName, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
-    """The data set whose preset has the widths of the tensors."""
+    """The data set whose preset has the widths of the tensors; a combination without presets takes its method's."""
     widths = {}
     fitting = []
-    for _, data in (pair for pair in list_presets() if pair[0] == str(method)):
+    presets = list_presets()
+    own = [data for name, data in presets if name == str(method)]
+    for data in own or [data for name, data in presets if name == method.method]:
         config = load_preset(method, data, overrides).sizes()
         widths[data] = (config.query_dim, config.video_dim)
         if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:
