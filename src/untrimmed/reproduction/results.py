@@ -224,7 +224,9 @@ EFFICIENCY_NOTES = {
     "are those of videos of 123 frames. ProtoPRVR's table 1 prints the full size.",
     "matching_g": "Matching: two FLOPs for each stored number; the paper rounds to two decimals.",
     "runtime_ms": "Time: median from word features to the first 100 videos on this machine's processor; the papers "
-    "measure on an RTX 3080 Ti or 3090. MS-SL passes all frames of the corpus through two maps for each query.",
+    "measure on an RTX 3080 Ti or 3090. MS-SL passes all frames of the corpus through two maps for each query. "
+    "docs/benchmarks.md has times of more methods, measured on another processor: they differ from these, in either "
+    "direction.",
 }
 
 

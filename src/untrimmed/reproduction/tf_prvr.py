@@ -14,7 +14,7 @@ TABLE1 = UntrainedTable(
     ),
     notes=(
         "Each data set is a folder of that name with frames and sentences of one encoder beside the captions of "
-        "untrimmed data prepare activitynet --name NAME; docs/data.md says under which names they lie.",
+        "untrimmed data prepare activitynet --name NAME; docs/data.md says in which files they lie (Without training).",
         "The number of the table is ours: of the paper we know these figures, and that others are in a picture.",
     ),
 )
