@@ -27,7 +27,6 @@ EXTRAS = {  # package that only some installations have -> what to install
     "pydantic": "untrimmed[server]",
     "pywt": "untrimmed[video]",
     "qdrant_client": "untrimmed[qdrant]",
-    "ranx": "untrimmed[train]",
     "ray": "untrimmed[ray]",
     "safetensors": "untrimmed[torch]",
     "scipy": "untrimmed[torch]",

@@ -293,7 +293,6 @@ def test_a_model_whose_scores_are_no_numbers_has_no_results(trained, refusal, tm
 
 
 def test_two_runs_are_compared_query_by_query(trained, capsys):
-    pytest.importorskip("ranx", reason="the extra `train` is not installed")
     root, _ = trained
     evaluate_run(root / "run", against=root / "run", output="json")
     comparisons = json.loads(capsys.readouterr().out)["against"]["comparisons"]

@@ -1,15 +1,23 @@
 """Paired tests between two models."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from untrimmed.errors import ConfigError
+from untrimmed.evaluation import significance
 from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import compare
+from untrimmed.evaluation.significance import compare, randomization_p
 
-pytest.importorskip("ranx", reason="the extra `train` is not installed")
+DRAWN = """
+import numpy as np
+from untrimmed.evaluation.significance import randomization_p
+print(randomization_p(np.random.default_rng(3).normal(0.02, 1, size=2_000)))
+"""
 
 
 def report_of(rank, ids=None):
@@ -56,3 +64,37 @@ def test_several_seeds_of_a_side_count_by_their_mean_of_each_query():
 def test_different_queries_are_refused():
     with pytest.raises(ConfigError, match="different queries"):
         compare(report_of([1, 2]), report_of([1, 2], ids=["x", "y"]))
+
+
+def test_p_is_how_many_signs_give_as_much():
+    # Of the 16 choices of signs for 1, 1, 1 and 2 the sum is 5 or -5 in 2, 3 or more either way in 2 + 6.
+    assert randomization_p(np.array([1.0, 1.0, 1.0, 2.0])) == pytest.approx(2 / 16, abs=0.015)
+    assert randomization_p(np.array([-1.0, 1.0, 1.0, 2.0])) == pytest.approx(8 / 16, abs=0.02)
+    assert randomization_p(np.array([1.0, 1.0, 1.0, 2.0, 0.0])) == randomization_p(np.array([1.0, 1.0, 1.0, 2.0]))
+
+
+def test_sums_that_only_rounding_tells_apart_count_as_equal():
+    whole = np.array([1.0, 2.0, 3.0, -4.0] * 5)
+    assert randomization_p(whole / 10) == randomization_p(whole)
+
+
+def test_p_is_the_same_each_time_with_any_number_of_threads():
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", DRAWN],
+            env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2", "2")
+    }
+    assert len(printed) == 1
+    assert 0.01 < float(printed.pop()) < 0.1
+
+
+def test_memory_is_that_of_some_signs_at_a_time(monkeypatch):
+    difference = np.random.default_rng(3).normal(0.1, 1, size=50)
+    whole = randomization_p(difference)
+    monkeypatch.setattr(significance, "SIGNS", 50 * 64)
+    assert randomization_p(difference) == whole

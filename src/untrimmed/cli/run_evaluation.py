@@ -128,6 +128,8 @@ def _report_table(report: Report) -> Table:
 
 
 def _comparison_table(first: Path, second: Path | None, comparisons: list[Comparison]) -> Table:
+    from untrimmed.evaluation.significance import shown_p
+
     title = f"{first} against {second}, paired over queries, two-sided"
     table = Table("", title=title, title_justify="left", box=box.SIMPLE)
     for column in ("first", "second", "difference", "p (Fisher)", "p (Student)"):
@@ -136,5 +138,5 @@ def _comparison_table(first: Path, second: Path | None, comparisons: list[Compar
         decimals = 4 if c.metric == "mAP" else 1
         figures = (f"{value:.{decimals}f}" for value in (c.first, c.second))
         difference = f"{c.difference:+.{decimals}f}"
-        table.add_row(c.metric, *figures, difference, f"{c.fisher_p:.4f}", f"{c.student_p:.4f}")
+        table.add_row(c.metric, *figures, difference, shown_p(c.fisher_p), shown_p(c.student_p))
     return table

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import compare
+from untrimmed.evaluation.significance import compare, shown_p
 from untrimmed.reproduction.render import Grid, markdown
 from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate
@@ -98,7 +98,7 @@ def _figure(values: list[float]) -> str:
 
 
 def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
-    return _shown(compare(first, second, ("SumR",))[0].fisher_p)
+    return shown_p(compare(first, second, ("SumR",))[0].fisher_p)
 
 
 def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
@@ -106,11 +106,7 @@ def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
     from scipy.stats import ttest_ind
 
     sides = [[report.figures["SumR"] for report in side] for side in (first, second)]
-    return _shown(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
-
-
-def _shown(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+    return shown_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
 
 
 def _findings(found: Found) -> Iterator[str]:
