@@ -1,8 +1,12 @@
 """`untrimmed study` as it is typed, on a world of 24 videos."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
+
+from tests.run_world import SMALL
+from untrimmed.data.simulation.simulate import simulate
 
 SIZES = ["--dim", 8, "--frames", 20, "--batch", 4, "--rates", "3e-4", "--search-steps", 4, "--steps", 8]
 
@@ -74,6 +78,22 @@ def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp
     assert "ms_sl, if it is among the best 1: + evidence; and so on" in printed
     assert "refused: registers does not fit ms_sl" in printed
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed, refusal, words, tmp_path):
+    runs = tmp_path / "runs"
+    assert typed(*words, "--seeds", 1)[0] == 0
+    (runs / "tvr" / "sizes.json").write_text('{"dim": 8, "frames": 20, "batch": 4, "precision": "float32"}')
+    before = {path: path.read_bytes() for path in runs.rglob("*.json")}
+    assert typed(*words, "--dry-run")[0] == 0
+    assert "its runs have dim 8, this study has 16" in refusal(*words, "--dim", 16, "--dry-run")
+    assert {path: path.read_bytes() for path in runs.rglob("*.json")} == before
+
+    assert typed(*words, "--seeds", 1)[0] == 0  # notes which data
+    simulate("tvr", tmp_path / "other", num_videos=24, settings=replace(SMALL, seed=7))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert "what it keeps is of data" in refusal(*words, "--root", tmp_path / "other", "--dry-run")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(

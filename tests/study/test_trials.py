@@ -1,12 +1,16 @@
 """What one training of a study is: its settings, and where its run lies."""
 
+import json
 import pickle
+import shutil
 from dataclasses import replace
 from threading import Thread
 
 import pytest
 from filelock import FileLock
 
+from tests.run_world import SMALL
+from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.running.run import Run
 from untrimmed.study.greedy import Growth, Tried
@@ -63,6 +67,43 @@ def test_runs_of_other_sizes_are_refused(trial):
     trial.world.require_own()
     with pytest.raises(ConfigError, match="its runs have dim 8, this study has 16; choose another --out"):
         replace(trial.world, dim=16).require_own()
+
+
+@pytest.fixture
+def other_root(tmp_path):
+    """The same sizes and another draw of the world."""
+    simulate("tvr", tmp_path / "other", num_videos=24, settings=replace(SMALL, seed=7))
+    return tmp_path / "other"
+
+
+@pytest.mark.parametrize("kept", ["untrained.json", "ms_sl-0.0003-40-0.json"])
+def test_other_data_of_equal_size_is_refused(trial, other_root, kept):
+    trial.world.require_own()
+    (trial.folder.parent / kept).write_text("{}", encoding="utf-8")
+    own, other = trial.world, replace(trial.world, root=other_root)
+    for refused in (other.require_same, other.require_own):
+        with pytest.raises(
+            ConfigError, match=rf"keeps is of data {own.identity}, .* has data {other.identity}; choose"
+        ):
+            refused()
+    own.require_own()
+
+
+def test_data_are_known_in_another_folder(trial, data_root, tmp_path):
+    shutil.copytree(data_root / "tvr", tmp_path / "moved" / "tvr")
+    assert replace(trial.world, root=tmp_path / "moved").identity == trial.world.identity
+
+
+def test_runs_of_a_version_that_did_not_note_the_data_are_taken_up(trial, other_root):
+    noted = trial.folder.parent / "sizes.json"
+    trial.folder.mkdir(parents=True)
+    noted.write_text('{"dim": 8, "frames": 20, "batch": 4, "precision": "float32"}', encoding="utf-8")
+    trial.world.require_same()
+    assert "data" not in json.loads(noted.read_text())
+    trial.world.require_own()
+    assert json.loads(noted.read_text())["data"] == trial.world.identity
+    with pytest.raises(ConfigError, match="choose another --out, or the --root that it was made from"):
+        replace(trial.world, root=other_root).require_own()
 
 
 def test_what_was_kept_of_other_data_is_refused(trial):

@@ -174,10 +174,10 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
 
 
 def outlook(world: World, plan: Plan) -> list[str]:
-    """What the study will train, in lines for people; nothing is trained and no features are read.
+    """What the study will train, in lines for people; nothing is trained or written.
 
-    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be, FeatureError
-    where its teacher's files are not there.
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be or a folder
+    with runs of other sizes or data, FeatureError where a teacher's files are not there.
     """
     for attachment in plan.attachments:
         attachment_class(attachment)
@@ -188,6 +188,7 @@ def outlook(world: World, plan: Plan) -> list[str]:
         if reason := trial.refusal():
             raise ConfigError(reason)
         trial.require_teacher()
+    world.require_same()
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
     finished = sum(trial.knows("val") for trial in searched)
     lines = [f"{world.data}: {len(searched)} trainings of {plan.search_steps} steps for the rates, {finished} finished"]

@@ -26,6 +26,7 @@ from untrimmed.precision import Precision
 from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
 from untrimmed.running.opened import evaluate
 from untrimmed.running.run import Run, is_run, open_run
+from untrimmed.study.identity import identity_of
 from untrimmed.training.loop import Callback
 from untrimmed.training.train import train
 
@@ -99,24 +100,49 @@ class World:
         """How many videos there are to learn from."""
         return len(videos_of(read_split(self.data, self.root, "train")))
 
-    def require_own(self) -> None:
-        """Note the sizes beside the runs, or refuse a folder with runs of others.
+    @cached_property
+    def identity(self) -> str:
+        """A digest of the data."""
+        return identity_of(self.data, self.root)
+
+    @property
+    def _noted(self) -> Path:
+        return self.out / self.data / "sizes.json"
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        return {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
+
+    def require_same(self) -> None:
+        """Refuse a folder with runs of other sizes or other data. Nothing is written; features are read for runs alone.
 
         Raises: ConfigError naming the first difference.
         """
-        sizes = {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
-        noted = self.out / self.data / "sizes.json"
-        of_no_size = {noted.name, UNTRAINED}
-        if not noted.is_file() or not any(
-            path.is_dir() or (path.suffix == ".json" and path.name not in of_no_size) for path in noted.parent.iterdir()
-        ):  # no run, and nothing kept of one
-            noted.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(noted, json.dumps(sizes))
-        for name, there in json.loads(noted.read_text(encoding="utf-8")).items():
-            if there != sizes[name]:
+        folder = self._noted.parent
+        if not self._noted.is_file():
+            return
+        there = dict(json.loads(self._noted.read_text(encoding="utf-8")))
+        data, sizes = there.pop("data", None), self._sizes  # an older version did not note which data
+        names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
+        runs = set(names) - {self._noted.name, UNTRAINED}  # and what is kept of them
+        for name in there if runs else ():
+            if there[name] != sizes[name]:
                 raise ConfigError(
-                    f"{noted.parent}: its runs have {name} {there}, this study has {sizes[name]}; choose another --out"
+                    f"{folder}: its runs have {name} {there[name]}, this study has {sizes[name]}; choose another --out"
                 )
+        if data is not None and (runs or UNTRAINED in names) and data != self.identity:
+            raise ConfigError(
+                f"{folder}: what it keeps is of data {data}, {Layout.at(self.root, self.data).folder} has data "
+                f"{self.identity}; choose another --out, or the --root that it was made from"
+            )
+
+    def require_own(self) -> None:
+        """Note sizes and data beside the runs, or refuse as `require_same`."""
+        self.require_same()
+        own = json.dumps(self._sizes | {"data": self.identity})
+        if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != own:
+            self._noted.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._noted, own)
 
     @property
     def simulated(self) -> bool:
