@@ -50,6 +50,11 @@ def test_equal_models_have_p_1():
     assert {(c.fisher_p, c.student_p, c.difference) for c in compare(same, same)} == {(1.0, 1.0, 0.0)}
 
 
+def test_one_difference_in_all_queries_is_certain():
+    better, worse = report_of([1] * 30), report_of([300] * 30)
+    assert {(c.student_p, c.fisher_p) for c in compare(better, worse, ("R@1", "SumR"))} == {(0.0, 1 / 10_001)}
+
+
 def test_several_seeds_of_a_side_count_by_their_mean_of_each_query():
     good, bad, other = report_of([1] * 21 + [300] * 20), report_of([300] * 20 + [1] * 21), report_of([300] * 41)
     seeds = {c.metric: c for c in compare([good, bad], [other, other])}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
 from untrimmed.study.page import _findings, _p_of_seeds, winners
@@ -35,11 +36,35 @@ def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsew
     first = found("tvr", ms_sl=100.0, ms_sl_with_ral=240.0, dl_dkd=236.0)
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
-        "- On tvr `ms_sl+ral` finds most: SumR 240.0 on test videos, 140.0 more than `ms_sl`, 4.0 more than `dl_dkd`; "
+        "- On tvr `ms_sl+ral` has the highest SumR of what was trained, 240.0 on test videos, 140.0 more than `ms_sl` "
+        "(p 1: no difference is known), 4.0 more than `dl_dkd` (p 1: no difference is known); "
         "on charades it takes place 2 of 3.",
-        "- On charades `dl_dkd` finds most: SumR 200.0 on test videos, 20.0 more than `ms_sl+ral`; "
-        "on tvr it takes place 2 of 3.",
+        "- On charades `dl_dkd` has the highest SumR of what was trained, 200.0 on test videos, 20.0 more than "
+        "`ms_sl+ral` (p 1: no difference is known); on tvr it takes place 2 of 3.",
     ]
+
+
+def ranked(own, **rank):
+    """With the ranks of captions, whose SumR is then what the row says."""
+    reports = {
+        Candidate.of(name): (Report("", 300, {"fused": recall(of)}, of, tuple(map(str, range(len(of))))),)
+        for name, of in rank.items()
+    }
+    return replace(own, finalists=tuple(reports), reports=reports)
+
+
+def test_each_difference_comes_with_its_p_and_one_of_chance_is_none_that_is_known():
+    own = ranked(found("tvr"), ms_sl=np.array([1] * 40), dl_dkd=np.array([300] * 40))
+    assert next(winners([own])).endswith("400.0 more than `dl_dkd` (p < 0.0001).")
+    own = ranked(found("tvr"), ms_sl=np.array([1] * 21 + [300] * 20), dl_dkd=np.array([300] * 21 + [1] * 20))
+    assert next(winners([own])).endswith("9.8 more than `dl_dkd` (p 1: no difference is known).")
+
+
+def test_what_finds_more_without_training_is_told_and_the_oracle_is_no_such_row():
+    rows = {"chance": {"SumR": 29.0}, "ridge": {"SumR": 126.0}, "oracle": {"SumR": 390.0}}
+    own = replace(found("tvr", ms_sl=100.0), untrained=rows)
+    assert next(winners([own])).endswith(". Without training `ridge` finds more than all of them: 126.0.")
+    assert "Without" not in next(winners([replace(found("tvr", ms_sl=130.0), untrained=rows)]))
 
 
 def test_what_was_named_with_its_attachments_is_compared_with_its_method():

@@ -58,8 +58,9 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        same = bool(np.array_equal(a, b))  # a t-test of no difference at all is 0 / 0
-        student_p = 1.0 if same else float(ttest_rel(a, b).pvalue)
+        # Where all differ alike, a t-test divides by 0; no difference, or that of one query, says nothing.
+        alike = float(len(a) < 2 or np.array_equal(a, b))
+        student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else alike
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))
     return comparisons
 

@@ -13,6 +13,8 @@ from untrimmed.study.study import Found, Plan
 from untrimmed.study.trials import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
+KNOWN = 0.05  # a difference, where p is below
+ORACLE = "oracle"  # the row that a perfect method could come to
 HEADER = ("", *COLUMNS, "p, row above", "p, its method", "of seeds", "weights (M)", "step (ms)", "kB a video")
 
 
@@ -24,18 +26,37 @@ def page(found: Sequence[Found], command: str, picture: str) -> str:
 
 
 def winners(found: Sequence[Found]) -> Iterator[str]:
-    """For each world what finds most of its test videos, by how much, and how that does on the others."""
+    """For each world what finds most of its test videos, how sure that is, and how that does on the others."""
     ranked = [(each, ordered(each)[::-1]) for each in found if each.reports]
     for own, (best, *others) in ranked:
-        line = f"- On {own.world.data} `{best}` finds most: SumR {mean_sum_r(own, best):.1f} on test videos"
-        for other in dict.fromkeys([own.compared_with(best), *others[:1]]):
-            if other != best:
-                line += f", {mean_sum_r(own, best) - mean_sum_r(own, other):.1f} more than `{other}`"
+        line = f"- On {own.world.data} `{best}` has the highest SumR of what was trained, {mean_sum_r(own, best):.1f} "
+        line += "on test videos" + "".join(
+            f", {_lead(own, best, other)}"
+            for other in dict.fromkeys([own.compared_with(best), *others[:1]])
+            if other != best
+        )
         for elsewhere, order in ranked:
             if elsewhere is not own:
                 place = f"takes place {order.index(best) + 1} of {len(order)}" if best in order else "has no row"
                 line += f"; on {elsewhere.world.data} it {place}"
-        yield f"{line}."
+        yield f"{line}.{_short_of_untrained(own, best)}"
+
+
+def _lead(found: Found, best: Candidate, other: Candidate) -> str:
+    """By how much the best leads another, and whether chance explains it."""
+    p = _p_value(found.reports[best], found.reports[other])
+    said = shown_p(p) if p < KNOWN else f"{shown_p(p)}: no difference is known"
+    lead = mean_sum_r(found, best) - mean_sum_r(found, other)
+    return f"{lead:.1f} more than `{other}` (p {said})"
+
+
+def _short_of_untrained(found: Found, best: Candidate) -> str:
+    """A sentence where what needs no training finds more; the oracle knows what is hidden and does not count."""
+    rows = {name: of["SumR"] for name, of in found.untrained.items() if name != ORACLE}
+    name = max(rows, key=lambda each: rows[each], default="")
+    if not name or rows[name] <= mean_sum_r(found, best):
+        return ""
+    return f" Without training `{name}` finds more than all of them: {rows[name]:.1f}."
 
 
 def section(found: Found) -> Iterator[str]:
@@ -97,8 +118,12 @@ def _figure(values: list[float]) -> str:
     return f"{np.mean(values):.1f}{deviation}"
 
 
+def _p_value(first: Sequence[Report], second: Sequence[Report]) -> float:
+    return compare(first, second, ("SumR",))[0].fisher_p
+
+
 def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
-    return shown_p(compare(first, second, ("SumR",))[0].fisher_p)
+    return shown_p(_p_value(first, second))
 
 
 def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
