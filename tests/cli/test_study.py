@@ -74,10 +74,15 @@ def _told(line):
 def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0
-    assert "1 trainings of 4 steps for the rates, 0 finished" in printed
+    assert "tvr: 1 training of 4 steps, 0 finished" in printed
     assert "ms_sl, if it is among the best 1: + evidence; and so on" in printed
     assert "refused: registers does not fit ms_sl" in printed
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_tells_of_several_rates_what_they_are_trained_for(typed, words):
+    assert "2 trainings of 4 steps for the rates" in typed(*words, "--rates", "1e-3,3e-4", "--dry-run")[1]
+    assert "2 trainings of 4 steps, 0 finished" in typed(*words, "gmmformer", "--dry-run")[1]
 
 
 def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed, refusal, words, tmp_path):
@@ -100,6 +105,9 @@ def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed
     ("wrong", "said"),
     [
         (["--attach", "evidenc"], "Did you mean 'evidence'"),
+        (["--attach", "transport,evidence,transport"], "attachment 'transport' is named twice; name it once"),
+        (["ms_sl"], "method 'ms_sl' is named twice; name it once"),
+        (["ms_sl+matching", "ms_sl+optimal_matching"], "method 'ms_sl+optimal_matching' is named twice"),
         (["--page", "page.html"], "name a file that ends in .md"),
         (["--rates", "fast"], "wanted numbers with commas between"),
         (["--seeds", 0], "seeds is 0, wanted at least 1"),

@@ -101,7 +101,7 @@ def study(
     if page is not None and page.suffix.lower() != ".md":
         raise ConfigError(f"--page {page}: the page is Markdown; name a file that ends in .md")
     plan = Plan(
-        methods=tuple(dict.fromkeys(Candidate.of(text) for text in methods)),
+        methods=tuple(Candidate.of(text) for text in methods),
         attachments=tuple(filter(None, attach.split(","))),
         rates=_rates(rates),
         search_steps=search_steps,

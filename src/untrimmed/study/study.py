@@ -56,6 +56,9 @@ class Plan:
                 raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
         if not self.methods or not self.rates:
             raise ConfigError("a study wants at least one method and one learning rate; name them")
+        for what, names in (("method", self.methods), ("attachment", self.attachments)):
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise ConfigError(f"{what} '{twice[0]}' is named twice; name it once")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +194,9 @@ def outlook(world: World, plan: Plan) -> list[str]:
     world.require_same()
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
     finished = sum(trial.knows("val") for trial in searched)
-    lines = [f"{world.data}: {len(searched)} trainings of {plan.search_steps} steps for the rates, {finished} finished"]
+    trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
+    purpose = " for the rates" if len(plan.rates) > 1 else ""  # of one there is no search
+    lines = [f"{world.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
         added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
         reasons = {each: trial.refusal() for each, trial in added.items()}
