@@ -103,3 +103,9 @@ def test_memory_is_that_of_some_signs_at_a_time(monkeypatch):
     whole = randomization_p(difference)
     monkeypatch.setattr(significance, "SIGNS", 50 * 64)
     assert randomization_p(difference) == whole
+
+
+def test_seeds_in_another_order_are_no_difference():
+    rng = np.random.default_rng(3)
+    seeds = [report_of(rng.integers(1, 40, size=60)) for _ in range(3)]
+    assert {(each.fisher_p, each.student_p) for each in compare(seeds, seeds[::-1])} == {(1.0, 1.0)}

@@ -67,7 +67,10 @@ def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
 
 @pytest.mark.parametrize(
     ("method", "term", "carried"),
-    [("gmmformer_v2", "transport", "gmmformer_v2+transport"), ("ms_sl+ral", "register_kl", "ms_sl+ral+registers")],
+    [
+        ("gmmformer_v2", "transport", "gmmformer_v2+transport"),
+        ("gmmformer_v2+ral", "register_kl", "gmmformer_v2+ral+registers"),
+    ],
 )
 def test_the_weight_of_what_is_not_attached_names_what_carries_it(method, term, carried):
     message = f"weights.{term} is of {carried.rpartition('+')[2]}, which {method} does not carry; train {carried}, or"
@@ -103,3 +106,8 @@ def test_jsg_goes_through_captions_and_is_chosen_by_moments_in_its_event_variant
         assert (preset.train.batch_of, preset.train.select_by) == (
             ("captions", "event SumR") if is_event else ("videos", "SumR")
         )
+
+
+def test_a_weight_is_not_said_to_be_of_what_the_method_cannot_carry():
+    weights = load_preset("ms_sl", "tvr", {"weights.register_kl": 0.5}).weights
+    assert weights["register_kl"] == 0.5, "refused once losses are made, as a term that there is not"

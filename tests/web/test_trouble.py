@@ -82,7 +82,20 @@ def test_an_address_of_no_video_is_told_beside_the_hits(visit, video_id):
     page = visit(f"?q=white&sure=900&v={video_id}&s=1&e=3", trouble=True)
     page.get_by_text("The video of this address is not in the library.").wait_for()
     page.get_by_label("Chance at least").fill("0")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    ask(page, "blue")
+    assert page.get_by_text("is not in the library").count() == 0, "the address is another"
+
+
+def test_a_question_that_cannot_be_sent_is_not_sent_for_ever(visit):
+    page, tried = visit("?q=white", trouble=True), []
+    page.wait_for_selector(TILE)
+    page.route("**/api/search/lines", lambda route: tried.append(route.abort()))
+    page.fill("#q", "blue")
+    page.press("#q", "Enter")
+    page.get_by_text("The question got no answer").wait_for()
+    before = len(tried)
+    page.wait_for_timeout(2500)  # a service that was silent is asked again after two seconds
+    assert len(tried) == before
 
 
 def test_pictures_of_a_player_that_was_left_are_given_up(visit):

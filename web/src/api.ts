@@ -81,15 +81,29 @@ export interface Query {
 export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
 
 /** The service is not there, for the time being. */
-export class Silence extends Error {}
+export class Silence extends Error {
+  constructor() {
+    super('The service does not answer: see whether it still runs.')
+  }
+}
+/** What the service said no to. */
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly status: number
+  ) {
+    super(message)
+  }
+}
+const silent = (error: Error): never => {
+  throw error.name === 'AbortError' ? error : new Silence()
+}
 
 async function ask(path: string, init?: RequestInit): Promise<Response> {
-  const answer = await fetch(path, init).catch((error: Error) => {
-    throw error.name === 'AbortError' ? error : new Silence('The service does not answer: see whether it still runs.')
-  })
+  const answer = await fetch(path, init).catch(silent)
   if (answer.ok) return answer
   const problem = await answer.json().catch(() => null)
-  throw new Error(problem?.detail ?? `${answer.status} ${answer.statusText}`)
+  throw new Refusal(problem?.detail ?? `${answer.status} ${answer.statusText}`, answer.status)
 }
 
 function sent(body: unknown, signal?: AbortSignal): RequestInit {
@@ -102,6 +116,8 @@ const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Prom
 
 export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
 export const facts = () => get<{ library: string }>('/api/facts')
+/** Whether the service is there, whatever it says. */
+export const answers = () => facts().then(() => true, (error) => !(error instanceof Silence))
 export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
 export const watches = () => get<Watch[]>('/api/watches')
@@ -116,8 +132,8 @@ export async function search(query: Query, signal: AbortSignal, tell: (hit: Hit)
   const { body } = await ask('/api/search/lines', sent(query, signal))
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ; ) {
-    const { value, done } = await reader.read()
-    if (done) throw new Error('The service broke off its answer: search once more.')
+    const { value, done } = await reader.read().catch(silent)
+    if (done) throw new Silence()
     const lines = (rest + value).split('\n')
     rest = lines.pop()!
     for (const line of lines) {

@@ -162,7 +162,10 @@ class Session {
     const abort = (this.#abort = new AbortController())
     this.problem = ''
     this.pair = null
-    if (change) this.write(change)
+    if (change) {
+      this.lost = ''
+      this.write(change)
+    }
     if (!this.isAsked) {
       this.answer = null
       this.isBusy = this.isArriving = false
@@ -190,13 +193,17 @@ class Session {
     }
   }
   async #askOnceItAnswers(signal: AbortSignal): Promise<void> {
-    const { judged } = this
-    for (let isSilent = true; isSilent; ) {
+    if (await api.answers()) {
+      if (!signal.aborted) this.problem = 'The question got no answer: ask once more, or choose the picture anew.'
+    } else if (await this.#answersAgain(() => signal.aborted)) await this.ask(null, this.judged)
+  }
+  /** Wait until the service answers; false where nobody waits any more. */
+  async #answersAgain(isGivenUp: () => boolean): Promise<boolean> {
+    do {
       await new Promise((wake) => setTimeout(wake, AGAIN_MS))
-      if (signal.aborted) return
-      isSilent = await api.facts().then(() => false, (error) => error instanceof api.Silence)
-    }
-    if (!signal.aborted) await this.ask(null, judged)
+      if (isGivenUp()) return false
+    } while (!(await api.answers()))
+    return !isGivenUp()
   }
   #remember(sentences: string[]): void {
     this.earlier = sentences.slice(0, MOST_EARLIER)
@@ -274,7 +281,8 @@ class Session {
   }
   /** What is in the library, and once more what a library without it could not answer. */
   async loadAnew(): Promise<void> {
-    if (this.problem) void this.ask(null)
+    if (this.lost) void this.read()
+    else if (this.problem) void this.ask(null)
     await this.loadLibrary()
   }
   async loadLibrary(): Promise<void> {
@@ -444,8 +452,14 @@ class Session {
       if (!isLeft()) this.open = { video_id: id, video, duration_s, ...span }
     } catch (error) {
       if (isLeft()) return
-      if (error instanceof api.Silence) this.problem = error.message
-      else this.lost = 'The video of this address is not in the library.'
+      if (error instanceof api.Refusal && [404, 422].includes(error.status)) {
+        this.lost = 'The video of this address is not in the library.'
+        return
+      }
+      this.problem = String((error as Error).message)
+      if (!(error instanceof api.Silence) || !(await this.#answersAgain(isLeft))) return
+      if (!this.isAsked) this.problem = ''
+      await this.#reopen(id, start_s, end_s)
     }
   }
   /** An address holds no names; where a video is not there, the search says so. */

@@ -71,7 +71,7 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
     """
     cached = _in_cache(library)
     file = cached if os.path.exists(cached) else library / _FILE
-    if not file.exists():
+    if not os.path.exists(file):
         raise UnknownNameError(
             f"hit {numbers}: nothing was searched for in {library} so far; run untrimmed search first"
         )

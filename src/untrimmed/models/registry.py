@@ -181,7 +181,9 @@ def _refuse_others(name: ModelName, given: Mapping[str, Any], where: str) -> Non
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in given:
         if key in ATTACHMENTS and key not in fields:
-            way = f"write losses.{key}" if is_loss(key) else f"name it {name}+{key}"
+            carrying = ModelName(name.method, (*name.attachments, key))
+            model_class(carrying)  # which says why, where it does not fit
+            way = f"write losses.{key}" if is_loss(key) else f"name it {carrying}"
             raise ConfigError(f"{where}: settings of {key}, which {name} does not carry here; {way}, or leave them out")
 
 

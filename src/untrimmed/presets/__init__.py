@@ -140,7 +140,7 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
         _require_losses(preset.losses)
         raise ConfigError(f"{where}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
     for term in sorted(preset.weights.keys() - values.get("weights", {}).keys() - preset.losses.keys()):
-        if carriers := [part for part in _bringing(term) if part not in preset.name.attachments]:
+        if carriers := [part for part in _bringing(term) if _can_carry(preset.name, part)]:
             raise ConfigError(
                 f"{where}: weights.{term} is of {carriers[0]}, which {preset.method} does not carry; train "
                 f"{preset.method}+{carriers[0]}, or leave the weight out"
@@ -148,11 +148,19 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
     return preset
 
 
+def _can_carry(name: ModelName, part: str) -> bool:
+    """Whether a model that does not carry the attachment could."""
+    from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
+
+    try:
+        model_class(ModelName(name.method, (*name.attachments, part)))
+    except (ConfigError, UnknownNameError):
+        return False
+    return part not in name.attachments
+
+
 def _require_losses(names: Iterable[str]) -> None:
-    from untrimmed.models.registry import (
-        is_loss,
-        list_attachments,
-    )  # imports torch, which reading a preset does not need
+    from untrimmed.models.registry import is_loss, list_attachments  # as above
 
     known = [attachment for attachment in list_attachments() if is_loss(attachment)]
     for name in names:

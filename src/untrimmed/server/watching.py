@@ -167,7 +167,7 @@ class Watches:
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
-                    if path.is_relative_to(one.folder) and os.path.lexists(path)
+                    if path.is_relative_to(one.folder) and not _is_gone(path)
                 ],
                 job_id=self._last_id,
             )
@@ -269,6 +269,15 @@ class Watches:
             self._num_failed += 1
         else:
             self._num_failed = 0
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether it is known that there is no such file."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+    return False
 
 
 def _counts(path: Path, folder: Path) -> bool:

@@ -19,8 +19,8 @@ NUMBERS = 8  # of a table of features
 def identity_of(name: str, root: Path) -> str:
     """The digest of ROOT/NAME: its test captions' ids, some words of the first, some of the first video's frames.
 
-    Of each table the first numbers count, with three digits: simulated on two machines, features may differ in their
-    last ones.
+    Of each table the first numbers count, as hundredths of its largest: simulated on two machines, features may differ
+    in their last digits.
 
     Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
     """
@@ -34,4 +34,5 @@ def identity_of(name: str, root: Path) -> str:
 
 
 def _beginning(table: Float[np.ndarray, "N D"]) -> str:
-    return " ".join(f"{number:.2e}" for number in table.flat[:NUMBERS] + 0.0)  # no -0
+    hundredths = 100 * table.flat[:NUMBERS] / max(float(np.abs(table).max()), 1e-12)
+    return " ".join(str(round(number)) for number in hundredths.tolist())
