@@ -331,7 +331,7 @@ def test_a_hit_is_cut_out_by_its_number_and_frames_are_saved(run, videos, tmp_pa
 
 def test_a_hit_of_no_search_is_none(run, tmp_path):
     code, _, err = run("cut", "1", "-o", tmp_path / "clip.mp4")
-    assert (code, f"nothing was searched for in {tmp_path / 'library'} so far" in err) == (2, True)
+    assert (code, f"no search in {tmp_path / 'library'} is remembered" in err) == (2, True)
 
 
 def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):

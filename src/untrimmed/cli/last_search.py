@@ -72,9 +72,7 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
     cached = _in_cache(library)
     file = cached if os.path.exists(cached) else library / _FILE
     if not os.path.exists(file):
-        raise UnknownNameError(
-            f"hit {numbers}: nothing was searched for in {library} so far; run untrimmed search first"
-        )
+        raise UnknownNameError(f"hit {numbers}: no search in {library} is remembered; search again")
     spans = _read(file)
     wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
     return [_recall(library, spans, rank, moment) for rank, moment in wanted]
