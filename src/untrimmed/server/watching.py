@@ -22,6 +22,7 @@ from pathlib import Path
 import watchfiles
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.search.gone import is_gone
 from untrimmed.search.video_files import find_videos
 from untrimmed.server import schemas
 from untrimmed.server.jobs import IndexJob, Jobs
@@ -167,7 +168,7 @@ class Watches:
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
-                    if path.is_relative_to(one.folder) and not _is_gone(path)
+                    if path.is_relative_to(one.folder) and not is_gone(str(path))
                 ],
                 job_id=self._last_id,
             )
@@ -269,15 +270,6 @@ class Watches:
             self._num_failed += 1
         else:
             self._num_failed = 0
-
-
-def _is_gone(path: Path) -> bool:
-    """Whether it is known that there is no such file."""
-    try:
-        path.lstat()
-    except OSError as error:
-        return isinstance(error, FileNotFoundError | NotADirectoryError)
-    return False
 
 
 def _counts(path: Path, folder: Path) -> bool:
