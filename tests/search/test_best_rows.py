@@ -10,6 +10,8 @@ import torch
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.best_rows import BestRows
+from untrimmed.search.blocks import Split
+from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, long_tensors
@@ -77,9 +79,10 @@ def test_few_rows_score_as_all_do(name, settings):
             tensor[:, -1] = np.nan
     longest = np.max([[t.shape[1] for _, t in long_tensors(video)] for some in videos for video in some], axis=0)
     blocks, axes = [block(some, longest) for some in videos], {}
-    codes = {id(some): coded(model, axes, some) for some in blocks}
+    each = [coded(model, axes, some) for some in blocks]
+    codes = {branch: CodedVideoBlocks([codes[branch] for codes in each]) for branch in each[0]}
     best, in_float64 = BestRows(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
-    split = [(some, np.arange(len(some.ids))) for some in blocks]
+    split = Split.of([(some, np.arange(len(some.ids))) for some in blocks])
     words = torch.randn(10, 1, 5, WIDTH, generator=torch.Generator().manual_seed(9))
     for own in words:
         query = model.encode_queries(QueryBatch(words=own, mask=torch.ones(1, 5, dtype=torch.bool)))
@@ -89,7 +92,7 @@ def test_few_rows_score_as_all_do(name, settings):
             for row in rows[0].numpy()
             if row.any()
         ]
-        read = best.reader(lambda some: codes[id(some)], probes)
+        read = best.reader(codes, probes)
         score = partial(exact_scores, in_float64, query, split)
         np.testing.assert_array_equal(score(read), score(read_whole))
     paper = settings.get("ral", {}).get("confidences") == "paper"

@@ -22,7 +22,9 @@ from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
 from untrimmed.search import intrinsics, kernels, threads
 from untrimmed.search import trained as trained_module
+from untrimmed.search.blocks import Split
 from untrimmed.search.candidates import Candidates
+from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes, Codes
 from untrimmed.search.encoded_block import branches_of
@@ -51,22 +53,25 @@ def best_rows(rows, counts, query):
     return np.array([(rows[end - count : end] @ query).max() for end, count in zip(ends, counts, strict=True)])
 
 
+def asked(videos):
+    """Videos of one block."""
+    return Split.of([(SimpleNamespace(ids=(), sizes=np.empty(0)), videos)])
+
+
 def by_codes(coded, probe, videos):
     found = np.empty((3, len(videos)), dtype=np.float32)
-    coded.by_codes(probe, videos, found)
+    CodedVideoBlocks([coded]).by_codes(probe, asked(videos), 0, len(videos), found)
     return found
 
 
 def by_rows(coded, probe, videos, needed=-np.inf):
-    found = np.empty(len(videos), dtype=np.float32)
-    coded.by_rows(probe, videos, np.full(len(videos), needed), found)
-    return found
+    return CodedVideoBlocks([coded]).by_rows(probe, asked(videos), np.full(len(videos), needed))
 
 
 def opened(coded, *probes_and_counts):
     """Which rows may be the best of their video, one video after the other."""
     *probes, counts = probes_and_counts
-    is_open = coded.open_rows(probes, np.arange(len(counts)))
+    is_open = CodedVideoBlocks([coded]).open_rows(probes, asked(np.arange(len(counts))))
     return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
 
 
@@ -76,9 +81,9 @@ def test_codes_say_what_their_numbers_do(dim):
     rows, query = some_rows(dim, [48])
     codes, probe = Codes.of(axes := Axes.of(rows), rows), axes.probe(query)
     head, body = (len(part) for part in (probe.head, probe.body))
-    bytes_of = codes.head.reshape(3, head // 2, 16, 2).transpose(0, 2, 1, 3).reshape(48, head).astype(int)
-    fours = codes.body.reshape(3, body // 4, 1, 16, 2)
-    nibbles = np.concatenate([fours & 15, fours >> 4], axis=2).reshape(3, body // 2, 16, 2)
+    bytes_of = codes.head.reshape(3, head // 4, 16, 4).transpose(0, 2, 1, 3).reshape(48, head).astype(int) - 128
+    eights = codes.body.reshape(3, body // 8, 1, 16, 4)
+    nibbles = np.concatenate([eights & 15, eights >> 4], axis=2).reshape(3, body // 4, 16, 4)
     nibbles = nibbles.transpose(0, 2, 1, 3).reshape(48, body).astype(int) - 8
     bits = np.unpackbits(codes.tail.transpose(0, 2, 1).copy().view(np.uint8), axis=-1, bitorder="little").astype(int)
     planes = np.unpackbits(probe.planes.view(np.uint8), axis=-1, bitorder="little").astype(int)
@@ -87,8 +92,10 @@ def test_codes_say_what_their_numbers_do(dim):
     wanted = units[0] * np.repeat(codes.head_scale, 16) * (bytes_of @ probe.head)
     wanted += units[1] * np.repeat(codes.body_scale, 16) * (nibbles @ probe.body)
     wanted += units[2] * codes.tail_scale.ravel() * ((2 * bits - 1) @ levels).ravel()
-    found, each = np.empty(48, dtype=np.float32), np.arange(48)
-    kernels.scan_means(codes.arrays, each, np.ones(48, int), probe.numbers, probe.margins, each, 0, 48, found)
+    coded, each = CodedVideos.of(axes, rows, np.ones(48, int)), np.arange(48)
+    assert all(map(np.array_equal, coded.means.arrays, codes.arrays)), "the mean of one row is that row"
+    found = np.empty(48, dtype=np.float32)
+    CodedVideoBlocks([coded]).by_means(probe, asked(each), 0, 48, found)
     assert found == pytest.approx(wanted, abs=1e-6)
 
 
@@ -137,25 +144,26 @@ def test_what_several_vectors_are_off_together_is_within_their_deviation(alike):
     rng = np.random.default_rng(1)
     vectors = [unit(alike * first + (1 - alike) * some_rows(160, [1], seed)[1]) for seed in rng.integers(1, 99, 6)]
     coded = CodedVideos.of(axes := Axes.of(rows), rows, counts)
-    videos = SimpleNamespace(coded=coded, ids=[str(number) for number in range(len(counts))], sizes=counts)
+    blocks = {"clip": CodedVideoBlocks([coded])}
     probes = [("clip", axes.probe(vector)) for vector in vectors]
-    candidates = Candidates(lambda block: {"clip": block.coded}, probes, fuzz=0.0)
+    candidates = Candidates(blocks, lambda branch, *asked: blocks[branch].by_rows(*asked), probes, fuzz=0.0)
     places = np.arange(len(counts))
-    found, bound = candidates.bounds[0]([(videos, places)], places, -np.inf)
+    split = asked(places)
+    found, bound = candidates.bounds[0](split, places, -np.inf)
     wanted = sum(best_rows(rows, counts, vector) for vector in vectors)
     assert (wanted <= bound + 1e-5).all()
     assert 0.4 < ((wanted - found) / ((bound - found) / codes_module.MARGIN)).std() < 1.05
-    each = np.array([by_codes(videos.coded, probe, places) for _, probe in probes])
+    each = np.array([by_codes(coded, probe, places) for _, probe in probes])
     assert (bound <= each[:, 1].sum(axis=0) + 1e-5).all()
     if not alike:
         assert np.mean(each[:, 1].sum(axis=0) - found) > 1.4 * np.mean(bound - found), (
             "independent errors add up to less"
         )
-    (read, most), needed = candidates.bounds[1]([(videos, places)], places, -np.inf), float(np.sort(wanted)[-9])
+    (read, most), needed = candidates.bounds[1](split, places, -np.inf), float(np.sort(wanted)[-9])
     assert (read >= wanted - 1e-5).all()
     assert (read - wanted).max() < len(vectors) * 0.15 / 160**0.5, "what rows of 8 bits round off"
     assert (most >= wanted).all()
-    few = candidates.bounds[1]([(videos, places)], places, needed)[1]
+    few = candidates.bounds[1](split, places, needed)[1]
     assert (few[wanted >= needed] >= wanted[wanted >= needed]).all()
     assert (few >= needed).sum() < 20
 
@@ -183,7 +191,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
         assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
         assert (by_rows(codes, probe, videos) >= wanted - 1e-5).all()
-        assert (codes.by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
+        assert (CodedVideoBlocks([codes]).by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
         assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
 
 
@@ -231,8 +239,8 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, exact = CodedVideos.by_codes, TrainedQuery._exact
-    monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    by_codes, exact = CodedVideoBlocks.by_codes, TrainedQuery._exact
+    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(
         TrainedQuery,
         "_exact",
@@ -253,9 +261,9 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
                 assert len(used) > without
                 assert len(scored) <= len(among or now)
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
-        monkeypatch.setattr(CodedVideos, "by_codes", lambda *_: pytest.fail("each by itself"))
+        monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5) == alone
-        monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+        monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
 
@@ -306,8 +314,8 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     lay_out(library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True)
     kept = LaidOut(library, model.corpus().layout)
     assert (len(kept.paths()), len(kept.paths(".codes"))) == (1, 1)
-    wanted, used, by_codes = model.corpus().update(videos), [], CodedVideos.by_codes
-    monkeypatch.setattr(CodedVideos, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    wanted, used, by_codes = model.corpus().update(videos), [], CodedVideoBlocks.by_codes
+    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 99)
     corpus = model.corpus().restored(kept.read(records))
@@ -378,16 +386,15 @@ time.sleep(0.3)
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
-from untrimmed.search import coded_videos, codes, threads
+from untrimmed.search import blocks, coded_blocks, coded_videos, codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
-made = coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))
+made = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))])
+asked = blocks.Split((None,), np.zeros(1000, int), np.arange(1000))
 
 def search():
-    found = np.empty((3, 1000), dtype=np.float32)
-    made.by_codes(axes.probe(rows[0]), np.arange(1000), found)
-    return found
+    return made.by_rows(axes.probe(rows[0]), asked, np.full(1000, -np.inf))
 
 before = search()
 child = os.fork()
@@ -407,6 +414,27 @@ def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
     njit = intrinsics.numba.njit
     monkeypatch.setattr(intrinsics.numba, "njit", lambda **options: lambda function: refuse(function, **options))
     assert intrinsics.compiled()(lambda x: x + 1)(2) == 3
+
+
+def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path):
+    rows, query = some_rows(96, counts := np.full(300, 20))
+    np.savez(tmp_path / "given.npz", rows=rows, counts=counts, query=query)
+    script = f"""
+import numpy as np
+from untrimmed.search import blocks, coded_blocks, coded_videos, codes
+given = np.load({str(tmp_path / "given.npz")!r})
+axes = codes.Axes.of(given["rows"])
+coded = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])
+asked = blocks.Split((None,), np.zeros(300, int), np.arange(300))
+found = np.empty((3, 300), dtype=np.float32)
+coded.by_codes(axes.probe(given["query"]), asked, 0, 300, found)
+np.save({str(tmp_path / "found.npy")!r}, found)
+"""
+    plain = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=300, env=plain)
+    axes = Axes.of(rows)
+    expected = by_codes(CodedVideos.of(axes, rows, counts), axes.probe(query), np.arange(300))
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), expected, atol=1e-6)
 
 
 def test_of_rows_that_are_alike_at_the_end_one_has_a_code():
@@ -450,7 +478,7 @@ def test_codes_of_means_rank_videos_about_as_their_means_do(counts):
     ]
     for coded in (CodedVideos.of(axes, rows, counts), CodedVideos.joined(parts)):
         found = np.empty(len(counts), dtype=np.float32)
-        coded.by_means(axes.probe(query), videos, found)
+        CodedVideoBlocks([coded]).by_means(axes.probe(query), asked(videos), 0, len(videos), found)
         assert np.abs(found - wanted).max() < 0.08
         assert np.corrcoef(found, wanted)[0, 1] > 0.97
 
@@ -469,8 +497,8 @@ def test_at_a_recall_means_are_searched_first_and_miss_few(many, tmp_path, monke
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
     corpus = model.corpus().update([many(model, number) for number in range(300)])
     means, found = [], []
-    by_means = CodedVideos.by_means
-    monkeypatch.setattr(CodedVideos, "by_means", lambda *args: means.append(len(args[2])) or by_means(*args))
+    by_means = CodedVideoBlocks.by_means
+    monkeypatch.setattr(CodedVideoBlocks, "by_means", lambda *args: means.append(len(args[2])) or by_means(*args))
     for number in range(60):
         query = model.encode_query(query_of(f"{number} {number * 7}"))
         means.clear()

@@ -9,6 +9,7 @@ import torch
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.registry import create_model
 from untrimmed.models.two_branches import TwoBranchVideos
+from untrimmed.search.blocks import Split
 from untrimmed.search.encoded_block import EncodedBlock
 from untrimmed.search.exact_scores import exact_scores
 
@@ -33,7 +34,8 @@ def test_threads_that_score_at_once_do_not_meet_in_the_memory_they_keep():
     model = create_model("gmmformer_v2", query_dim=4, video_dim=4, dim=WIDTH, num_heads=2, max_frames=FRAMES).double()
     blocks, rng = [block(700, seed=0), block(40, seed=1)], np.random.default_rng(2)
     splits = [
-        [(some, np.sort(rng.choice(len(some.ids), size, replace=False))) for some in blocks] for size in (1, 7, 40)
+        Split.of([(some, np.sort(rng.choice(len(some.ids), size, replace=False))) for some in blocks])
+        for size in (1, 7, 40)
     ]
     queries = [EncodedQueries(sentence=torch.from_numpy(row[None])) for row in rng.standard_normal((3, WIDTH))]
     asked = [*product(queries, splits)] * 20

@@ -18,7 +18,7 @@ from untrimmed.search import kept_codes
 from untrimmed.search import laid_out as laid_out_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
-from untrimmed.search.coded_windows import CodedWindows
+from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.codes import Codes
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.found import Cutoff, find
@@ -100,9 +100,9 @@ def coded(folder, monkeypatch):
 
 @pytest.fixture
 def scanned(monkeypatch):
-    """How often codes of a block were scanned."""
-    asked, real = [], CodedWindows.by_codes
-    monkeypatch.setattr(CodedWindows, "by_codes", lambda *args: asked.append(1) or real(*args))
+    """How often codes of blocks were scanned."""
+    asked, real = [], CodedBlocks.by_codes
+    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or real(*args))
     return asked
 
 
@@ -329,7 +329,7 @@ def test_a_new_process_searches_by_codes_that_are_kept(coded, scanned, monkeypat
     scanned.clear()
     monkeypatch.setattr(Codes, "of", lambda *_: pytest.fail("made"))
     assert best_hits(Engine(coded)) == expected
-    assert len(scanned) == 4 * len(blocks_of(coded))
+    assert len(scanned) == 4
 
 
 def test_only_new_blocks_are_coded(coded, scanned, monkeypatch):

@@ -7,7 +7,7 @@ from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import windows as windows_module
-from untrimmed.search.coded_windows import CodedWindows
+from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.products import products
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -97,10 +97,10 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
 def coded(monkeypatch):
     """Codes are worth it for few frames, after the first search; tells how often they were asked."""
     asked = []
-    by_codes = CodedWindows.by_codes
+    by_codes = CodedBlocks.by_codes
     monkeypatch.setattr(windows_module, "LEAST_CODED", 1)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 0)
-    monkeypatch.setattr(CodedWindows, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked
 
 

@@ -6,7 +6,7 @@ known from rows of 8 bits, as surely as which videos are (`codes.MARGIN`): what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -14,9 +14,9 @@ from jaxtyping import Bool, Int
 from untrimmed.batches import EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
-from untrimmed.search.coded_videos import CodedVideos
+from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
-from untrimmed.search.encoded_block import EncodedBlock, long_tensors
+from untrimmed.search.encoded_block import EncodedBlock, long_tensors, with_rows
 from untrimmed.search.exact_scores import Read, read_whole
 
 Open = dict[str, Bool[np.ndarray, "K R"]]  # by branch, which rows of some videos may be the best
@@ -35,35 +35,22 @@ class BestRows:
         }
         self._lengths = {branch: [*tensors].index(names[0]) for branch, (names, _) in self._tensors.items()}
 
-    def reader(
-        self, coded: Callable[[EncodedBlock], Mapping[str, CodedVideos]], probes: Sequence[tuple[str, Probe]]
-    ) -> Read:
+    def reader(self, coded: Mapping[str, CodedVideoBlocks], probes: Sequence[tuple[str, Probe]]) -> Read:
         """How to read videos that have codes for a query with these probes: all of them, if the score wants all."""
         if not self._tensors:
             return read_whole
-        asked = {branch: [probe for name, probe in probes if name == branch] for branch in self._tensors}
 
         def read(split: Split[EncodedBlock]) -> EncodedVideos:
-            opened = [
-                {
-                    branch: self._own(branch, block, rows, coded(block)[branch].open_rows(some, rows))
-                    for branch, some in asked.items()
-                }
-                for block, rows in split
-            ]
-            width = max(1, *(int(is_open.sum(axis=1).max()) for one in opened for is_open in one.values()))
-            places = [self._places(one, width) for one in opened]
-            each = [block.with_rows(rows, some) for (block, rows), some in zip(split, places, strict=True)]
-            return each[0].cat(each)
+            lengths, opened = np.concatenate([block.lengths[rows] for block, rows in split]), {}
+            for branch, (_, before) in self._tensors.items():
+                is_open = coded[branch].open_rows([probe for name, probe in probes if name == branch], split)
+                # Without the copy of its first row that stands for the padding of a video.
+                length = lengths[:, self._lengths[branch]] + before
+                opened[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
+            width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in opened.values()))
+            return with_rows(split, self._places(opened, width))
 
         return read
-
-    def _own(
-        self, branch: str, block: EncodedBlock, rows: Int[np.ndarray, " K"], is_open: Bool[np.ndarray, "K R"]
-    ) -> Bool[np.ndarray, "K R"]:
-        """Without the copy of its first row that stands for the padding of a video."""
-        length = block.lengths[rows, self._lengths[branch]] + self._tensors[branch][1]
-        return is_open & (np.arange(is_open.shape[1]) < length[:, None])
 
     def _places(self, opened: Open, width: int) -> dict[str, Int[np.ndarray, "K W"]]:
         """By the name of a tensor, which of its rows these are; where fewer are open, one stands for others.

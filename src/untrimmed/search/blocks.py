@@ -8,7 +8,7 @@ largest block's size, not with the library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar, runtime_checkable
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from untrimmed.search.corpus import RankedVideo
 
 _MOST_HOLES = 0.25
-_SCOUTS = 4  # times as many are looked at to find the likeliest, for each bound that is left
+_SCOUTS = 2  # times as many are looked at to find the likeliest, for each bound that is left
 
 
 @runtime_checkable
@@ -39,7 +39,37 @@ class Block(Protocol):
 
 B = TypeVar("B", bound=Block)
 Rows = Int[np.ndarray, " _"]  # of a block
-Split = Sequence[tuple[B, Rows]]  # some rows of some blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Generic[B]):
+    """Some videos of some blocks: `row[i]` of block `number[i]`."""
+
+    blocks: Sequence[B]
+    number: Int[np.ndarray, " N"]
+    row: Int[np.ndarray, " N"]
+
+    @classmethod
+    def of(cls, groups: Iterable[tuple[B, Rows]]) -> Split[B]:
+        """Some rows of each block."""
+        blocks, rows = zip(*groups, strict=True)
+        return cls(blocks, np.repeat(np.arange(len(rows)), [*map(len, rows)]), np.concatenate(rows))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __iter__(self) -> Iterator[tuple[B, Rows]]:
+        """Those that follow each other in one block, by this and their rows there."""
+        cuts = (np.flatnonzero(self.number[1:] != self.number[:-1]) + 1).tolist()
+        for start, stop in zip([0, *cuts], [*cuts, len(self)], strict=True):
+            if start < stop:
+                yield self.blocks[self.number[start]], self.row[start:stop]
+
+    def at(self, places: Int[np.ndarray, " K"] | slice) -> Split[B]:
+        """Those of them that stand at these places."""
+        return Split(self.blocks, self.number[places], self.row[places])
+
+
 Scored = tuple[Int[np.ndarray, " _"], Float[np.ndarray, " _"]]  # places among those that are asked about, and scores
 Rating = Callable[[Split[B]], Float[np.ndarray, " _"]]  # their scores, one after the other
 # Of some of the videos that are to be ranked, which stand at these places among all: what each is likely to score, and
@@ -91,7 +121,8 @@ class Blocks(Generic[B]):
 
         Raises: KeyError for one that is not there.
         """
-        return [(block, np.array([row])) for block, row in map(self.find, video_ids)]
+        number, row = np.array([self._place[video_id] for video_id in video_ids], np.int64).reshape(-1, 2).T
+        return Split(self._each, number.copy(), row.copy())
 
     def update(self, added: Iterable[B], removed: Iterable[str]) -> Blocks[B]:
         """With more blocks and without some videos; videos that were added take the places of those with their ids."""
@@ -129,13 +160,13 @@ class Blocks(Generic[B]):
         Those are rough scores, which `rounding` is more than they can be off, for scores up to 1; for larger ones it
         grows with them. Or they are `bounds`, the first of which sees all videos.
         """
-        asked = self._all if among is None else _Asked.of(self, among)
-        if not len(asked.row) or limit < 1:
+        asked = self._all if among is None else self._those(among)
+        if not len(asked) or limit < 1:
             return []
         if bounds:
-            places, scores = asked.bounded(exact, bounds, limit)
+            places, scores = _bounded(asked, exact, bounds, limit)
         else:
-            places, scores = asked.exact_of_best(rough(asked.whole), exact, limit, rounding)
+            places, scores = _exact_of_best(asked, rough(asked), exact, limit, rounding)
         if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
             return []
         order = np.lexsort((places, -scores))
@@ -145,8 +176,20 @@ class Blocks(Generic[B]):
         return [RankedVideo(*named) for named in zip(ids, scores[order].tolist(), strict=True)]
 
     @cached_property
-    def _all(self) -> _Asked[B]:
-        return _Asked.of(self, None)
+    def _each(self) -> Sequence[B]:
+        return tuple(part.block for part in self.parts)
+
+    @cached_property
+    def _all(self) -> Split[B]:
+        rows = [np.flatnonzero(part.present) for part in self.parts]
+        number = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+        return Split(self._each, number, np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+
+    def _those(self, among: Collection[str]) -> Split[B]:
+        """Those that are there, one block after the other."""
+        places = sorted(filter(None, map(self._place.get, among)))
+        number, row = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        return Split(self._each, number.copy(), row.copy())
 
     def _without(self, gone: Collection[str]) -> list[Part[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
@@ -162,82 +205,51 @@ class Blocks(Generic[B]):
         return _whole(self._join(group))
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked(Generic[B]):
-    """The videos that are to be ranked: `row[i]` of the block of part `number[i]`."""
+def _bounded(asked: Split[B], exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Scored:
+    """Those that may be among the best.
 
-    parts: Sequence[Part[B]]
-    number: Int[np.ndarray, " N"]
-    row: Int[np.ndarray, " N"]
+    Each bound but the first looks at fewer: at those that can reach what the best do of a few that all bounds have
+    looked at before.
+    """
+    first, *others = bounds
+    likely = np.arange(len(asked))
+    guess, most = first(asked, likely, -np.inf)
+    for wider, bound in zip(range(len(others), 0, -1), others, strict=True):
+        if 2 * (number := limit * _SCOUTS**wider) > len(likely):
+            break  # so many cost as much as all
+        likely = likely[_largest(guess, number)]
+        guess, _ = bound(asked.at(likely), likely, -np.inf)
+    likely = likely[_largest(guess, limit)]
+    scores = _scored(asked.at(likely), exact)
+    least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
+    left = most >= least
+    left[likely] = False
+    places = np.flatnonzero(left)
+    for bound in others:
+        if len(places):
+            _, most = bound(asked.at(places), places, least)
+            places = places[most >= least]
+    return np.concatenate([likely, places]), np.concatenate([scores, _scored(asked.at(places), exact)])
 
-    @classmethod
-    def of(cls, blocks: Blocks[B], among: Collection[str] | None) -> _Asked[B]:
-        """All that are there, or those with these ids."""
-        if among is not None:
-            places = sorted(filter(None, map(blocks._place.get, among)))
-            number, row = np.array(places, dtype=np.int64).reshape(-1, 2).T
-            return cls(blocks.parts, number, row)
-        rows = [np.flatnonzero(part.present) for part in blocks.parts]
-        number = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
-        return cls(blocks.parts, number, np.concatenate([np.empty(0, dtype=np.int64), *rows]))
 
-    @cached_property
-    def all(self) -> Int[np.ndarray, " N"]:
-        """The places of all of them."""
-        return np.arange(len(self.row))
+def _scored(split: Split[B], exact: Rating[B]) -> Float[np.ndarray, " _"]:
+    if not len(split):
+        return np.empty(0)
+    scores = exact(split)
+    return np.where(np.isfinite(scores), scores, -np.inf)
 
-    @cached_property
-    def whole(self) -> Split[B]:
-        """All of them: see `split`."""
-        return self.split(self.all)
 
-    def split(self, places: Int[np.ndarray, " K"]) -> Split[B]:
-        """The blocks that some of the videos are in, and their rows there."""
-        ends = np.searchsorted(self.number[places], np.arange(len(self.parts) + 1))
-        split = [(part.block, self.row[places[a:b]]) for part, a, b in zip(self.parts, ends, ends[1:], strict=False)]
-        return [(block, rows) for block, rows in split if len(rows)]
-
-    def bounded(self, exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Scored:
-        """Those that may be among the best.
-
-        Each bound but the first looks at fewer: at those that can reach what the best do of a few that all bounds have
-        looked at before.
-        """
-        first, *others = bounds
-        guess, most = first(self.whole, self.all, -np.inf)
-        likely = self.all
-        for wider, bound in zip(range(len(others), 0, -1), others, strict=True):
-            if 2 * (number := limit * _SCOUTS**wider) > len(likely):
-                break  # so many cost as much as all
-            likely = likely[_largest(guess, number)]
-            guess, _ = bound(self.split(likely), likely, -np.inf)
-        likely = likely[_largest(guess, limit)]
-        scores = self._scored(likely, exact)
-        least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
-        left = most >= least
-        left[likely] = False
-        places = np.flatnonzero(left)
-        for bound in others:
-            if len(places):
-                _, most = bound(self.split(places), places, least)
-                places = places[most >= least]
-        return np.concatenate([likely, places]), np.concatenate([scores, self._scored(places, exact)])
-
-    def _scored(self, places: Int[np.ndarray, " _"], exact: Rating[B]) -> Float[np.ndarray, " _"]:
-        if not len(places):
-            return np.empty(0)
-        scores = exact(self.split(places))
-        return np.where(np.isfinite(scores), scores, -np.inf)
-
-    def exact_of_best(self, rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float) -> Scored:
-        """Those that may be among the best by rough scores."""
-        finite = rough[np.isfinite(rough)]
-        if (limit := min(limit, len(finite))) <= 0:
-            return self.all[:0], rough[:0]
-        doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
-        least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
-        places = np.flatnonzero(rough >= least)
-        return places, exact(self.split(places))
+def _exact_of_best(
+    asked: Split[B], rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float
+) -> Scored:
+    """Those that may be among the best by rough scores."""
+    finite = rough[np.isfinite(rough)]
+    if (limit := min(limit, len(finite))) <= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
+    least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
+    places = np.flatnonzero(rough >= least)
+    return places, exact(asked.at(places))
 
 
 def _whole(block: B) -> Part[B]:

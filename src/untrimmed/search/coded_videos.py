@@ -9,28 +9,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-import numkong
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int8
 
-from untrimmed.search.codes import FITTED_TO, MARGIN, Axes, Codes, Probe, whole_rows
+from untrimmed.search.blocks import Blocks
+from untrimmed.search.codes import FITTED_TO, Axes, Codes, whole_rows
 from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
 from untrimmed.search.mapped import DamagedError, MappedArrays
 from untrimmed.search.products import LANES
-from untrimmed.search.threads import share
 
 LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
+NUM_ARRAYS = 20  # at most: see `kernels`
 GROUP = 4  # rows of which there is a mean
-_SCANNED_AT_A_TIME, _READ_AT_A_TIME = 2**15, 128  # rows, videos
-_MULTIPLIED_AT_A_TIME = 1024  # rows: few enough for the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +46,29 @@ class CodedRows:
     def __len__(self) -> int:
         return len(self.first) - 1
 
-    def by_means(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, " N"]) -> None:
-        """The best mean of each video, by codes."""
-        from untrimmed.search.kernels import scan_means
+    @property
+    def num_rows(self) -> int:
+        """Of all videos."""
+        return int(self.first_row[-1])
 
-        groups = -(-np.diff(self.first_row) // GROUP)
-        given = self.means.arrays, self.first_mean, groups, probe.numbers, probe.margins, videos
-        share(len(videos), GROUP * self._at_a_time, partial(call, scan_means, given, (found,)))
-
-    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, "3 N"]) -> None:
-        """Of each video: its best row by codes, what the true one is not above, what a row's code may be off."""
-        from untrimmed.search.kernels import scan_codes
-
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, videos
-        share(len(videos), self._at_a_time, partial(call, scan_codes, given, tuple(found)))
-        if self.unbounded.any():
-            found[1, self.unbounded[videos]] = np.inf
+    @cached_property
+    def most_rows(self) -> int:
+        """Of one video."""
+        return int(np.diff(self.first_row).max())
 
     @property
-    def _at_a_time(self) -> int:
-        """Videos that one thread takes at once."""
-        return max(1, _SCANNED_AT_A_TIME * len(self) // int(self.first_row[-1]))
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """As loops take them, see `kernels`."""
+        own = self.first, self.first_mean, self.first_row, self.unbounded
+        return (*self.codes.arrays, *self.means.arrays, *own)
+
+    @cached_property
+    def addresses(self) -> Int[np.ndarray, " _"]:
+        """Where its arrays lie."""
+        assert all(array.flags.c_contiguous for array in self.arrays)
+        found = np.zeros(NUM_ARRAYS, dtype=np.int64)
+        found[: len(self.arrays)] = [array.ctypes.data for array in self.arrays]
+        return found
 
 
 def codes_of_rows(axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> dict[str, Any]:
@@ -131,61 +131,16 @@ class CodedVideos(CodedRows):
             unbounded=np.concatenate([part.unbounded for part in parts]),
         )
 
-    def by_rows(
-        self,
-        probe: Probe,
-        videos: Int[np.ndarray, " N"],
-        needed: Float[np.ndarray, " N"],
-        found: Float32[np.ndarray, " N"],
-    ) -> None:
-        """What no row of each is above, of those of which codes leave it open.
-
-        Minus infinity where none is as good as `needed`.
-        """
-        from untrimmed.search.kernels import score_rows
-
-        query, unit = probe.of_rows
-        asked = query, unit, *probe.row_margins(unit, self.longest)
-        rows = self.rows.reshape(-1), self.rows.shape[1], self.row_unit, self.first_row
-        given = self.codes.arrays, self.first, probe.numbers, probe.margins, rows, asked, videos
-        least = (needed - 1e-5).astype(np.float32)  # rounded
-        share(len(videos), _READ_AT_A_TIME, partial(call, score_rows, (*given, least), (found,)))
-
-    def open_rows(self, probes: Sequence[Probe], videos: Int[np.ndarray, " N"]) -> Bool[np.ndarray, "N R"]:
-        """Which rows of each video may be the best for one of the probes, whatever recall these are for."""
-        from untrimmed.search.kernels import open_rows
-
-        counts = self.first_row[videos + 1] - self.first_row[videos]
-        is_open = self.unbounded[videos, None] & (np.arange(counts.max()) < counts[:, None])
-        rows = self.rows.reshape(-1), self.rows.shape[1], self.row_unit, self.first_row
-        for probe in probes:
-            query, unit = probe.of_rows
-            asked = query, unit, *probe.row_margins(unit, self.longest, MARGIN)
-            share(len(videos), _READ_AT_A_TIME, partial(call, open_rows, (rows, asked, videos), (is_open,)))
-        return is_open
-
-    def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
-        """What no row of each video is above, for each of many probes: all rows are read, once for all of them."""
-        from untrimmed.search.kernels import best_of_videos
-
-        queries, units = zip(*(probe.of_many_rows for probe in probes), strict=True)
-        margins = np.array([probe.row_margins(unit, self.longest) for probe, unit in zip(probes, units, strict=True)])
-        packed, given = numkong.dots_pack(np.stack(queries)), (self.row_unit, np.array(units), margins)
-        most = np.empty((len(probes), len(self)), dtype=np.float32)
-
-        def look(start: int, stop: int) -> None:
-            rows = self.rows[self.first_row[start] : self.first_row[stop]]
-            products = np.asarray(numkong.dots_packed(rows, packed))
-            best_of_videos(products, self.first_row, *given, start, stop, most)
-
-        share(len(self), max(1, _MULTIPLIED_AT_A_TIME * len(self) // len(self.rows)), look)
-        most[:, self.unbounded] = np.inf
-        return most
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """With those of rows."""
+        return (*super().arrays, self.rows, self.row_unit)
 
 
 Arrays = Mapping[str, np.ndarray]
 K = TypeVar("K")
 C = TypeVar("C")
+J = TypeVar("J")
 
 
 class Coder(Generic[K, C]):
@@ -203,6 +158,7 @@ class Coder(Generic[K, C]):
         self._axes_read: dict[Path, dict[str, Axes]] = {}
         self._kept: WeakKeyDictionary[K, tuple[KeptCodes, str]] = WeakKeyDictionary()
         self._codes: WeakKeyDictionary[K, dict[str, C]] = WeakKeyDictionary()
+        self._together: WeakKeyDictionary[Blocks[Any], dict[str, Any]] = WeakKeyDictionary()
         self._searches = 0
         self._left = (
             0.0  # of all videos, the share that codes left in doubt: the mean of searches, the last counts most
@@ -255,6 +211,14 @@ class Coder(Generic[K, C]):
     def of(self, block: K) -> dict[str, C]:
         """The codes of a block that is ready."""
         return self._codes[block]
+
+    def together(self, blocks: Blocks[Any], join: Callable[[Sequence[C]], J]) -> dict[str, J]:
+        """The codes of all blocks, which are ready, joined by branch; they are kept as long as these are together."""
+        if (found := self._together.get(blocks)) is None:
+            each = [self._codes[part.block] for part in blocks.parts]
+            found = {branch: join([codes[branch] for codes in each]) for branch in each[0]}
+            self._together[blocks] = found
+        return found
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
         """For all blocks those on disk, or else the axes that fit the first of them; only `make` may ask."""
@@ -321,13 +285,6 @@ atexit.register(_end)
 def can_scan() -> bool:
     """Whether what scans codes is installed."""
     return find_spec("numba") is not None
-
-
-def call(
-    kernel: Callable[..., None], given: tuple[Any, ...], out: tuple[np.ndarray, ...], start: int, stop: int
-) -> None:
-    """A loop over some of what it is given, whose results have places in `out`."""
-    kernel(*given, start, stop, *out)
 
 
 def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:

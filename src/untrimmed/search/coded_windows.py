@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Int
 
-from untrimmed.search.coded_videos import CodedRows, call, codes_of_rows, longest_of
+from untrimmed.search.coded_videos import CodedRows, codes_of_rows, longest_of
 from untrimmed.search.codes import Axes, Probe
 from untrimmed.search.mapped import with_spans
 from untrimmed.search.threads import share
@@ -52,21 +51,9 @@ class Windows:
     filters: tuple[np.ndarray, ...]  # weights of all filters; where each begins; each video's own one
     read: list[int]  # frames that had to be read
 
-    def by_means(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, " N"]) -> None:
-        """See `CodedRows.by_means`."""
-        self.coded.by_means(probe, videos, found)
-
-    def by_codes(self, probe: Probe, videos: Int[np.ndarray, " N"], found: Float32[np.ndarray, "3 N"]) -> None:
-        """See `CodedRows.by_codes`."""
-        self.coded.by_codes(probe, videos, found)
-
     def by_rows(
-        self,
-        probe: Probe,
-        videos: Int[np.ndarray, " N"],
-        needed: Float[np.ndarray, " N"],
-        found: Float32[np.ndarray, " N"],
-    ) -> None:
+        self, probe: Probe, videos: Int[np.ndarray, " N"], needed: Float[np.ndarray, " N"]
+    ) -> Float32[np.ndarray, " N"]:
         """What no window of each is above, by float16 frames, of those of which codes leave it open.
 
         Minus infinity where none is as good as `needed`.
@@ -76,10 +63,11 @@ class Windows:
         starts, lengths = self.places
         frames = with_spans(self.arrays, "frames", starts[videos], starts[videos] + lengths[videos])
         rows = frames.view(np.uint16).reshape(-1), frames.shape[1], self.places, (*self.filters, self.arrays["inside"])
-        coded, read = self.coded, np.empty(len(videos), dtype=np.int64)
+        found, read = np.empty(len(videos), dtype=np.float32), np.empty(len(videos), dtype=np.int64)
         query = np.pad(probe.vector, (0, frames.shape[1] - len(probe.vector)))
         least = (needed - 1e-5).astype(np.float32)  # rounded
-        given = coded.codes.arrays, coded.first, probe.numbers, probe.margins, *rows, query, videos, least
-        share(len(videos), _READ_AT_A_TIME, partial(call, score_windows, given, (found, read)))
-        found += self.coded.rounding(probe)
+        given = self.coded.addresses.ctypes.data, probe.numbers, probe.margins, *rows, query, videos, least
+        share(len(videos), _READ_AT_A_TIME, lambda start, stop: score_windows(*given, start, stop, found, read))
         self.read.append(int(read.sum()))
+        rounded: Float32[np.ndarray, " N"] = found + np.float32(self.coded.rounding(probe))
+        return rounded

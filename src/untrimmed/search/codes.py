@@ -11,18 +11,18 @@ have 8 bits for every number, half of float16's bytes (`whole_rows`): turned at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, Int8, Int16, UInt8, UInt64
+from jaxtyping import Bool, Float, Float32, Int, Int16, Int8, Shaped, UInt64, UInt8
 
 from untrimmed.search.products import LANES, along
 
 HEAD, BODY = 16, 48  # numbers
-MARGIN = 7.0  # standard deviations
+MARGIN, _LEAST_MARGIN = 7.0, 1e-3  # standard deviations
 FITTED_TO = 2**15  # rows at most, to which axes are
 _CODED = ("head", "head_scale", "body", "body_scale", "tail", "tail_scale", "tail_error")  # as kernels take them
 _ROWS_AT_A_TIME = 2**15  # that are turned at once
@@ -59,22 +59,26 @@ class Axes:
         With a `recall` below 1 bounds hold for that share of rows at least: of the best rows each is found unless its
         own bound fails.
         """
-        margin = MARGIN if recall >= 1 else max(0.0, NormalDist().inv_cdf(recall))
+        margin = MARGIN if recall >= 1 else max(_LEAST_MARGIN, NormalDist().inv_cdf(recall))
         head, body, tail = np.split(along(vector.astype(np.float32), self.matrix), self.splits)
         unit = np.float32(max(float(tail.max(initial=0.0)) / 7.49, float(-tail.min(initial=0.0)) / 8.49, 1e-20))
         levels = np.clip(np.rint(tail / unit), -8, 7).astype(np.int64)
         missed = tail - levels * unit
-        squares = head @ head / 12, body @ body / 12, tail @ tail / max(1, len(tail)), missed @ missed
-        (short_head, head_unit), (short_body, body_unit) = _short(head), _short(body)
+        (short_head, head_unit, of_head), (short_body, body_unit, of_body) = _short(head, 127), _short(body, 7)
+        squares = of_head, of_body, tail @ tail / max(1, len(tail)), missed @ missed
         return Probe(
             vector=vector.astype(np.float32),
             mixed=along(vector.astype(np.float32), self.mixed),
             margin=margin,
             head=short_head,
             body=short_body,
-            planes=np.stack([_words(((levels & 15) >> plane) & 1 == 1) for plane in range(4)]),
+            planes=_words(levels >> np.arange(4)[:, None] & 1 == 1),
             units=(head_unit, body_unit, unit),
-            sums=(np.int32(8 * short_body.astype(np.int64).sum()), np.int32(levels.sum())),
+            sums=(
+                np.int32(128 * short_head.astype(np.int64).sum()),
+                np.int32(8 * short_body.astype(np.int64).sum()),
+                np.int32(levels.sum()),
+            ),
             margins=tuple(np.float32(margin**2 * square) for square in squares),
             length=float(np.linalg.norm(vector)),
             parts=(head, body, tail, missed),
@@ -88,11 +92,11 @@ class Probe:
     vector: Float32[np.ndarray, " D"]
     mixed: Float32[np.ndarray, " D"]  # along mixed axes
     margin: float  # in standard deviations
-    head: Int16[np.ndarray, " _"]
-    body: Int16[np.ndarray, " _"]
+    head: Int8[np.ndarray, " _"]
+    body: Int8[np.ndarray, " _"]
     planes: UInt64[np.ndarray, "4 W"]  # the bits of levels from -8 to 7, the lowest first
     units: tuple[np.float32, np.float32, np.float32]  # of head, body and levels
-    sums: tuple[np.int32, np.int32]  # of eights times the body, and of levels
+    sums: tuple[np.int32, np.int32, np.int32]  # of 128 times the head, of eights times the body, and of levels
     margins: tuple[np.float32, ...]  # squared, for what head, body, signs and levels leave out
     length: float
     parts: tuple[Float[np.ndarray, " _"], ...]  # head, body, tail, and what the levels leave out of it
@@ -123,15 +127,20 @@ class Probe:
         numbers, unit = _in_units(_padded(self.mixed[None], 2 * LANES), 127, np.int8)
         return numbers[0], unit[0]
 
-    def row_margins(
-        self, unit: np.float32, longest: float, margin: float | None = None
-    ) -> tuple[np.float32, np.float32]:
+    @cached_property
+    def sure(self) -> Probe:
+        """The same with bounds that hold, whatever recall it is for."""
+        if self.margin == MARGIN:
+            return self
+        wider = (MARGIN / self.margin) ** 2
+        return replace(self, margin=MARGIN, margins=tuple(np.float32(wider * square) for square in self.margins))
+
+    def row_margins(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
         """(a, b): sqrt(a * u**2 + b) is what its product with a row of unit u can be off, which is not longer.
 
         Here the query is rounded to numbers of this unit; what both rounded off, and both together, is random.
-        The `margin` is in standard deviations, by default its own.
         """
-        square, own = (self.margin if margin is None else margin) ** 2 / 12, float(unit) ** 2
+        square, own = self.margin**2 / 12, float(unit) ** 2
         of_row = square * (self.length**2 + len(self.mixed) / 12 * own)
         return np.float32(of_row), np.float32(square * own * longest**2)
 
@@ -140,12 +149,12 @@ class Probe:
 class Codes:
     """Codes of rows, in blocks of 16; the last row of all fills the last block.
 
-    Within a block what all rows have stands side by side: pairs of a head's numbers, fours of a body's, words of a
+    Within a block what all rows have stands side by side: fours of a head's numbers, eights of a body's, words of a
     tail's signs.
     """
 
     axes: Axes
-    head: Int8[np.ndarray, " _"]
+    head: UInt8[np.ndarray, " _"]
     head_scale: Float32[np.ndarray, " B"]
     body: UInt8[np.ndarray, " _"]
     body_scale: Float32[np.ndarray, " B"]
@@ -211,39 +220,44 @@ def _coded(axes: Axes, rows: Float[np.ndarray, "R D"]) -> tuple[np.ndarray, ...]
     return (*_bytes(head), *_nibbles(body), np.ascontiguousarray(words), *in_blocks)
 
 
-def _bytes(part: Float32[np.ndarray, "R P"]) -> tuple[Int8[np.ndarray, " _"], Float32[np.ndarray, " B"]]:
-    """A head in 8 bits, pairs of numbers of all rows of a block side by side, and each block's unit."""
+def _bytes(part: Float32[np.ndarray, "R P"]) -> tuple[UInt8[np.ndarray, " _"], Float32[np.ndarray, " B"]]:
+    """A head in 8 bits from 1 to 255, of which 128 is zero, four numbers of a row side by side; each block's unit."""
     numbers, unit = _rounded(part, 127)
-    return np.ascontiguousarray(numbers.transpose(0, 2, 1, 3)).reshape(-1), unit
+    return np.ascontiguousarray(numbers + 128, dtype=np.uint8).reshape(-1), unit
 
 
 def _nibbles(part: Float32[np.ndarray, "R P"]) -> tuple[UInt8[np.ndarray, " _"], Float32[np.ndarray, " B"]]:
-    """A body in 4 bits from 1 to 15, of which 8 is zero, every other pair of numbers in the high halves of bytes."""
+    """A body in 4 bits from 1 to 15, of which 8 is zero, every other four numbers in the high halves of bytes."""
     numbers, unit = _rounded(part, 7)
-    halves = (numbers + 8).astype(np.uint8).transpose(0, 2, 1, 3)
+    halves = (numbers + 8).astype(np.uint8)
     return np.ascontiguousarray(halves[:, ::2] | halves[:, 1::2] << 4).reshape(-1), unit
 
 
-def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int8[np.ndarray, "B 16 _ 2"], np.ndarray]:
-    """Whole numbers from -`most` to `most`, in pairs, and each block's unit."""
+def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int[np.ndarray, "B _ 16 4"], np.ndarray]:
+    """Whole numbers from -`most` to `most`, in fours, those of all rows of a block side by side; each block's unit."""
     blocks = _padded(part, 8).reshape(len(part) // LANES, LANES, -1)
     unit = np.maximum(np.abs(blocks).max(axis=(1, 2), initial=0.0), np.float32(1e-20)) / most
-    numbers = np.rint(blocks / unit[:, None, None]).astype(np.int8)
-    return numbers.reshape(*blocks.shape[:2], -1, 2), unit.astype(np.float32)
+    numbers = np.rint(blocks / unit[:, None, None]).astype(np.int16)
+    return numbers.reshape(*blocks.shape[:2], -1, 4).transpose(0, 2, 1, 3), unit.astype(np.float32)
 
 
-def _short(part: Float32[np.ndarray, " P"]) -> tuple[Int16[np.ndarray, " _"], np.float32]:
-    numbers, unit = _in_units(_padded(part[None], 8), 32000, np.int16)
-    return numbers[0], unit[0]
+def _short(part: Float32[np.ndarray, " P"], most: int) -> tuple[Int8[np.ndarray, " _"], np.float32, np.float32]:
+    """Whole numbers, their unit, and how far off a product with a code may be for both are rounded.
+
+    That is squared, of a code from -`most` to `most`, in units of the code.
+    """
+    numbers, unit = _in_units(_padded(part[None], 8), 127, np.int8)
+    missed = part - numbers[0, : len(part)] * unit[0]
+    return numbers[0], unit[0], part @ part / 12 + most**2 * (missed @ missed)
 
 
-def _padded(part: Float32[np.ndarray, "R P"], multiple: int) -> Float32[np.ndarray, "R Q"]:
-    """With zeros behind, as wide as a multiple of a number, and at least as that."""
-    width = max(1, -(-part.shape[1] // multiple)) * multiple
-    return np.pad(part, ((0, 0), (0, width - part.shape[1])))
+def _padded(part: Shaped[np.ndarray, "R P"], multiple: int, least: int = 1) -> Shaped[np.ndarray, "R Q"]:
+    """With zeros behind, as wide as a multiple of a number, and at least as so many of it."""
+    padded = np.zeros((len(part), max(least, -(-part.shape[1] // multiple)) * multiple), dtype=part.dtype)
+    padded[:, : part.shape[1]] = part  # in a tenth of the time of np.pad
+    return padded
 
 
-def _words(bits: np.ndarray) -> UInt64[np.ndarray, ...]:
+def _words(bits: Bool[np.ndarray, "R P"]) -> UInt64[np.ndarray, "R W"]:
     """Bits in words of 64."""
-    padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, -bits.shape[-1] % 64)])
-    return np.packbits(padded, axis=-1, bitorder="little").view(np.uint64)
+    return np.packbits(_padded(bits, 64, least=0), axis=-1, bitorder="little").view(np.uint64)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search.blocks import Part
-from untrimmed.search.mapped import fetch, picked
+from untrimmed.search.blocks import Part, Split
+from untrimmed.search.mapped import MappedArrays, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
 
@@ -25,7 +25,7 @@ class EncodedBlock:
 
     def __init__(self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, longest: Sequence[int] | None = None):
         """`arrays` as `of` makes them; without `longest` as long as they are there."""
-        self.arrays, self._template = arrays, template
+        self.arrays, self.template = arrays, template
         self.ids: list[str] = arrays["ids"].tolist()
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
         self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # each video's own, one for each of `long_tensors`
@@ -72,30 +72,49 @@ class EncodedBlock:
 
     def fetch(self, rows: Int[np.ndarray, " K"]) -> None:
         """Have some videos read from where they lie, while others are, too."""
-        for name in self._template.tensors():
-            fetch(self.arrays, f"{_TENSOR}{name}", rows)
+        if not isinstance(self.arrays, MappedArrays):
+            return
+        for name in self.template.tensors():
+            self.arrays.fetch(f"{_TENSOR}{name}", rows)
 
     def stored(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Some videos as they are in the arrays."""
-        names = self._template.tensors()
+        names = self.template.tensors()
         arrays = {name: picked(self.arrays, f"{_TENSOR}{name}", rows) for name in names}
-        return self._template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
-
-    def with_rows(self, rows: Int[np.ndarray, " K"], places: Mapping[str, Int[np.ndarray, "K W"]]) -> EncodedVideos:
-        """Some videos in half precision, of those tensors that `places` names with these rows alone."""
-        arrays = {
-            name: picked(self.arrays, f"{_TENSOR}{name}", rows, places.get(name)) for name in self._template.tensors()
-        }
-        found = self._template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
-        if "frame_mask" not in places:
-            return found
-        num_frames = picked(self.arrays, f"{_TENSOR}frame_mask", rows).sum(axis=1)
-        return dataclasses.replace(found, num_frames=torch.from_numpy(num_frames))
+        return self.template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def as_long_as(self, longest: Int[np.ndarray, " N"]) -> EncodedBlock:
         """With second axes of these lengths."""
         wanted = longest.tolist()
-        return self if self.longest == wanted else EncodedBlock(self.arrays, self._template, wanted)
+        return self if self.longest == wanted else EncodedBlock(self.arrays, self.template, wanted)
+
+
+def with_rows(split: Split[EncodedBlock], places: Mapping[str, Int[np.ndarray, "N W"]]) -> EncodedVideos:
+    """Videos in half precision, of those tensors that `places` names with these rows alone."""
+    ends = np.cumsum([0, *(len(rows) for _, rows in split)]).tolist()
+    groups = [(block, rows, slice(*ends[i : i + 2])) for i, (block, rows) in enumerate(split)]
+
+    def read(name: str, places: Int[np.ndarray, "N W"] | None = None) -> list[np.ndarray]:
+        return [
+            picked(block.arrays, f"{_TENSOR}{name}", rows, None if places is None else places[here])
+            for block, rows, here in groups
+        ]
+
+    template = split.blocks[0].template
+    tensors = {name: _beside(read(name, places.get(name))) for name in template.tensors()}
+    found = template.with_tensors(tensors)
+    if "frame_mask" not in places:
+        return found
+    num_frames = np.concatenate([mask.sum(axis=1) for mask in read("frame_mask")])
+    return dataclasses.replace(found, num_frames=torch.from_numpy(num_frames))
+
+
+def _beside(arrays: Sequence[np.ndarray]) -> Tensor:
+    """One array of all; second axes of different length are padded with zeros (False)."""
+    if len({array.shape[1:] for array in arrays}) == 1:
+        return torch.from_numpy(np.concatenate(arrays))
+    longest = max(array.shape[1] for array in arrays)
+    return torch.cat([with_second_axis(torch.from_numpy(array), longest) for array in arrays])
 
 
 def branches_of(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:

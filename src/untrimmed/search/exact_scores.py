@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Float32
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
@@ -50,7 +50,9 @@ def exact_scores(
         return torch.cat(found)
 
     # Several threads help with what is read whole; of a few rows each they would wait for each other's Python.
-    pieces, found = _pieces(split, cores() if read is read_whole else 1), []
+    threads = cores() if read is read_whole else 1
+    step = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-len(split) // threads)))
+    pieces, found = (split.at(slice(start, start + step)) for start in range(0, len(split), step)), []
     while some := [*islice(pieces, cores())]:  # no more at a time, so that other searches find their turn between
         found += each_alone(scores_of, some)
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
@@ -70,18 +72,3 @@ def _in_float64(videos: EncodedVideos) -> EncodedVideos:
             room[name] = torch.empty(tensor.numel(), dtype=torch.float64)
         wide[name] = room[name][: tensor.numel()].view(tensor.shape).copy_(tensor)
     return videos.with_tensors(videos.tensors() | wide)
-
-
-def _pieces(split: Split[EncodedBlock], number: int) -> Iterator[Split[EncodedBlock]]:
-    """So many pieces or more, each a few videos of as many blocks as they stand in."""
-    piece: list[tuple[EncodedBlock, Int[np.ndarray, " K"]]] = []
-    at_a_time = room = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-sum(len(rows) for _, rows in split) // number)))
-    for block, rows in split:
-        while len(rows):
-            piece.append((block, rows[:room]))
-            rows, room = rows[room:], room - len(piece[-1][1])
-            if not room:
-                yield piece
-                piece, room = [], at_a_time
-    if piece:
-        yield piece

@@ -68,56 +68,77 @@ def _summed(b: Any, steps: Any, zeros: list[Any], step: Callable[[Any, list[Any]
     return added
 
 
-def _of_each_lane(b: Any, codes: Any, query_at: Any, pair: Any, total: Any) -> Any:
-    """total[lane] + codes[2 lane] * query[2 pair] + codes[2 lane + 1] * query[2 pair + 1], in 16 bits."""
+def _lying_at(b: Any, address: Any) -> Any:
+    """A pointer to bytes."""
+    return b.inttoptr(address, _I8.as_pointer())
+
+
+def _has(context: Any, feature: str) -> bool:
+    """Whether the processor that is compiled for has it: numba keeps what it compiled for each kind apart."""
+    return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
+
+
+def _of_each_lane(context: Any, b: Any, codes: Any, query_at: Any, total: Any) -> Any:
+    """total[lane] + the sum of codes[4 lane + k] * query[k] over k below 4, of codes without and a query with signs."""
     undefined, first = ir.Constant(_INTS, ir.Undefined), ir.Constant(_INTS, [0] * LANES)
-    two = _load(b, b.gep(query_at, [b.mul(pair, _number(2))]), _I32, 2)
-    spread = b.shuffle_vector(b.insert_element(undefined, two, ir.Constant(_I32, 0)), undefined, first)
-    wide = ir.VectorType(_I32, 2 * LANES)
-    both = b.mul(b.sext(codes, wide), b.sext(b.bitcast(spread, codes.type), wide))
-    odd_and_even = (ir.Constant(_INTS, list(range(i, 2 * LANES, 2))) for i in (0, 1))
-    return b.add(total, b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))
+
+    def spread(number: Any) -> Any:
+        return b.shuffle_vector(b.insert_element(undefined, number, ir.Constant(_I32, 0)), undefined, first)
+
+    four = _load(b, query_at, _I32, 1)
+    if _has(context, "avx512vnni"):
+        kind = ir.FunctionType(_INTS, [_INTS] * 3)
+        products = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512.vpdpbusd.512")
+        return b.call(products, [total, b.bitcast(codes, _INTS), spread(four)])
+    shorts, wide = ir.VectorType(_I16, 2 * LANES), ir.VectorType(_I32, 2 * LANES)
+    numbers = b.sext(b.bitcast(four, ir.VectorType(_I8, 4)), ir.VectorType(_I16, 4))
+    pairs, low, eight = b.bitcast(codes, shorts), *(ir.Constant(shorts, [i] * 2 * LANES) for i in (255, 8))
+    odd_and_even = [ir.Constant(_INTS, list(range(i, 2 * LANES, 2))) for i in (0, 1)]
+    for one, other, part in ((0, 2, b.and_(pairs, low)), (1, 3, b.lshr(pairs, eight))):
+        places = ir.Constant(ir.VectorType(_I32, 2), [one, other])
+        pair = b.bitcast(spread(b.bitcast(b.shuffle_vector(numbers, numbers, places), _I32)), shorts)
+        both = b.mul(b.zext(part, wide), b.sext(pair, wide))
+        total = b.add(total, b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))
+    return total
 
 
 def _lane_products(bits: int) -> Any:
-    """out[lane] = the sum of a code of this many bits times query[k], over all k of the lane from codes[start] on.
+    """out[start + lane] = the sum of a code of this many bits, without a sign, times query[k], over all k of the lane.
 
-    Of 8 bits are two numbers of each lane side by side, of 4 bits four: two in low halves of bytes, two in high ones,
-    without signs. Numbers are a multiple of eight. An addition need not wait for the one before: there are four sums.
+    Codes lie at an address. Of 8 bits are four numbers of each lane side by side, of 4 bits eight: four in low halves
+    of bytes, four in high ones. Numbers are a multiple of eight. An addition need not wait for the one before.
     """
 
     @intrinsic
     @no_type_check
-    def products(_: Any, codes: Any, start: Any, query: Any, numbers: Any, out: Any) -> Any:
+    def products(_: Any, codes: Any, query: Any, numbers: Any, out: Any, start: Any) -> Any:
         def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-            codes_at = _address(b, context, signature.args[0], values[0], values[1])
-            query_at = _address(b, context, signature.args[2], values[2], _number(0))
-            of_bytes, shorts = ir.VectorType(_I8, 2 * LANES), ir.VectorType(_I16, 2 * LANES)
+            codes_at = _lying_at(b, values[0])
+            query_at = _address(b, context, signature.args[1], values[1], _number(0))
+            of_bytes = ir.VectorType(_I8, 4 * LANES)
 
             def read(place: Any) -> Any:
-                return _load(b, b.gep(codes_at, [b.mul(place, _number(2 * LANES))]), of_bytes, 1)
+                return _load(b, b.gep(codes_at, [b.mul(place, _number(4 * LANES))]), of_bytes, 1)
 
-            def pairs(eight: Any) -> list[Any]:
+            def fours(eight: Any) -> list[Any]:
                 if bits == 8:
-                    return [b.sext(read(b.add(b.mul(eight, _number(4)), _number(i))), shorts) for i in range(4)]
-                both = [read(b.add(b.mul(eight, _number(2)), _number(i))) for i in range(2)]
-                low, shift = ir.Constant(of_bytes, [15] * 2 * LANES), ir.Constant(of_bytes, [4] * 2 * LANES)
-                return [b.zext(part, shorts) for some in both for part in (b.and_(some, low), b.lshr(some, shift))]
+                    return [read(b.add(b.mul(eight, _number(2)), _number(i))) for i in (0, 1)]
+                both, low, shift = read(eight), *(ir.Constant(of_bytes, [i] * 4 * LANES) for i in (15, 4))
+                return [b.and_(both, low), b.lshr(both, shift)]
 
             def step(eight: Any, sums: list[Any]) -> list[Any]:
-                first = b.mul(eight, _number(4))
+                at = b.gep(query_at, [b.mul(eight, _number(8))])
                 return [
-                    _of_each_lane(b, some, query_at, b.add(first, _number(i)), total)
-                    for i, (some, total) in enumerate(zip(pairs(eight), sums, strict=True))
+                    _of_each_lane(context, b, some, b.gep(at, [_number(4 * i)]), total)
+                    for i, (some, total) in enumerate(zip(fours(eight), sums, strict=True))
                 ]
 
-            zeros = [ir.Constant(_INTS, [0] * LANES)] * 4
-            one, two, three, four = _summed(b, b.sdiv(values[3], _number(8)), zeros, step)
-            total = b.add(b.add(one, two), b.add(three, four))
-            _store(b, total, _address(b, context, signature.args[4], values[4], _number(0)))
+            zeros = [ir.Constant(_INTS, [0] * LANES)] * 2
+            total = b.add(*_summed(b, b.sdiv(values[2], _number(8)), zeros, step))
+            _store(b, total, _address(b, context, signature.args[3], values[3], values[4]))
             return context.get_dummy_value()
 
-        return types.void(codes, types.intp, query, types.intp, out), generate
+        return types.void(types.intp, query, types.intp, out, types.intp), generate
 
     return products
 
@@ -157,24 +178,24 @@ four_at_once, one_at_once = _row_product(4), _row_product(1)
 
 @intrinsic
 @no_type_check
-def whole_product(_: Any, rows: Any, start: Any, query: Any, steps: Any) -> Any:
-    """The sum of rows[start + k] in 8 bits times query[k] in 16 over so many steps of 32 numbers."""
+def whole_product(_: Any, row: Any, query: Any, steps: Any) -> Any:
+    """The sum of the numbers of 8 bits that lie at an address times query[k] in 16 over so many steps of 32 numbers."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        rows_at = _address(b, context, signature.args[0], values[0], values[1])
-        query_at = _address(b, context, signature.args[2], values[2], _number(0))
+        row_at = _lying_at(b, values[0])
+        query_at = _address(b, context, signature.args[1], values[1], _number(0))
         wide = ir.VectorType(_I32, 2 * LANES)
         odd_and_even = [ir.Constant(_INTS, list(range(i, 2 * LANES, 2))) for i in (0, 1)]
 
         def step(number: Any, sums: list[Any]) -> list[Any]:
             place = b.mul(number, _number(2 * LANES))
-            some = b.sext(_load(b, b.gep(rows_at, [place]), ir.VectorType(_I8, 2 * LANES), 1), wide)
+            some = b.sext(_load(b, b.gep(row_at, [place]), ir.VectorType(_I8, 2 * LANES), 1), wide)
             both = b.mul(some, b.sext(_load(b, b.gep(query_at, [place]), ir.VectorType(_I16, 2 * LANES), 2), wide))
             return [b.add(sums[0], b.add(*(b.shuffle_vector(both, both, places) for places in odd_and_even)))]
 
-        return _folded(b, _summed(b, values[3], [ir.Constant(_INTS, [0] * LANES)], step), b.add)
+        return _folded(b, _summed(b, values[2], [ir.Constant(_INTS, [0] * LANES)], step), b.add)
 
-    return types.int32(rows, types.intp, query, types.intp), generate
+    return types.int32(types.intp, query, types.intp), generate
 
 
 def _folded(b: Any, vectors: list[Any], fold: Callable[[Any, Any], Any]) -> Any:
@@ -192,12 +213,15 @@ def _folded(b: Any, vectors: list[Any], fold: Callable[[Any, Any], Any]) -> Any:
 
 @intrinsic
 @no_type_check
-def level_products(_: Any, tail: Any, start: Any, planes: Any, words: Any, out: Any) -> Any:
-    """out[lane] = twice the sum of levels, given by planes of bits, where tail[start + 16 word + lane] has bits."""
+def level_products(_: Any, tail: Any, planes: Any, words: Any, out: Any, start: Any) -> Any:
+    """out[start + lane] = twice the sum of levels, given by planes of bits, where tail[16 word + lane] has bits.
+
+    The words of a tail lie at an address.
+    """
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        tail_at = _address(b, context, signature.args[0], values[0], values[1])
-        planes_at = _address(b, context, signature.args[2], values[2], _number(0))
+        tail_at = b.inttoptr(values[0], _I64.as_pointer())
+        planes_at = _address(b, context, signature.args[1], values[1], _number(0))
         eight = ir.VectorType(_I64, 8)
         spread, undefined = ir.Constant(ir.VectorType(_I32, 8), [0] * 8), ir.Constant(eight, ir.Undefined)
         count = cgutils.get_or_insert_function(b.module, ir.FunctionType(eight, [eight]), "llvm.ctpop.v8i64")
@@ -208,22 +232,58 @@ def level_products(_: Any, tail: Any, start: Any, planes: Any, words: Any, out: 
             added = []
             for number, total in enumerate(sums):
                 plane, half = divmod(number, 2)
-                place = b.add(b.mul(values[3], _number(plane)), word)
+                place = b.add(b.mul(values[2], _number(plane)), word)
                 one = _load(b, b.gep(planes_at, [place]), _I64, 8)
                 mask = b.shuffle_vector(b.insert_element(undefined, one, ir.Constant(_I32, 0)), undefined, spread)
                 added.append(b.add(total, b.call(count, [b.and_(bits[half], mask)])))
             return added
 
-        sums = _summed(b, values[3], [ir.Constant(eight, [0] * 8)] * 8, step)
+        sums = _summed(b, values[2], [ir.Constant(eight, [0] * 8)] * 8, step)
         for half in (0, 1):
             one, two, four, eights = (
                 b.shl(total, ir.Constant(eight, [power] * 8)) for power, total in enumerate(sums[half::2], 1)
             )
             levels = b.trunc(b.sub(b.add(b.add(one, two), four), eights), ir.VectorType(_I32, 8))
-            _store(b, levels, _address(b, context, signature.args[4], values[4], _number(8 * half)))
+            place = b.add(values[4], _number(8 * half))
+            _store(b, levels, _address(b, context, signature.args[3], values[3], place))
         return context.get_dummy_value()
 
-    return types.void(tail, types.intp, planes, types.intp, out), generate
+    return types.void(types.intp, planes, types.intp, out, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def add_parts(_: Any, sums: Any, less: Any, units: Any, lengths: Any, off: Any, found: Any, reach: Any, at: Any) -> Any:
+    """found[lane]: a row's product by its head, body and tail; reach[at + lane]: what the true one is not above.
+
+    sums: those of three parts, 16 lanes each, of which `less` is to be taken away. units: of head, body and tail, the
+    last in units of a row's length, of which 16 lie at an address. off: what any row is off, and one for each length.
+    """
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        undefined, first = (lambda kind: ir.Constant(kind, ir.Undefined)), ir.Constant(_INTS, [0] * LANES)
+
+        def spread(number: Any, kind: Any) -> Any:
+            only = b.insert_element(undefined(kind), number, ir.Constant(_I32, 0))
+            return b.shuffle_vector(only, undefined(kind), first)
+
+        parts = []
+        for number in range(3):
+            place = _address(b, context, signature.args[0], values[0], _number(number * LANES))
+            minus = spread(b.extract_value(values[1], number), _INTS)
+            whole = b.sitofp(b.sub(_load(b, place, _INTS, 4), minus), _FLOATS)
+            parts.append(b.fmul(whole, spread(b.extract_value(values[2], number), _FLOATS), flags=("contract",)))
+        length = _load(b, b.inttoptr(values[3], _F32.as_pointer()), _FLOATS, 4)
+        tail = b.fmul(parts[2], length, flags=("contract",))
+        product = b.fadd(b.fadd(parts[0], parts[1], flags=("contract",)), tail, flags=("contract",))
+        each, of_length = (spread(b.extract_value(values[4], number), _FLOATS) for number in range(2))
+        allowed = b.fadd(each, b.fmul(of_length, length, flags=("contract",)), flags=("contract",))
+        _store(b, product, _address(b, context, signature.args[5], values[5], _number(0)))
+        above = b.fadd(product, allowed, flags=("contract",))
+        _store(b, above, _address(b, context, signature.args[6], values[6], values[7]))
+        return context.get_dummy_value()
+
+    return types.void(sums, less, units, types.intp, off, found, reach, types.intp), generate
 
 
 @intrinsic
@@ -255,14 +315,31 @@ def largest(_: Any, tops: Any, start: Any) -> Any:
 
 @intrinsic
 @no_type_check
-def fetch(_: Any, array: Any, index: Any) -> Any:
-    """Have the processor bring what array[index] and its neighbours are, which will be read soon."""
+def fetch(_: Any, address: Any) -> Any:
+    """Have the processor bring what lies around an address, which will be read soon."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        at = b.bitcast(_address(b, context, signature.args[0], values[0], values[1]), _I8.as_pointer())
+        at = _lying_at(b, values[0])
         kind = ir.FunctionType(ir.VoidType(), [at.type, _I32, _I32, _I32])
         reading, soon, data = (ir.Constant(_I32, number) for number in (0, 3, 1))
         b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0"), [at, reading, soon, data])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return types.void(types.intp), generate
+
+
+def _number_at(kind: Any, found: Any) -> Any:
+    """The number with this index of those that lie at an address."""
+
+    @intrinsic
+    @no_type_check
+    def number(_: Any, address: Any, index: Any) -> Any:
+        def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+            return b.load(b.gep(b.inttoptr(values[0], kind.as_pointer()), [values[1]]))
+
+        return found(types.intp, types.intp), generate
+
+    return number
+
+
+byte_at, int_at, float_at = _number_at(_I8, types.int8), _number_at(_I64, types.int64), _number_at(_F32, types.float32)

@@ -14,7 +14,7 @@ from untrimmed.search.mapped import MappedArrays
 
 # To be raised where codes of the same names, types and shapes come to mean something else; those of before are then
 # made anew.
-_VERSION = 1
+_VERSION = 2
 
 C = TypeVar("C")
 

@@ -190,12 +190,6 @@ def with_spans(
     return arrays.spans(name, starts, stops) if isinstance(arrays, MappedArrays) else arrays[name]
 
 
-def fetch(arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"]) -> None:
-    """Before `picked` of several arrays: have those in files read what will be asked for."""
-    if isinstance(arrays, MappedArrays):
-        arrays.fetch(name, rows)
-
-
 def picked(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], places: Places | None = None
 ) -> np.ndarray:

@@ -7,15 +7,14 @@ number, are multiplied in tiles, of which only the best of each video stays. Eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32
 
-from untrimmed.search.blocks import Block
-from untrimmed.search.coded_videos import CodedVideos
+from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import RankedVideo
 from untrimmed.search.threads import cores
@@ -28,44 +27,41 @@ _FEWEST = 3  # queries: two cost as much as one after the other
 _MOST = 64
 _KEPT_BYTES = 2**29  # of what queries find, until the last of them is ranked
 
-B = TypeVar("B", bound=Block)
 
-
-class Together(Generic[B]):
-    """Queries that are asked together; a block is looked at for all when it is first asked about."""
+class Together:
+    """Queries that are asked together; all blocks are looked at for all of them when the first of them asks."""
 
     def __init__(
         self,
-        coded: Callable[[B], Mapping[str, CodedVideos]],
-        queries: Callable[[], Sequence[Sequence[tuple[str, Probe]]]],
+        coded: Callable[[], Mapping[str, CodedVideoBlocks]],
+        queries: Callable[[], Iterable[Sequence[tuple[str, Probe]]]],
     ):
-        """`queries` gives, once blocks have codes, the probes of each query with the branches they look at."""
+        """Once blocks have codes, both give something: `queries` the probes of each, with the branches they look at."""
         self._coded, self._queries = coded, queries
-        self._probes: dict[str, list[Probe]] = {}
         self._places: list[list[tuple[str, int]]] = []
-        self._found: dict[B, dict[str, Float32[np.ndarray, "P V"]]] = {}
+        self._found: dict[str, Float32[np.ndarray, "P V"]] = {}
         self._lock = threading.Lock()
 
-    def most(self, number: int, block: B) -> Float32[np.ndarray, "M V"]:
-        """What each probe of a query finds at most in each video."""
+    def most(self, number: int) -> Float32[np.ndarray, "M V"]:
+        """What each probe of a query finds at most in each video of all blocks."""
         with self._lock:
             if not self._places:
-                self._gather()
-            if block not in self._found:
-                coded = self._coded(block)
-                self._found[block] = {
-                    some: coded[some].by_rows_of_many(probes) for some, probes in self._probes.items()
-                }
-        found = self._found[block]
-        return np.stack([found[branch][place] for branch, place in self._places[number]])
+                self._look()
+        places = self._places[number]
+        return np.stack([self._found[branch][place] for branch, place in places])
 
-    def _gather(self) -> None:
-        for probes in self._queries():
-            self._places.append([])
-            for branch, probe in probes:
-                among = self._probes.setdefault(branch, [])
-                self._places[-1].append((branch, len(among)))
+    def _look(self) -> None:
+        probes: dict[str, list[Probe]] = {}
+        places: list[list[tuple[str, int]]] = []
+        for own in self._queries():
+            places.append([])
+            for branch, probe in own:
+                among = probes.setdefault(branch, [])
+                places[-1].append((branch, len(among)))
                 among.append(probe)
+        coded = self._coded()
+        self._found = {branch: coded[branch].by_rows_of_many(some) for branch, some in probes.items()}
+        self._places = places
 
 
 def rank_together(
@@ -90,7 +86,8 @@ def _rank_some(
 ) -> list[list[RankedVideo]]:
     """As many at a time as there are cores, so that searches of other threads find their turn between."""
     ranked: list[list[RankedVideo]] = []
-    together = Together(queries[0].coder.of, lambda: [query.probes if query.is_finite else [] for query in queries])
+    probes = partial(map, lambda query: query.probes if query.is_finite else [], queries)
+    together = Together(lambda: queries[0].coded, probes)
     try:
         for number, query in enumerate(queries):
             query.known = partial(together.most, number) if share else None

@@ -32,6 +32,7 @@ from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.best_rows import BestRows
 from untrimmed.search.blocks import Blocks, Part, Split
 from untrimmed.search.candidates import Candidates
+from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
@@ -294,10 +295,10 @@ class TrainedQuery:
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
         self._trained, self._shortfalls = corpus.model, corpus.shortfalls
         self.blocks, self.coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
-        self._recall, self._coded, self._usual = recall, corpus.coded, corpus.model.usual_doubt
+        self._recall, self._code, self._usual = recall, corpus.coded, corpus.model.usual_doubt
         self._looked_at = 0  # videos that the method's own score was taken of
         self._read: Read = read_whole  # how they are read for it
-        self.known: Callable[[EncodedBlock], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
+        self.known: Callable[[], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
@@ -307,7 +308,7 @@ class TrainedQuery:
         """
         many = len(self.blocks) if among is None else len(among)
         candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        self._read = self._trained.best_rows.reader(self.coder.of, self.probes) if candidates else read_whole
+        self._read = self._trained.best_rows.reader(self.coded, self.probes) if candidates else read_whole
         bounds = candidates.bounds if candidates else ()
         ranked = self.blocks.rank(self._rough, self._exact, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds)
         if candidates:
@@ -322,23 +323,37 @@ class TrainedQuery:
         if many < LEAST_CODED or 4 * limit > many or not self.num_vectors or not self.is_finite:
             return False
         blocks = [part.block for part in self.blocks.parts]
-        if is_ready := self.coder.ready(blocks, self._coded, many=True):
+        if is_ready := self.coder.ready(blocks, self._code, many=True):
             for block in blocks:
                 block.forget()
         return is_ready
 
     def _candidates(self) -> Candidates[EncodedBlock]:
-        fuzz = 2 * _ROUNDING
-        if self.known:
-            return Candidates(self.coder.of, self.probes, fuzz=fuzz, known=self.known)
-        allowance = self._shortfalls.allowance((1 + self._recall) / 2) if self._recall < 1 else None
-        return Candidates(self.coder.of, self.probes, fuzz=fuzz, allowance=allowance)
+        coded, allowance = self.coded, None
+        if self._recall < 1 and not self.known:
+            allowance = self._shortfalls.allowance((1 + self._recall) / 2)
+        return Candidates(
+            coded,
+            lambda branch, probe, split, needed: coded[branch].by_rows(probe, split, needed),
+            self.probes,
+            fuzz=2 * _ROUNDING,
+            allowance=allowance,
+            known=self.known,
+        )
+
+    @property
+    def coded(self) -> dict[str, CodedVideoBlocks]:
+        """Once there are codes: those of all blocks by branch."""
+        return self.coder.together(self.blocks, CodedVideoBlocks)
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
         """Once there are codes: what the query looks for in each branch."""
-        axes = {branch: coded.codes.axes for branch, coded in self.coder.of(self.blocks.parts[0].block).items()}
-        return [(branch, axes[branch].probe(row, self._recall)) for branch in axes for row in self.vectors[branch]]
+        return [
+            (branch, coded.axes.probe(row, self._recall))
+            for branch, coded in self.coded.items()
+            for row in self.vectors[branch]
+        ]
 
     def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         return np.concatenate([self._scores(block, rows) for block, rows in split])

@@ -25,8 +25,10 @@ from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.blocks import Blocks, Part, Split
 from untrimmed.search.candidates import Candidates
+from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.coded_videos import Arrays, Coder
 from untrimmed.search.coded_windows import CodedWindows, Windows
+from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import FrameSum, KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.gaussian import filter_long, filter_rows, gaussian, gaussian_filter, weight_inside
@@ -176,28 +178,37 @@ class WindowQuery:
 
     def _candidates(self) -> Candidates[_Block]:
         corpus = self._corpus
-        coded = [corpus.coder.of(part.block)[_BRANCH] for part in corpus.blocks.parts]
+        coded = corpus.coder.together(corpus.blocks, CodedBlocks)
+
+        def by_rows(_: str, probe: Probe, split: Split[_Block], needed: Float[np.ndarray, " N"]) -> np.ndarray:
+            found, ends = [np.empty(0, np.float32)], np.cumsum([0, *(len(rows) for _, rows in split)])
+            for (block, rows), start, stop in zip(split, ends, ends[1:], strict=False):
+                windows = block.windows(corpus.coder.of(block)[_BRANCH], self._read)
+                found.append(windows.by_rows(probe, rows, needed[start:stop]))
+            return np.concatenate(found)
+
         each = (1 + self._recall) / 2  # means and codes may both pass a video over
-        probe = coded[0].codes.axes.probe(self._sentence, each)
+        probe = coded[_BRANCH].axes.probe(self._sentence, each)
         allowance = corpus.shortfalls.allowance(each) if self._recall < 1 else None
         return Candidates(
-            lambda block: {_BRANCH: block.windows(corpus.coder.of(block)[_BRANCH], self._read)},
+            coded,
+            by_rows,
             [(_BRANCH, probe)],
-            fuzz=max(some.rounding(probe) for some in coded),
+            fuzz=max(some.rounding(probe) for some in coded[_BRANCH].each),
             allowance=allowance,
         )
 
     def _rough(self, split: Split[_Block]) -> Float[np.ndarray, " N"]:
-        scores = [np.empty(0)] * len(split)
+        groups = [*split]
+        scores = [np.empty(0)] * len(groups)
 
         def score(start: int, stop: int) -> None:
-            for place, (block, rows) in enumerate(split[start:stop], start):
+            for place, (block, rows) in enumerate(groups[start:stop], start):
                 all_of_them = 4 * len(rows) > len(block.ids)
-                scores[place] = (
-                    block.rough_scores(self._halves[:1])[rows] if all_of_them else self._exact([(block, rows)])
-                )
+                few = Split.of([(block, rows)])
+                scores[place] = block.rough_scores(self._halves[:1])[rows] if all_of_them else self._exact(few)
 
-        share(len(split), 1, score)
+        share(len(groups), 1, score)
         return np.concatenate(scores)
 
     def _exact(self, split: Split[_Block]) -> Float64[np.ndarray, " N"]:
