@@ -219,7 +219,7 @@ def _bounded(asked: Split[B], exact: Rating[B], bounds: Sequence[Bounding[B]], l
             break  # so many cost as much as all
         likely = likely[_largest(guess, number)]
         guess, _ = bound(asked.at(likely), likely, -np.inf)
-    likely = likely[_largest(guess, limit)]
+    likely = likely[_largest(guess, limit if others else limit * 5 // 4)]  # few are left behind so close a bound
     scores = _scored(asked.at(likely), exact)
     least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
     left = most >= least

@@ -17,7 +17,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, Int16, Int8, Shaped, UInt64, UInt8
+from jaxtyping import Bool, Float, Float32, Int, Int8, Int16, Shaped, UInt8, UInt64
 
 from untrimmed.search.products import LANES, along
 
