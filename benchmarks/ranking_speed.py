@@ -23,6 +23,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search import coded_videos, trained
+from untrimmed.search.best_rows import BestRows
 from untrimmed.search.encoded_block import EncodedBlock
 from untrimmed.search.trained import TrainedCorpus, TrainedQuery
 
@@ -91,7 +92,8 @@ def corpus_of(model: RetrievalModel, number: int) -> TrainedCorpus:
         frame_mask=torch.ones(1, config.max_frames, dtype=torch.bool),
     )
     template = model.encode_videos(one)
-    scoring = SimpleNamespace(model=model, in_float64=copy.deepcopy(model).double(), usual_doubt=None)
+    in_float64, best_rows = copy.deepcopy(model).double(), BestRows(model, template)
+    scoring = SimpleNamespace(model=model, in_float64=in_float64, usual_doubt=None, best_rows=best_rows)
     corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
     blocks = []
     for start in range(0, number, VIDEOS_AT_A_TIME):

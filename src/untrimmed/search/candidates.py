@@ -68,8 +68,9 @@ class Candidates(Generic[B]):
 
     @cached_property
     def _at_a_time(self) -> int:
-        """Videos of which one thread looks at codes at once, with all probes."""
-        return min(coded.at_a_time for coded in self._coded.values())
+        """Videos of which one thread looks at codes at once: so few that they stay in its cache from probe to probe."""
+        branches = [branch for branch, _ in self._probes]
+        return min(max(1, self._coded[branch].at_a_time // branches.count(branch)) for branch in branches)
 
     def shortfalls(self, split: Split[B], scores: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
         """By how much what all probes find among means falls short of scores, for probes of length 1 together."""
