@@ -25,7 +25,8 @@ from untrimmed.presets import load_preset
 from untrimmed.search import coded_videos, trained
 from untrimmed.search.best_rows import BestRows
 from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery
+from untrimmed.search.trained import TrainedCorpus
+from untrimmed.search.trained_query import TrainedQuery
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "proto", "dl_dkd", "jsg")
 VIDEOS_AT_A_TIME = 500

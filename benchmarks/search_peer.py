@@ -31,7 +31,8 @@ from untrimmed.search.best_rows import BestRows
 from untrimmed.search.coded_videos import LEAST_SEARCHES
 from untrimmed.search.encoded_block import EncodedBlock
 from untrimmed.search.together import rank_together
-from untrimmed.search.trained import TrainedCorpus, TrainedQuery
+from untrimmed.search.trained import TrainedCorpus
+from untrimmed.search.trained_query import TrainedQuery
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096

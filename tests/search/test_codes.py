@@ -33,7 +33,8 @@ from untrimmed.search.laid_out import LaidOut, lay_out
 from untrimmed.search.records import Records, VideoRecord
 from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.together import rank_together
-from untrimmed.search.trained import TrainedModel, TrainedQuery
+from untrimmed.search.trained import TrainedModel
+from untrimmed.search.trained_query import TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
 

@@ -21,7 +21,7 @@ from untrimmed.search.threads import cores
 from untrimmed.search.torch_threads import each_alone
 
 if TYPE_CHECKING:
-    from untrimmed.search.trained import TrainedQuery
+    from untrimmed.search.trained_query import TrainedQuery
 
 _FEWEST = 3  # queries: two cost as much as one after the other
 _MOST = 64

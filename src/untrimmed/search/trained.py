@@ -10,14 +10,14 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -28,20 +28,16 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.best_rows import BestRows
-from untrimmed.search.blocks import Blocks, Part, Split
-from untrimmed.search.candidates import Candidates
-from untrimmed.search.coded_blocks import CodedVideoBlocks
+from untrimmed.search.blocks import Blocks, Part
 from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
-from untrimmed.search.codes import Probe
-from untrimmed.search.corpus import Doubt, KeptBlock, RankedVideo
+from untrimmed.search.corpus import KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
-from untrimmed.search.exact_scores import Read, exact_scores, read_whole
 from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.together import rank_together
+from untrimmed.search.trained_query import DOUBT, TrainedQuery
 from untrimmed.search.video_names import absolute
-from untrimmed.types import FrameFeatures, Moment, TextFeatures
+from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.index import StoredVideo
@@ -50,10 +46,8 @@ _VIDEOS_AT_A_TIME = 512
 _CODED_AT_A_TIME = 256
 LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
-_ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 _FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
 _RUN_SETTINGS, _RUN_FIGURES = "config.yaml", "metrics.jsonl"  # of `running.run`, on which search may not depend
-_DOUBT = "query_uncertainty"  # what the model calls it
 
 
 class TrainedModel:
@@ -116,7 +110,7 @@ class TrainedModel:
             best = max(figures, key=lambda val: val.get("event SumR", val["SumR"]))  # the first is there if it chose
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        usual = best.get(f"{_DOUBT}_p90")
+        usual = best.get(f"{DOUBT}_p90")
         return usual if isinstance(usual, float) else None
 
     @torch.inference_mode()
@@ -246,6 +240,14 @@ class TrainedCorpus:
         if len(self.blocks) >= LEAST_CODED:
             yield from self.coder.lacking([part.block for part in self.blocks.parts], self.coded)
 
+    def codes_are_ready(self, many: int) -> bool:
+        """Whether a search of so many videos may look at codes first; it counts as one: see `Coder.ready`."""
+        blocks = [part.block for part in self.blocks.parts]
+        if is_ready := many >= LEAST_CODED and self.coder.ready(blocks, self.coded, many=True):
+            for block in blocks:
+                block.forget()
+        return is_ready
+
     def coded(self, block: EncodedBlock) -> dict[str, CodedVideos]:
         """Codes of a block by branch, made of some videos at a time: a sketch may be larger than what is kept of it."""
         parts: dict[str, list[CodedVideos]] = {}
@@ -287,126 +289,3 @@ class TrainedCorpus:
         """A change of model that is under way, or was interrupted, leaves some videos encoded by the other model."""
         is_own = video.record.model == self.model.identity
         return video.encoded if is_own else self.model.encode_video(video.features)
-
-
-class TrainedQuery:
-    """An encoded query before the videos of a corpus."""
-
-    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
-        self._trained, self._shortfalls = corpus.model, corpus.shortfalls
-        self.blocks, self.coder, self._model, self._encoded = corpus.blocks, corpus.coder, corpus.model.model, encoded
-        self._recall, self._code, self._usual = recall, corpus.coded, corpus.model.usual_doubt
-        self._looked_at = 0  # videos that the method's own score was taken of
-        self._read: Read = read_whole  # how they are read for it
-        self.known: Callable[[], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
-
-    @torch.inference_mode()
-    def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos by the model's own score, see `PreparedQuery.rank`.
-
-        Where many videos have been searched some times, codes tell which can be among the best.
-        """
-        many = len(self.blocks) if among is None else len(among)
-        candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        self._read = self._trained.best_rows.reader(self.coded, self.probes) if candidates else read_whole
-        bounds = candidates.bounds if candidates else ()
-        ranked = self.blocks.rank(self._rough, self._exact, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds)
-        if candidates:
-            self.coder.learn(self._looked_at / many)
-            if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
-                split = self.blocks.split([video.video_id for video in ranked])
-                scores = np.array([video.score for video in ranked])
-                self._shortfalls.learn(candidates.shortfalls(split, scores))
-        return ranked
-
-    def _codes_are_ready(self, many: int, limit: int) -> bool:
-        if many < LEAST_CODED or 4 * limit > many or not self.num_vectors or not self.is_finite:
-            return False
-        blocks = [part.block for part in self.blocks.parts]
-        if is_ready := self.coder.ready(blocks, self._code, many=True):
-            for block in blocks:
-                block.forget()
-        return is_ready
-
-    def _candidates(self) -> Candidates[EncodedBlock]:
-        coded, allowance = self.coded, None
-        if self._recall < 1 and not self.known:
-            allowance = self._shortfalls.allowance((1 + self._recall) / 2)
-        return Candidates(
-            coded,
-            lambda branch, probe, split, needed: coded[branch].by_rows(probe, split, needed),
-            self.probes,
-            fuzz=2 * _ROUNDING,
-            allowance=allowance,
-            known=self.known,
-        )
-
-    @property
-    def coded(self) -> dict[str, CodedVideoBlocks]:
-        """Once there are codes: those of all blocks by branch."""
-        return self.coder.together(self.blocks, CodedVideoBlocks)
-
-    @cached_property
-    def probes(self) -> list[tuple[str, Probe]]:
-        """Once there are codes: what the query looks for in each branch."""
-        return [
-            (branch, coded.axes.probe(row, self._recall))
-            for branch, coded in self.coded.items()
-            for row in self.vectors[branch]
-        ]
-
-    def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
-        return np.concatenate([self._scores(block, rows) for block, rows in split])
-
-    def _exact(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
-        self._looked_at += sum(len(rows) for _, rows in split)
-        return exact_scores(self._trained.in_float64, self._encoded, split, self._read)
-
-    def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
-        if 2 * len(rows) > len(block.ids):
-            return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
-        return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
-
-    @cached_property
-    def vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
-        """What the query looks for in each branch, without what has no weight."""
-        branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
-        return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
-
-    @property
-    def num_vectors(self) -> int:
-        """Of all branches together."""
-        return sum(map(len, self.vectors.values()))
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether codes say anything of it."""
-        return all(np.isfinite(rows).all() for rows in self.vectors.values())
-
-    def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Those of the model (RAL, Fig. 8), see `Explained`."""
-        weights = self._model.word_weights(self._encoded)
-        return None if weights is None else weights[0].numpy()
-
-    def doubt(self) -> Doubt | None:
-        """The predicted deviation (RAL, Fig. 3) of a model whose run tells what is usual, see `Explained`."""
-        deviation = self._model.watched_queries(self._encoded).get(_DOUBT)
-        return None if deviation is None or self._usual is None else Doubt(deviation.item(), self._usual)
-
-    @torch.inference_mode()
-    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Separate spans of one video in seconds, best first: the best window, then the best that does not meet it."""
-        block, row = self.blocks.find(video_id)
-        duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
-        settings = LocateSettings(limit=limit, per_video=1000, max_overlap=0.0)
-        ranked = self._model.locate(self._encoded, block.video(row), duration_s, settings)
-        spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
-        return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]
-
-    @torch.inference_mode()
-    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Times in seconds and how the model's own vectors there fit the query, by its own similarity."""
-        block, row = self.blocks.find(video_id)
-        units, mask = self._model.timeline(block.video(row))
-        fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
-        return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
