@@ -20,7 +20,7 @@ from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
-from untrimmed.search import intrinsics, kernels, threads
+from untrimmed.search import intrinsics, kernels, threads, trained_query
 from untrimmed.search import trained as trained_module
 from untrimmed.search.blocks import Split
 from untrimmed.search.candidates import Candidates
@@ -240,12 +240,12 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, exact = CodedVideoBlocks.by_codes, TrainedQuery._exact
+    by_codes, exact = CodedVideoBlocks.by_codes, trained_query.exact_of
     monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(
-        TrainedQuery,
-        "_exact",
-        lambda query, split: scored.extend(row for _, rows in split for row in rows) or exact(query, split),
+        trained_query,
+        "exact_of",
+        lambda asked: scored.extend(row for _, split in asked for row in split.row) or exact(asked),
     )
     for now in (corpus, changed):
         for _ in range(2):

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from untrimmed.batches import EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
-from untrimmed.search.encoded_block import EncodedBlock, long_tensors, with_rows
-from untrimmed.search.exact_scores import Read, read_whole
-
-Open = dict[str, Bool[np.ndarray, "K R"]]  # by branch, which rows of some videos may be the best
+from untrimmed.search.encoded_block import EncodedBlock, Places, long_tensors
 
 
 class BestRows:
@@ -35,28 +32,26 @@ class BestRows:
         }
         self._lengths = {branch: [*tensors].index(names[0]) for branch, (names, _) in self._tensors.items()}
 
-    def reader(self, coded: Mapping[str, CodedVideoBlocks], probes: Sequence[tuple[str, Probe]]) -> Read:
-        """How to read videos that have codes for a query with these probes: all of them, if the score wants all."""
-        if not self._tensors:
-            return read_whole
+    @property
+    def are_few(self) -> bool:
+        """Whether the score reads no others."""
+        return bool(self._tensors)
 
-        def read(split: Split[EncodedBlock]) -> EncodedVideos:
-            lengths, opened = np.concatenate([block.lengths[rows] for block, rows in split]), {}
-            for branch, (_, before) in self._tensors.items():
-                is_open = coded[branch].open_rows([probe for name, probe in probes if name == branch], split)
-                # Without the copy of its first row that stands for the padding of a video.
-                length = lengths[:, self._lengths[branch]] + before
-                opened[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
-            width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in opened.values()))
-            return with_rows(split, self._places(opened, width))
+    def places(
+        self, coded: Mapping[str, CodedVideoBlocks], probes: Sequence[tuple[str, Probe]], split: Split[EncodedBlock]
+    ) -> Places:
+        """What `with_rows` reads of videos that have codes, for a query with these probes.
 
-        return read
-
-    def _places(self, opened: Open, width: int) -> dict[str, Int[np.ndarray, "K W"]]:
-        """By the name of a tensor, which of its rows these are; where fewer are open, one stands for others.
-
-        Of a branch that the query does not look for none is open: the first row stands, and counts for nothing.
+        Where fewer rows of a video are open than of another, one stands for others. Of a branch that the query does not
+        look for none is open: the first row stands, and counts for nothing.
         """
+        lengths, opened = np.concatenate([block.lengths[rows] for block, rows in split]), {}
+        for branch, (_, before) in self._tensors.items():
+            is_open = coded[branch].open_rows([probe for name, probe in probes if name == branch], split)
+            # Without the copy of its first row that stands for the padding of a video.
+            length = lengths[:, self._lengths[branch]] + before
+            opened[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
+        width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in opened.values()))
         places: dict[str, Int[np.ndarray, "K W"]] = {}
         for branch, (names, before) in self._tensors.items():
             first = np.argsort(~opened[branch], axis=1, kind="stable")[:, :width]

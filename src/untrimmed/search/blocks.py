@@ -8,7 +8,7 @@ largest block's size, not with the library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar, runtime_checkable
@@ -38,6 +38,7 @@ class Block(Protocol):
 
 
 B = TypeVar("B", bound=Block)
+T = TypeVar("T")
 Rows = Int[np.ndarray, " _"]  # of a block
 
 
@@ -54,6 +55,12 @@ class Split(Generic[B]):
         """Some rows of each block."""
         blocks, rows = zip(*groups, strict=True)
         return cls(blocks, np.repeat(np.arange(len(rows)), [*map(len, rows)]), np.concatenate(rows))
+
+    @classmethod
+    def joined(cls, splits: Sequence[Split[B]]) -> Split[B]:
+        """One after the other, of the same blocks."""
+        number, row = (np.concatenate([getattr(split, name) for split in splits]) for name in ("number", "row"))
+        return cls(splits[0].blocks, number, row)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -72,9 +79,22 @@ class Split(Generic[B]):
 
 Scored = tuple[Int[np.ndarray, " _"], Float[np.ndarray, " _"]]  # places among those that are asked about, and scores
 Rating = Callable[[Split[B]], Float[np.ndarray, " _"]]  # their scores, one after the other
+# Gives videos whose exact scores it has to know, gets these, and comes to a result.
+Asking = Generator[Split[B], Float[np.ndarray, " _"], T]
 # Of some of the videos that are to be ranked, which stand at these places among all: what each is likely to score, and
-# what no exact score is above, one below the other; given what a score has to reach.
-Bounding = Callable[[Split[B], Int[np.ndarray, " _"], float], Float[np.ndarray, "2 _"]]
+# what no exact score is above; given what a score has to reach.
+Bounding = Callable[[Split[B], Int[np.ndarray, " _"], float], tuple[Float[np.ndarray, " _"], Float[np.ndarray, " _"]]]
+
+
+def answered(asking: Asking[B, T], exact: Rating[B]) -> T:
+    """What comes of questions that are answered."""
+    try:
+        split = next(asking)
+        while True:
+            split = asking.send(exact(split))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 @dataclass(frozen=True)
@@ -155,6 +175,18 @@ class Blocks(Generic[B]):
         among: Collection[str] | None,
         bounds: Sequence[Bounding[B]] = (),
     ) -> list[RankedVideo]:
+        """See `ranking`, whose questions `exact` answers."""
+        return answered(self.ranking(rough, rounding=rounding, limit=limit, among=among, bounds=bounds), exact)
+
+    def ranking(
+        self,
+        rough: Rating[B],
+        *,
+        rounding: float,
+        limit: int,
+        among: Collection[str] | None,
+        bounds: Sequence[Bounding[B]] = (),
+    ) -> Asking[B, list[RankedVideo]]:
         """`PreparedQuery.rank` by exact scores, taken of the videos that others leave in doubt.
 
         Those are rough scores, which `rounding` is more than they can be off, for scores up to 1; for larger ones it
@@ -164,9 +196,9 @@ class Blocks(Generic[B]):
         if not len(asked) or limit < 1:
             return []
         if bounds:
-            places, scores = _bounded(asked, exact, bounds, limit)
+            places, scores = yield from _bounded(asked, bounds, limit)
         else:
-            places, scores = _exact_of_best(asked, rough(asked), exact, limit, rounding)
+            places, scores = yield from _exact_of_best(asked, rough(asked), limit, rounding)
         if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
             return []
         order = np.lexsort((places, -scores))
@@ -205,7 +237,7 @@ class Blocks(Generic[B]):
         return _whole(self._join(group))
 
 
-def _bounded(asked: Split[B], exact: Rating[B], bounds: Sequence[Bounding[B]], limit: int) -> Scored:
+def _bounded(asked: Split[B], bounds: Sequence[Bounding[B]], limit: int) -> Asking[B, Scored]:
     """Those that may be among the best.
 
     Each bound but the first looks at fewer: at those that can reach what the best do of a few that all bounds have
@@ -220,7 +252,7 @@ def _bounded(asked: Split[B], exact: Rating[B], bounds: Sequence[Bounding[B]], l
         likely = likely[_largest(guess, number)]
         guess, _ = bound(asked.at(likely), likely, -np.inf)
     likely = likely[_largest(guess, limit if others else limit * 5 // 4)]  # few are left behind so close a bound
-    scores = _scored(asked.at(likely), exact)
+    scores = yield from _scored(asked.at(likely))
     least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
     left = most >= least
     left[likely] = False
@@ -229,19 +261,18 @@ def _bounded(asked: Split[B], exact: Rating[B], bounds: Sequence[Bounding[B]], l
         if len(places):
             _, most = bound(asked.at(places), places, least)
             places = places[most >= least]
-    return np.concatenate([likely, places]), np.concatenate([scores, _scored(asked.at(places), exact)])
+    others_scores = yield from _scored(asked.at(places))
+    return np.concatenate([likely, places]), np.concatenate([scores, others_scores])
 
 
-def _scored(split: Split[B], exact: Rating[B]) -> Float[np.ndarray, " _"]:
+def _scored(split: Split[B]) -> Asking[B, Float[np.ndarray, " _"]]:
     if not len(split):
         return np.empty(0)
-    scores = exact(split)
+    scores = yield split
     return np.where(np.isfinite(scores), scores, -np.inf)
 
 
-def _exact_of_best(
-    asked: Split[B], rough: Float[np.ndarray, " N"], exact: Rating[B], limit: int, rounding: float
-) -> Scored:
+def _exact_of_best(asked: Split[B], rough: Float[np.ndarray, " N"], limit: int, rounding: float) -> Asking[B, Scored]:
     """Those that may be among the best by rough scores."""
     finite = rough[np.isfinite(rough)]
     if (limit := min(limit, len(finite))) <= 0:
@@ -249,7 +280,7 @@ def _exact_of_best(
     doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
     least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
     places = np.flatnonzero(rough >= least)
-    return places, exact(asked.at(places))
+    return places, (yield asked.at(places))
 
 
 def _whole(block: B) -> Part[B]:

@@ -23,6 +23,7 @@ from untrimmed.search.threads import share
 
 B = TypeVar("B", bound=Block)
 Places = Int[np.ndarray, " _"]
+Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # see `Bounding`
 # What the best row of each video is not above, for a probe of a branch; minus infinity where none is as good as needed.
 ByRows = Callable[[str, Probe, Split[B], Float[np.ndarray, " N"]], Float32[np.ndarray, " N"]]
 
@@ -38,11 +39,11 @@ class Candidates(Generic[B]):
         *,
         fuzz: float,
         allowance: float | None = None,
-        known: Callable[[], Float32[np.ndarray, "P V"]] | None = None,
+        known: Callable[[], Float32[np.ndarray, " V"]] | None = None,
     ):
         """`coded` by branch, of all blocks; `probes` with the branches they look at; an exact score is off by `fuzz`.
 
-        With an `allowance` (see `Shortfalls`) means are looked at first; with what is `known`, which each probe finds
+        With an `allowance` (see `Shortfalls`) means are looked at first; with what is `known`, which all probes find
         at most in every video of all blocks, neither means nor codes nor rows are.
         """
         self._coded, self._by_rows_of, self._fuzz, self._known = coded, by_rows, fuzz, known
@@ -86,25 +87,24 @@ class Candidates(Generic[B]):
         share(len(split), GROUP * self._at_a_time, scan)
         return found.sum(axis=0)
 
-    def _by_means(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
+    def _by_means(self, split: Split[B], places: Places, _: float) -> Bounds:
         assert self.allowance is not None
         self._most = np.full((len(self._probes), len(places)), np.inf, dtype=np.float32)
         total = self._of_means(split)
-        return np.stack([total, total + np.float32(self.allowance * self._lengths)])
+        return total, total + np.float32(self.allowance * self._lengths)
 
-    def _as_known(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
+    def _as_known(self, split: Split[B], places: Places, _: float) -> Bounds:
         assert self._known is not None
-        before = next(iter(self._coded.values())).before
-        total = self._known().sum(axis=0)
+        before, total = next(iter(self._coded.values())).before, self._known()
         if len(split) < len(total):
             total = total[before[split.number] + split.row]
-        return np.stack([total, total + np.float32(self._fuzz)])
+        return total, total + np.float32(self._fuzz)
 
-    def _by_codes(self, split: Split[B], places: Places, _: float) -> Float32[np.ndarray, "2 N"]:
+    def _by_codes(self, split: Split[B], places: Places, _: float) -> Bounds:
         from untrimmed.search.kernels import add_up
 
         found = np.empty((3, len(self._probes), len(places)), dtype=np.float32)
-        said = np.empty((2, len(places)), dtype=np.float32)
+        said = np.empty(len(places), dtype=np.float32), np.empty(len(places), dtype=np.float32)
         given = *found, self._alike, np.float32(self._fuzz)
 
         def scan(start: int, stop: int) -> None:
@@ -119,7 +119,7 @@ class Candidates(Generic[B]):
             self._most = found[1]
         return said
 
-    def _by_rows(self, split: Split[B], places: Places, least: float) -> Float[np.ndarray, "2 N"]:
+    def _by_rows(self, split: Split[B], places: Places, least: float) -> Bounds:
         most = self._most[:, places]
         total = most.sum(axis=0, dtype=np.float64)
         left = np.flatnonzero(np.isfinite(total))
@@ -128,4 +128,4 @@ class Candidates(Generic[B]):
             found = self._by_rows_of(branch, probe, split.at(left), least - self._fuzz - others)
             total[left] = others + found
             left = left[total[left] + self._fuzz >= least]
-        return np.stack([total, total + self._fuzz])
+        return total, total + self._fuzz

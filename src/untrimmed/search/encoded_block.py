@@ -19,6 +19,8 @@ from untrimmed.search.mapped import MappedArrays, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
 
+Places = Mapping[str, Int[np.ndarray, "_ _"]]  # by the name of a tensor, which of its rows are read of each video
+
 
 class EncodedBlock:
     """Encoded videos, as arrays in memory or in a file, that count `longest` along second axes."""
@@ -89,32 +91,46 @@ class EncodedBlock:
         return self if self.longest == wanted else EncodedBlock(self.arrays, self.template, wanted)
 
 
-def with_rows(split: Split[EncodedBlock], places: Mapping[str, Int[np.ndarray, "N W"]]) -> EncodedVideos:
-    """Videos in half precision, of those tensors that `places` names with these rows alone."""
-    ends = np.cumsum([0, *(len(rows) for _, rows in split)]).tolist()
-    groups = [(block, rows, slice(*ends[i : i + 2])) for i, (block, rows) in enumerate(split)]
+def with_rows(wanted: Sequence[tuple[Split[EncodedBlock], Places]]) -> list[EncodedVideos]:
+    """Videos in half precision, of those tensors that are named with these rows alone: the same for all of one split.
 
-    def read(name: str, places: Int[np.ndarray, "N W"] | None = None) -> list[np.ndarray]:
-        return [
-            picked(block.arrays, f"{_TENSOR}{name}", rows, None if places is None else places[here])
-            for block, rows, here in groups
-        ]
+    Splits are of the same blocks. What all of them want of a block is read at once.
+    """
+    whole, sizes = Split.joined([split for split, _ in wanted]), [len(split) for split, _ in wanted]
+    found: list[dict[str, Tensor]] = [{} for _ in wanted]
+    for name in whole.blocks[0].template.tensors():
+        if name in wanted[0][1]:
+            widths = [places[name].shape[1] for _, places in wanted]
+            number = np.repeat(np.arange(len(whole)), np.repeat(widths, sizes))
+            rows = _read(whole.at(number), name, np.concatenate([places[name].ravel() for _, places in wanted]))
+            each = rows.split([size * width for size, width in zip(sizes, widths, strict=True)])
+            parts = [part.unflatten(0, (-1, width)) for part, width in zip(each, widths, strict=True)]
+        else:
+            parts = [*_read(whole, name).split(sizes)]
+        for own, part in zip(found, parts, strict=True):
+            own[name] = part
+    videos = [whole.blocks[0].template.with_tensors(own) for own in found]
+    if "frame_mask" not in wanted[0][1]:
+        return videos
+    num_frames = _read(whole, "frame_mask").sum(dim=1).split(sizes)
+    return [dataclasses.replace(own, num_frames=some) for own, some in zip(videos, num_frames, strict=True)]
 
-    template = split.blocks[0].template
-    tensors = {name: _beside(read(name, places.get(name))) for name in template.tensors()}
-    found = template.with_tensors(tensors)
-    if "frame_mask" not in places:
-        return found
-    num_frames = np.concatenate([mask.sum(axis=1) for mask in read("frame_mask")])
-    return dataclasses.replace(found, num_frames=torch.from_numpy(num_frames))
 
-
-def _beside(arrays: Sequence[np.ndarray]) -> Tensor:
-    """One array of all; second axes of different length are padded with zeros (False)."""
+def _read(split: Split[EncodedBlock], name: str, places: Int[np.ndarray, " N"] | None = None) -> Tensor:
+    """A tensor of some videos, or one row of it of each; of different length they are padded with zeros (False)."""
+    order = np.argsort(split.number, kind="stable")  # so that each block is read once
+    ordered, arrays, start = split.at(order), [], 0
+    for block, rows in ordered:
+        here = order[start : start + len(rows)]
+        arrays.append(picked(block.arrays, f"{_TENSOR}{name}", rows, None if places is None else places[here]))
+        start += len(rows)
     if len({array.shape[1:] for array in arrays}) == 1:
-        return torch.from_numpy(np.concatenate(arrays))
+        found = np.empty((len(split), *arrays[0].shape[1:]), arrays[0].dtype)
+        found[order] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        return torch.from_numpy(found)
     longest = max(array.shape[1] for array in arrays)
-    return torch.cat([with_second_axis(torch.from_numpy(array), longest) for array in arrays])
+    padded = torch.cat([with_second_axis(torch.from_numpy(array), longest) for array in arrays])
+    return padded[torch.from_numpy(np.argsort(order))]
 
 
 def branches_of(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:

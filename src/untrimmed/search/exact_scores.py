@@ -3,59 +3,90 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 import torch
 from jaxtyping import Float32
+from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.blocks import Split
-from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.threads import cores
+from untrimmed.search.encoded_block import EncodedBlock, Places, with_rows
+from untrimmed.search.threads import cores, share
 from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
+_READ_TOGETHER = 16  # times so many, of several queries
 _NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
 
 _here = threading.local()
 
-Read = Callable[[Split[EncodedBlock]], EncodedVideos]  # videos in half precision, one after the other
+PlacesOf = Callable[[Split[EncodedBlock]], Places]  # which rows of videos may count for a query
 
 
-def read_whole(split: Split[EncodedBlock]) -> EncodedVideos:
-    """Videos with all that was encoded of them."""
-    each = [block.fitted(rows) for block, rows in split]
-    return each[0].cat(each)
-
-
-def exact_scores(
-    model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock], read: Read = read_whole
-) -> Float32[np.ndarray, " N"]:
-    """The scores of one query by a model in double precision, rounded."""
+def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
+    """The scores of one query by a model in double precision, rounded, of videos with all that was encoded of them."""
+    step = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-len(split) // cores())))
     query = query.to("cpu", torch.float64)
 
     @torch.inference_mode()
-    def scores_of(some: Split[EncodedBlock]) -> torch.Tensor:
-        for block, rows in some:
-            block.fetch(rows)
-        videos = read(some)
-        numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())
-        piece, found = max(1, _NUMBERS_AT_A_TIME // numbers), []
-        for start in range(0, len(videos), piece):
-            few = _in_float64(videos.select(slice(start, start + piece)))
-            found.append(model.score(query, few).fused[0].float())
-        return torch.cat(found)
+    def score(some: Split[EncodedBlock]) -> Tensor:
+        _fetch(some)
+        each = [block.fitted(rows) for block, rows in some]
+        return _scores(model, query, each[0].cat(each))
 
-    # Several threads help with what is read whole; of a few rows each they would wait for each other's Python.
-    threads = cores() if read is read_whole else 1
-    step = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-len(split) // threads)))
-    pieces, found = (split.at(slice(start, start + step)) for start in range(0, len(split), step)), []
+    pieces, found = _cut(split, step), []
     while some := [*islice(pieces, cores())]:  # no more at a time, so that other searches find their turn between
-        found += each_alone(scores_of, some)
+        found += each_alone(score, some)
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
+
+
+def exact_scores_of_rows(
+    model: RetrievalModel, asked: Sequence[tuple[EncodedQueries, Split[EncodedBlock], PlacesOf]]
+) -> list[Float32[np.ndarray, " N"]]:
+    """The same scores of several queries, each of its own videos, from those rows alone that may count."""
+    pieces = (
+        (number, piece) for number, (_, split, _) in enumerate(asked) for piece in _cut(split, _GATHERED_AT_A_TIME)
+    )
+    found: list[list[Tensor]] = [[] for _ in asked]
+
+    @torch.inference_mode()
+    def score(some: Sequence[tuple[int, Split[EncodedBlock]]]) -> None:
+        places: list[Places] = [{}] * len(some)
+
+        def look(start: int, stop: int) -> None:
+            for place, (number, piece) in enumerate(some[start:stop], start):
+                places[place] = asked[number][2](piece)
+
+        for _, piece in some:
+            _fetch(piece)
+        share(len(some), 1, look)
+        videos = with_rows([(piece, own) for (_, piece), own in zip(some, places, strict=True)])
+        for (number, _), own in zip(some, videos, strict=True):
+            found[number].append(_scores(model, asked[number][0].to("cpu", torch.float64), own))
+
+    while some := [*islice(pieces, _READ_TOGETHER)]:
+        each_alone(score, [some])
+    return [torch.cat(own).numpy() if own else np.empty(0, dtype=np.float32) for own in found]
+
+
+def _cut(split: Split[EncodedBlock], step: int) -> Iterator[Split[EncodedBlock]]:
+    return (split.at(slice(start, start + step)) for start in range(0, len(split), step))
+
+
+def _fetch(split: Split[EncodedBlock]) -> None:
+    for block, rows in split:
+        block.fetch(rows)
+
+
+def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos) -> Tensor:
+    numbers = sum(tensor[0].numel() for tensor in videos.tensors().values())
+    step = max(1, _NUMBERS_AT_A_TIME // numbers)
+    pieces = (videos.select(slice(start, start + step)) for start in range(0, len(videos), step))
+    return torch.cat([model.score(query, _in_float64(piece)).fused[0].float() for piece in pieces])
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
@@ -63,7 +94,7 @@ def _in_float64(videos: EncodedVideos) -> EncodedVideos:
 
     For inference mode alone, in which that memory was made.
     """
-    room: dict[str, torch.Tensor] = _here.__dict__
+    room: dict[str, Tensor] = _here.__dict__
     wide = {}
     for name, tensor in videos.tensors().items():
         if not tensor.is_floating_point():

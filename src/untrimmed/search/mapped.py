@@ -25,7 +25,7 @@ PAGE = 1 << 16
 _ALIGNED = 64  # bytes: where arrays begin
 _DIGEST, _LENGTH = 32, 12  # characters before the head: its checksum, and how long it is
 
-Places = Int[np.ndarray, "K W"]  # along the second axis of an array, for each of some rows
+Places = Int[np.ndarray, " K"]  # along the second axis of an array, one for each of some rows
 
 
 class DamagedError(UntrimmedError):
@@ -134,13 +134,14 @@ class MappedArrays(Mapping[str, np.ndarray]):
                 self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
     def picked(self, name: str, rows: Int[np.ndarray, " K"], places: Places | None = None) -> np.ndarray:
-        """Copies of rows here and there, or of some places in each, which have been checked; of many rows, all are.
+        """Copies of rows here and there, or of one place in each, which have been checked; of many rows, all are.
 
         Raises: DamagedError; KeyError for a name that is not there.
         """
-        if 4 * len(rows) > len(self._arrays[name]):
+        each = np.unique(rows).tolist()
+        if 4 * len(each) > len(self._arrays[name]):
             return _at(self[name], rows, places)
-        for row in rows.tolist():
+        for row in each:
             self.rows(name, row, row + 1)
         return _at(self._arrays[name], rows, places)
 
@@ -193,7 +194,7 @@ def with_spans(
 def picked(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], places: Places | None = None
 ) -> np.ndarray:
-    """Copies of rows here and there, or of some places in each, of an array that is in memory or in a file.
+    """Copies of rows here and there, or of one place in each, of an array that is in memory or in a file.
 
     Raises: DamagedError where the file is not as it was written.
     """
@@ -203,7 +204,7 @@ def picked(
 
 
 def _at(array: np.ndarray, rows: Int[np.ndarray, " K"], places: Places | None) -> np.ndarray:
-    found: np.ndarray = array[rows] if places is None else array[rows[:, None], places]
+    found: np.ndarray = array[rows] if places is None else array[rows, places]
     return found
 
 

@@ -1,31 +1,29 @@
 """What the vectors of many queries find in all videos, by one pass over all rows.
 
 Each query alone reads codes of all rows; one product for many reads each row once. So the rows themselves, of 8 bits a
-number, are multiplied in tiles, of which only the best of each video stays. Each query goes on by itself from there.
+number, are multiplied in tiles, of which only the best of each video stays. Each query goes on from there until it asks
+for the exact scores of a few videos; these are read for all queries at once.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
+from untrimmed.search.blocks import Split
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import RankedVideo
-from untrimmed.search.threads import cores
-from untrimmed.search.torch_threads import each_alone
-
-if TYPE_CHECKING:
-    from untrimmed.search.trained_query import TrainedQuery
+from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.trained_query import TrainedQuery, exact_of
 
 _FEWEST = 3  # queries: two cost as much as one after the other
 _MOST = 64
-_KEPT_BYTES = 2**29  # of what queries find, until the last of them is ranked
+_KEPT_BYTES = 2**29  # of what queries find and of their bounds, until the last of them is ranked
 
 
 class Together:
@@ -40,15 +38,15 @@ class Together:
         self._coded, self._queries = coded, queries
         self._places: list[list[tuple[str, int]]] = []
         self._found: dict[str, Float32[np.ndarray, "P V"]] = {}
-        self._lock = threading.Lock()
 
-    def most(self, number: int) -> Float32[np.ndarray, "M V"]:
-        """What each probe of a query finds at most in each video of all blocks."""
-        with self._lock:
-            if not self._places:
-                self._look()
-        places = self._places[number]
-        return np.stack([self._found[branch][place] for branch, place in places])
+    def most(self, number: int) -> Float32[np.ndarray, " V"]:
+        """What all probes of a query find at most in each video of all blocks."""
+        if not self._places:
+            self._look()
+        total, *others = (self._found[branch][place] for branch, place in self._places[number])
+        for other in others:
+            total = total + other
+        return total
 
     def _look(self) -> None:
         probes: dict[str, list[Probe]] = {}
@@ -71,7 +69,7 @@ def rank_together(
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
-    kept = 4 * num_videos * max(1, *(query.num_vectors for query in queries))
+    kept = 4 * num_videos * (2 + max(query.num_vectors for query in queries))
     number = min(_MOST, max(1, _KEPT_BYTES // kept))
     are_most = among is None or 2 * len(among) > num_videos
     ranked: list[list[RankedVideo]] = []
@@ -81,19 +79,30 @@ def rank_together(
     return ranked
 
 
+@torch.inference_mode()
 def _rank_some(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share: bool
 ) -> list[list[RankedVideo]]:
-    """As many at a time as there are cores, so that searches of other threads find their turn between."""
-    ranked: list[list[RankedVideo]] = []
+    """Each goes on until it asks for exact scores; then all are answered together."""
     probes = partial(map, lambda query: query.probes if query.is_finite else [], queries)
     together = Together(lambda: queries[0].coded, probes)
+    rankings = dict(enumerate(query.ranking(limit=limit, among=among) for query in queries))
+    scores: dict[int, Float32[np.ndarray, " _"] | None] = dict.fromkeys(rankings)
+    ranked: dict[int, list[RankedVideo]] = {}
     try:
         for number, query in enumerate(queries):
             query.known = partial(together.most, number) if share else None
-        for start in range(0, len(queries), cores()):
-            ranked += each_alone(lambda query: query.rank(limit=limit, among=among), queries[start : start + cores()])
+        while scores:
+            asked: dict[int, Split[EncodedBlock]] = {}
+            for number, answer in scores.items():
+                try:
+                    # A generator that has not begun takes nothing but None.
+                    asked[number] = rankings[number].send(answer)  # type: ignore[arg-type]
+                except StopIteration as end:
+                    ranked[number] = end.value
+            answers = exact_of([(queries[number], split) for number, split in asked.items()])
+            scores = dict(zip(asked, answers, strict=True))
     finally:
         for query in queries:
             query.known = None
-    return ranked
+    return [ranked[number] for number in rankings]

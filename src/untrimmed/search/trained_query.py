@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,13 @@ from jaxtyping import Float, Float32, Int
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.search.blocks import Split
+from untrimmed.search.blocks import Asking, Split, answered
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, RankedVideo
-from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.exact_scores import Read, exact_scores, read_whole
+from untrimmed.search.encoded_block import EncodedBlock, Places
+from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
 from untrimmed.types import Moment
 
 if TYPE_CHECKING:
@@ -35,20 +35,26 @@ class TrainedQuery:
         self._corpus, self._model, self._encoded, self._recall = corpus, corpus.model.model, encoded, recall
         self.blocks, self.coder = corpus.blocks, corpus.coder
         self._looked_at = 0  # videos that the method's own score was taken of
-        self._read: Read = read_whole  # how they are read for it
-        self.known: Callable[[], Float32[np.ndarray, "P V"]] | None = None  # see `Together.most`
+        self._by_rows = False  # and whether by those rows alone that codes leave open
+        self.known: Callable[[], Float32[np.ndarray, " V"]] | None = None  # see `Together.most`
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos by the model's own score, see `PreparedQuery.rank`.
+        """The best videos by the model's own score, see `PreparedQuery.rank`."""
+        return answered(self.ranking(limit=limit, among=among), lambda split: exact_of([(self, split)])[0])
+
+    def ranking(self, *, limit: int, among: Collection[str] | None = None) -> Asking[EncodedBlock, list[RankedVideo]]:
+        """The same for who answers what it asks by `exact_of`.
 
         Where many videos have been searched some times, codes tell which can be among the best.
         """
         many = len(self.blocks) if among is None else len(among)
         candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        self._read = self._corpus.model.best_rows.reader(self.coded, self.probes) if candidates else read_whole
+        self._by_rows = candidates is not None and self._corpus.model.best_rows.are_few
         bounds = candidates.bounds if candidates else ()
-        ranked = self.blocks.rank(self._rough, self._exact, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds)
+        ranked = yield from self.blocks.ranking(
+            self._rough, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds
+        )
         if candidates:
             self.coder.learn(self._looked_at / many)
             if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
@@ -87,12 +93,12 @@ class TrainedQuery:
             for row in self.vectors[branch]
         ]
 
+    @torch.inference_mode()
     def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         return np.concatenate([self._scores(block, rows) for block, rows in split])
 
-    def _exact(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
-        self._looked_at += sum(len(rows) for _, rows in split)
-        return exact_scores(self._corpus.model.in_float64, self._encoded, split, self._read)
+    def _places(self, split: Split[EncodedBlock]) -> Places:
+        return self._corpus.model.best_rows.places(self.coded, self.probes, split)
 
     def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):
@@ -100,6 +106,7 @@ class TrainedQuery:
         return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
 
     @cached_property
+    @torch.inference_mode()
     def vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
         """What the query looks for in each branch, without what has no weight."""
         branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
@@ -143,3 +150,18 @@ class TrainedQuery:
         units, mask = self._model.timeline(block.video(row))
         fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
+
+
+def exact_of(asked: Sequence[tuple[TrainedQuery, Split[EncodedBlock]]]) -> list[Float32[np.ndarray, " N"]]:
+    """The model's own scores for queries of one corpus, which each asks for videos of its own."""
+    if not asked:
+        return []
+    model = asked[0][0]._corpus.model.in_float64
+    by_rows = [number for number, (query, _) in enumerate(asked) if query._by_rows]
+    read = [(query._encoded, split, query._places) for query, split in (asked[number] for number in by_rows)]
+    found = dict(zip(by_rows, exact_scores_of_rows(model, read), strict=True))
+    for number, (query, split) in enumerate(asked):
+        query._looked_at += len(split)
+        if number not in found:
+            found[number] = exact_scores(model, query._encoded, split)
+    return [found[number] for number in range(len(asked))]
