@@ -18,9 +18,9 @@ from hypothesis.extra.numpy import arrays
 
 from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
+from untrimmed.search import coded_blocks, exact_scores, intrinsics, kernels, threads, trained_query
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
-from untrimmed.search import intrinsics, kernels, threads, trained_query
 from untrimmed.search import trained as trained_module
 from untrimmed.search.blocks import Split
 from untrimmed.search.candidates import Candidates
@@ -196,19 +196,43 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
 
 
-def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch):
-    counts = np.full(3000, 5)
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Work on a few videos is shared out, too."""
+    for module, sizes in (
+        (coded_blocks, {"_SCANNED_AT_A_TIME": 64, "_READ_AT_A_TIME": 3, "_MULTIPLIED_AT_A_TIME": 40}),
+        (exact_scores, {"_GATHERED_AT_A_TIME": 5, "_READ_TOGETHER": 2, "_ROWS_AT_A_TIME": 12}),
+    ):
+        for name, size in sizes.items():
+            monkeypatch.setattr(module, name, size)
+
+
+def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, small_pieces):
+    counts = np.full(700, 5)
     rows, query = some_rows(48, counts)
-    codes, videos = CodedVideos.of(axes := Axes.of(rows), rows, counts), np.arange(3000)
+    codes = CodedVideos.of(axes := Axes.of(rows), rows, counts)
+    probe, videos = axes.probe(query), np.arange(700)
+
+    def everything():
+        coded = {"only": CodedVideoBlocks([codes])}
+        found = Candidates(
+            coded, lambda _, *given: coded["only"].by_rows(*given), [("only", probe)], fuzz=0, allowance=1
+        )
+        said = [number for bound in found.bounds for number in bound(asked(videos), videos, -np.inf)]
+        together = coded["only"].by_rows_of_many([probe, probe])
+        return [*said, coded["only"].open_rows([probe], asked(videos)), together]
+
     answers = []
     for cores in (1, 2, 7):
         monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
-        answers.append((by_codes(codes, axes.probe(query), videos), by_rows(codes, axes.probe(query), videos)))
+        answers.append(everything())
+    monkeypatch.undo()  # all of them in one piece
+    answers.append(everything())
     assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
 
 
 @pytest.fixture
-def many(tmp_path, monkeypatch):
+def many(tmp_path, monkeypatch, small_pieces):
     """A trained model and more stored videos than it is given at a time."""
     monkeypatch.setattr(trained_module, "LEAST_CODED", 20)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 1)
@@ -261,9 +285,12 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
                 assert prepared.rank(limit=5, among=among) == wanted
                 assert len(used) > without
                 assert len(scored) <= len(among or now)
+        some = {f"{number:016x}" for number in range(4, 59)}
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
+        of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
         monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5) == alone
+        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some) == of_some
         monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
@@ -284,6 +311,9 @@ def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many
     assert [found[number] for number in (0, 3)] == [wanted[number] for number in (0, 3)]
     assert all(query.known is None for query in queries)
     assert rank_together([], limit=5) == []
+    nothing = model.corpus()
+    assert nothing.rank_all([query_of(text) for text in SENTENCES], limit=5) == [[]] * len(SENTENCES)
+    assert nothing.prepare(query_of("first")).rank(limit=5, among={str(number) for number in range(30)}) == []
 
 
 def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp_path, monkeypatch):

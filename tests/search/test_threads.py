@@ -15,6 +15,7 @@ import untrimmed
 from tests.toy import ToyEncoder, stored_video, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
+from untrimmed.search import threads
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.records import Settings
 from untrimmed.types import FrameFeatures
@@ -35,6 +36,26 @@ class CountedEncoder(ToyEncoder):
         time.sleep(0.0005)
         self.at_once -= 1
         return super().encode_texts(texts)
+
+
+def test_work_that_is_broken_off_leaves_no_thread_at_it(monkeypatch):
+    """Loops read by address what may be gone when the caller is."""
+    begun, ended, other_works = [], [], threading.Event()
+
+    def work(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            assert other_works.wait(60)
+            raise KeyboardInterrupt
+        begun.append(start)
+        other_works.set()
+        time.sleep(0.2)
+        ended.append(start)
+
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    with pytest.raises(KeyboardInterrupt):
+        threads.share(1000, 1, work)
+    assert len(begun) == 1
+    assert ended == begun
 
 
 @pytest.fixture

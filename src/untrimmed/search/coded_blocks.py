@@ -89,8 +89,12 @@ class CodedVideoBlocks(CodedBlocks[CodedVideos]):
 
         query, unit = probe.of_rows
         asked = query, unit, *probe.row_margins(unit, self.longest)
-        given = self._table, split.number, split.row, probe.numbers, probe.margins, asked, needed
-        share(len(split), _READ_AT_A_TIME, lambda start, stop: score_rows(*given, start, stop, found, is_open))
+        given = split.number, split.row, probe.numbers, probe.margins, asked, needed
+
+        def read(start: int, stop: int) -> None:
+            score_rows(self._table, *given, start, stop, found, is_open)  # `self` keeps what lies at addresses
+
+        share(len(split), _READ_AT_A_TIME, read)
 
     def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
         """What no row of each video of all blocks is above, for each of many probes: rows are read once for all."""

@@ -28,6 +28,7 @@ LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
 NUM_ARRAYS = 20  # at most: see `kernels`
+_KINDS = (*("u1", "f4", "u1", "f4", "u8", "f4", "f4") * 2, "i8", "i8", "i8", "b1", "i1", "f4")  # of their numbers
 GROUP = 4  # rows of which there is a mean
 
 
@@ -66,6 +67,9 @@ class CodedRows:
     def addresses(self) -> Int[np.ndarray, " _"]:
         """Where its arrays lie."""
         assert all(array.flags.c_contiguous for array in self.arrays)
+        kinds = tuple(f"{array.dtype.kind}{array.dtype.itemsize}" for array in self.arrays)
+        if kinds != _KINDS[: len(kinds)]:
+            raise TypeError(f"codes have numbers of the kinds {kinds}, loops read {_KINDS}")
         found = np.zeros(NUM_ARRAYS, dtype=np.int64)
         found[: len(self.arrays)] = [array.ctypes.data for array in self.arrays]
         return found

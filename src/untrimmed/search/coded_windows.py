@@ -66,8 +66,13 @@ class Windows:
         found, read = np.empty(len(videos), dtype=np.float32), np.empty(len(videos), dtype=np.int64)
         query = np.pad(probe.vector, (0, frames.shape[1] - len(probe.vector)))
         least = (needed - 1e-5).astype(np.float32)  # rounded
-        given = self.coded.addresses.ctypes.data, probe.numbers, probe.margins, *rows, query, videos, least
-        share(len(videos), _READ_AT_A_TIME, lambda start, stop: score_windows(*given, start, stop, found, read))
+        given = probe.numbers, probe.margins, *rows, query, videos, least
+
+        def look(start: int, stop: int) -> None:
+            lies = self.coded.addresses.ctypes.data  # `self` keeps what lies there
+            score_windows(lies, *given, start, stop, found, read)
+
+        share(len(videos), _READ_AT_A_TIME, look)
         self.read.append(int(read.sum()))
         rounded: Float32[np.ndarray, " N"] = found + np.float32(self.coded.rounding(probe))
         return rounded

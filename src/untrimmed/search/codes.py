@@ -64,8 +64,10 @@ class Axes:
         unit = np.float32(max(float(tail.max(initial=0.0)) / 7.49, float(-tail.min(initial=0.0)) / 8.49, 1e-20))
         levels = np.clip(np.rint(tail / unit), -8, 7).astype(np.int64)
         missed = tail - levels * unit
-        (short_head, head_unit, of_head), (short_body, body_unit, of_body) = _short(head, 127), _short(body, 7)
-        squares = of_head, of_body, tail @ tail / max(1, len(tail)), missed @ missed
+        short_head, head_unit, of_head = _short(head, 127)
+        short_body, body_unit, of_body = _short(body, 7)
+        parts = of_head, of_body, tail, missed
+        squares = of_head @ of_head, of_body @ of_body, tail @ tail / max(1, len(tail)), missed @ missed
         return Probe(
             vector=vector.astype(np.float32),
             mixed=along(vector.astype(np.float32), self.mixed),
@@ -81,7 +83,7 @@ class Axes:
             ),
             margins=tuple(np.float32(margin**2 * square) for square in squares),
             length=float(np.linalg.norm(vector)),
-            parts=(head, body, tail, missed),
+            parts=parts,
         )
 
 
@@ -99,7 +101,8 @@ class Probe:
     sums: tuple[np.int32, np.int32, np.int32]  # of 128 times the head, of eights times the body, and of levels
     margins: tuple[np.float32, ...]  # squared, for what head, body, signs and levels leave out
     length: float
-    parts: tuple[Float[np.ndarray, " _"], ...]  # head, body, tail, and what the levels leave out of it
+    # What a code is off is as good as the product of a random vector with each of these: of head, body, signs, levels.
+    parts: tuple[Float[np.ndarray, " _"], ...]
 
     def likeness(self, other: Probe) -> float:
         """The correlation at most, not below 0, of what the code of one row is off for two queries."""
@@ -241,14 +244,16 @@ def _rounded(part: Float32[np.ndarray, "R P"], most: int) -> tuple[Int[np.ndarra
     return numbers.reshape(*blocks.shape[:2], -1, 4).transpose(0, 2, 1, 3), unit.astype(np.float32)
 
 
-def _short(part: Float32[np.ndarray, " P"], most: int) -> tuple[Int8[np.ndarray, " _"], np.float32, np.float32]:
-    """Whole numbers, their unit, and how far off a product with a code may be for both are rounded.
+def _short(
+    part: Float32[np.ndarray, " P"], most: int
+) -> tuple[Int8[np.ndarray, " _"], np.float32, Float32[np.ndarray, " _"]]:
+    """Whole numbers, their unit, and a vector as long as a product with a code may be off, for both are rounded.
 
-    That is squared, of a code from -`most` to `most`, in units of the code.
+    That is in units of the code, whose numbers are from -`most` to `most`.
     """
     numbers, unit = _in_units(_padded(part[None], 8), 127, np.int8)
     missed = part - numbers[0, : len(part)] * unit[0]
-    return numbers[0], unit[0], part @ part / 12 + most**2 * (missed @ missed)
+    return numbers[0], unit[0], np.concatenate([part / np.float32(12**0.5), np.float32(most) * missed])
 
 
 def _padded(part: Shaped[np.ndarray, "R P"], multiple: int, least: int = 1) -> Shaped[np.ndarray, "R Q"]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from untrimmed.search.threads import cores, share
 from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
-_READ_TOGETHER = 16  # times so many, of several queries
+_READ_TOGETHER, _ROWS_AT_A_TIME = 16, 2**15  # of these, for several queries, and of their rows
 _NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
 
 _here = threading.local()
@@ -64,9 +65,13 @@ def exact_scores_of_rows(
         for _, piece in some:
             _fetch(piece)
         share(len(some), 1, look)
-        videos = with_rows([(piece, own) for (_, piece), own in zip(some, places, strict=True)])
-        for (number, _), own in zip(some, videos, strict=True):
-            found[number].append(_scores(model, asked[number][0].to("cpu", torch.float64), own))
+        ends = np.cumsum([max(rows.size for rows in own.values()) for own in places])
+        each = zip(some, places, (ends // _ROWS_AT_A_TIME).tolist(), strict=True)
+        for _, group in groupby(each, key=itemgetter(2)):
+            few = [*group]
+            videos = with_rows([(piece, own) for (_, piece), own, _ in few])
+            for ((number, _), *_), own in zip(few, videos, strict=True):
+                found[number].append(_scores(model, asked[number][0].to("cpu", torch.float64), own))
 
     while some := [*islice(pieces, _READ_TOGETHER)]:
         each_alone(score, [some])

@@ -9,7 +9,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from untrimmed.search.coded_videos import NUM_ARRAYS
+from untrimmed.search.coded_videos import GROUP, NUM_ARRAYS
 from untrimmed.search.intrinsics import (
     FUZZ,
     add_parts,
@@ -42,7 +42,9 @@ _LINE = 64  # bytes that the processor fetches at once
 _AHEAD = 2  # videos
 _TOGETHER = 8  # videos
 _FETCHED = 8  # blocks of a video at most: after them the processor has seen which come next
-_GROUP = 4  # rows of which there is a mean
+
+# Numbers of other files that loops were compiled with: this file has to change with them, too.
+assert (LANES, NUM_ARRAYS, GROUP) == (16, 20, 4)
 
 
 @compiled(inline="always", fastmath={"contract"})
@@ -54,7 +56,10 @@ def _weigh(lies, codes, block, probe, margins, sums, found, reach, start):
     in_head, in_body, words = len(head_query), len(body_query), planes.shape[1]
     byte_products(int_at(lies, codes + _HEAD) + block * in_head * LANES, head_query, in_head, sums, 0)
     nibble_products(int_at(lies, codes + _BODY) + block * (in_body // 2) * LANES, body_query, in_body, sums, LANES)
-    level_products(int_at(lies, codes + _TAIL) + block * words * LANES * 8, planes, words, sums, 2 * LANES)
+    if words:
+        level_products(int_at(lies, codes + _TAIL) + block * words * LANES * 8, planes, words, sums, 2 * LANES)
+    else:
+        sums[2 * LANES :] = 0
     head_scale = float_at(int_at(lies, codes + _HEAD_SCALE), block)
     body_scale = float_at(int_at(lies, codes + _BODY_SCALE), block)
     tail_error = float_at(int_at(lies, codes + _TAIL_ERROR), block)
@@ -126,7 +131,7 @@ def scan_means(table, parts, videos, probe, margins, start, stop, best):
             weighed, part = -1, parts[place]
         rows = int_at(int_at(lies, _FIRST_ROW), video + 1) - int_at(int_at(lies, _FIRST_ROW), video)
         begin, top = int_at(int_at(lies, _FIRST_MEAN), video), np.float32(-np.inf)
-        for row in range(begin, begin + (rows + _GROUP - 1) // _GROUP):
+        for row in range(begin, begin + (rows + GROUP - 1) // GROUP):
             if row // LANES != weighed:
                 weighed = row // LANES
                 _weigh(lies, _MEANS_CODES, weighed, probe, margins, sums, found, reach, 0)

@@ -49,7 +49,11 @@ def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
             _here.shares = False
 
     others = [_threads().submit(run) for _ in range(min(cores(), -(-number // piece)) - 1)]
-    run()
-    for other in others:
-        if not other.cancel():  # one that has not begun, behind other searches' work, has nothing left to do
-            other.result()
+    try:
+        run()
+    finally:
+        for _ in take():  # where work was broken off, nothing of it begins
+            pass
+        for other in others:
+            if not other.cancel():  # one that has not begun, behind other searches' work, has nothing left to do
+                other.result()

@@ -70,7 +70,7 @@ def rank_together(
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
     kept = 4 * num_videos * (2 + max(query.num_vectors for query in queries))
-    number = min(_MOST, max(1, _KEPT_BYTES // kept))
+    number = min(_MOST, max(1, _KEPT_BYTES // max(1, kept)))
     are_most = among is None or 2 * len(among) > num_videos
     ranked: list[list[RankedVideo]] = []
     for start in range(0, len(queries), number):

@@ -243,7 +243,7 @@ class TrainedCorpus:
     def codes_are_ready(self, many: int) -> bool:
         """Whether a search of so many videos may look at codes first; it counts as one: see `Coder.ready`."""
         blocks = [part.block for part in self.blocks.parts]
-        if is_ready := many >= LEAST_CODED and self.coder.ready(blocks, self.coded, many=True):
+        if is_ready := min(many, len(self.blocks)) >= LEAST_CODED and self.coder.ready(blocks, self.coded, many=True):
             for block in blocks:
                 block.forget()
         return is_ready
