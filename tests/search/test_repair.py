@@ -13,6 +13,7 @@ from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.engine import Engine, keep_laid_out
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER
+from untrimmed.search.lance_table import lance, pa
 from untrimmed.search.repair import repair
 
 SEEDS = range(5)
@@ -103,6 +104,31 @@ def test_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
 @pytest.mark.slow
 def test_two_thousand_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
     flip_often(folder, 2000)
+
+
+def test_a_library_whose_settings_are_damaged_or_gone_is_not_called_whole(folder):
+    settings = folder / "library.json"
+    content = settings.read_bytes()
+    settings.write_bytes(content.replace(b"fps", b"fqs"))
+    with pytest.raises(UntrimmedError, match="not a library's settings file; restore it"):
+        repair(folder)
+    settings.unlink()
+    with pytest.raises(UntrimmedError, match=r"its library\.json is not there: .*restore that file"):
+        repair(folder)
+
+
+def test_a_table_that_lacks_columns_is_refused_and_nothing_of_it_removed(folder):
+    """As one does of whose description a bit has changed."""
+    table = lance.dataset(folder / "videos.lance").to_table()
+    place = table.schema.get_field_index("size")
+    lance.write_dataset(
+        table.set_column(place, "size", pa.nulls(len(table), pa.int64())), folder / "videos.lance", mode="overwrite"
+    )
+    forget_derived(folder)
+    for look in (repair, lambda folder: VideoIndex(folder).scan()):
+        with pytest.raises(UntrimmedError, match="lacks columns of its records; restore the folder"):
+            look(folder)
+    assert len(VideoIndex(folder)) == len(SEEDS)
 
 
 def test_nothing_is_removed_while_another_process_writes(folder):

@@ -15,7 +15,7 @@ from untrimmed.search.engine import model_in_use
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
-from untrimmed.search.records import Settings, joined_products
+from untrimmed.search.records import NO_SETTINGS, Settings, joined_products
 from untrimmed.search.training_free import TRAINING_FREE, WINDOWS, training_free
 from untrimmed.video.reader import Sampling, VideoReader
 
@@ -35,14 +35,14 @@ def fill(
     `workers` makes those that encode, where this process does not.
 
     Raises:
-        UntrimmedError: A merge into it has not ended.
+        UntrimmedError: A merge into it has not ended, or its settings are lost.
         IndexMismatchError: It was made by another encoder.
         IndexBusyError: Another process is writing to it.
     """
     with VideoIndex(folder, create=True) as index:
         before = index.settings
         if before is None and len(index):
-            raise UntrimmedError(f"{folder}: a merge into it has not ended; run the same `untrimmed merge` again")
+            raise UntrimmedError(f"{folder}: {NO_SETTINGS}")
         sampled = sampling(before)
         if encoder is not None and len(index) == 0:
             before = None  # there are no vectors yet that another encoder's could not be compared with

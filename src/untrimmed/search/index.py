@@ -23,6 +23,7 @@ from jaxtyping import Float16
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.search import remote
 from untrimmed.search.records import (
+    RESTORE,
     Settings,
     VideoRecord,
     clear_leftovers,
@@ -44,17 +45,15 @@ if TYPE_CHECKING:
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
 _ROWS_A_PIECE = 1024  # of the table: what compaction writes anew after a run that added little
 _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
+_SMALL = ("width", "height", "num_frames")  # in half as many bytes
+_RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
+_FIRST_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]  # of libraries of the first versions, too
+_COLUMNS = [*_FIRST_COLUMNS, "record_digest", "vectors_digest"]
 
 
 def new_video_id() -> str:
     """A fresh opaque id: 16 hexadecimal digits."""
     return uuid.uuid4().hex[:16]
-
-
-_SMALL = ("width", "height", "num_frames")  # in half as many bytes
-_RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
-_FIRST_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]  # of libraries of the first versions, too
-_COLUMNS = [*_FIRST_COLUMNS, "record_digest", "vectors_digest"]
 
 
 @dataclass(frozen=True)
@@ -253,14 +252,12 @@ class VideoIndex:
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
         """Files of the table may be damaged or gone, with a disk or cleared away as an old version's."""
-        return self._guarded("read", "run the same command again; if that fails too, index into another --library")
+        return self._guarded("read", f"run the same command again; if that fails too, {RESTORE}")
 
     def _writing(self) -> contextlib.AbstractContextManager[None]:
         """A disk that is full or gone is the user's to put right; the store itself stays at its last commit."""
-        return self._guarded(
-            "written to",
-            "make room or change its permissions and run the same command again: what was reported done is kept",
-        )
+        advice = "make room or change its permissions and run the same command again: what was reported done is kept"
+        return self._guarded("written to", advice)
 
     @contextlib.contextmanager
     def _guarded(self, what: str, advice: str) -> Iterator[None]:
@@ -284,7 +281,7 @@ class VideoIndex:
     def _open_table(self) -> lance.LanceDataset | None:
         from untrimmed.search.lance_table import lance  # not before it is needed: a search may do without the table
 
-        with self._guarded("opened", "check the folder"):
+        with self._guarded("opened", RESTORE):
             if self._table is None:
                 if newest_commit(self.folder) is None:  # a first commit that was killed leaves a folder without one
                     return None
@@ -355,9 +352,11 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
-    """And whether each is as it was written, as far as the table knows."""
+    """And whether each is as it was written, as far as the table knows; of one that is damaged columns may be gone."""
     for row in rows.to_pylist():
         digest = row.pop("record_digest", None)
+        if None in row.values():
+            raise IndexMismatchError(f"the library's table lacks columns of its records; {RESTORE}")
         record = VideoRecord(**row)
         yield record, digest is None or digest == _record_digest(record)
 

@@ -56,12 +56,12 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
     folders = list(dict.fromkeys(folders))
     if not folders or out in folders:
         raise ConfigError(f"{shown(out)}: merged into itself, or from nothing; name it first, then other libraries")
+    parts = [VideoIndex(folder, follow=False) for folder in folders]
     if lacking := missing_parts(folders):
         raise UntrimmedError(
             f"{named(shown(folder) for folder in lacking)}: not among the parts that were named; index that part, then "
             "merge all of them"
         )
-    parts = [VideoIndex(folder, follow=False) for folder in folders]
     with ExitStack() as held:
         target = held.enter_context(VideoIndex(out, create=True))
         for part in parts:

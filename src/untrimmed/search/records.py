@@ -163,6 +163,14 @@ def joined_products(products: Iterable[str | None]) -> str:
     return " and ".join(sorted({name for some in products for name in (some or "unrecorded").split(" and ")}))
 
 
+RESTORE = "restore the folder from a copy, or index into another --library"
+# Where there is a table alone.
+NO_SETTINGS = (
+    "its library.json is not there: where a merge into it has not ended, run the same `untrimmed merge` again; else "
+    "restore that file, or index into another --library"
+)
+
+
 def settings_file(folder: Path) -> Path:
     """Where a library's settings lie; a folder without that file is no library.
 
@@ -180,6 +188,8 @@ def require_settings(folder: Path, name: str) -> None:
     Raises: UntrimmedError with the command that makes one there.
     """
     if not settings_file(folder).exists():
+        if newest_commit(folder) is not None:
+            raise UntrimmedError(f"{name}: {NO_SETTINGS}")
         raise UntrimmedError(f"{name}: no library here; {how_to_make(name)}")
 
 

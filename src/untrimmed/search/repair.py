@@ -8,7 +8,7 @@ from pathlib import Path
 from untrimmed.search.engine import keep_laid_out
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import remove_damaged
-from untrimmed.search.records import VideoRecord, remove_damaged_copy
+from untrimmed.search.records import VideoRecord, read_settings, remove_damaged_copy
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ def repair(folder: Path) -> Repaired:
     """Check a library whole, and put right what can be.
 
     Raises:
-        UntrimmedError: There is no library, or its table cannot be read at all.
+        UntrimmedError: There is no library, or its settings or its table cannot be read at all.
         IndexBusyError: Another process is writing to it.
     """
     with VideoIndex(folder) as index:
+        read_settings(folder)  # nothing is put right beside what cannot be
         files = (*remove_damaged_copy(folder), *remove_damaged(folder))
         videos = index.damaged()
         index.remove([record.video_id for record in videos])
