@@ -45,7 +45,11 @@ class Given(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """None."""
+        """Whether videos have frames, too."""
+
+        has_frames: bool = True
+
+    config: Config
 
     def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """Not needed."""
@@ -69,11 +73,11 @@ class Given(RetrievalModel):
     @property
     def own_rows(self) -> TensorNames:
         """All of them."""
-        return {"clip": ("clips",), "frame": ("frames",)}
+        return {"clip": ("clips",), "frame": ("frames",)} if self.config.has_frames else {"clip": ("clips",)}
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The query, weighed."""
-        return {branch: weight * queries.sentence[:, None] for branch, weight in WEIGHTS.items()}
+        return {branch: WEIGHTS[branch] * queries.sentence[:, None] for branch in self.own_rows}
 
     def own_losses(self, step: Step) -> dict[str, Tensor]:
         """Not needed."""
@@ -85,7 +89,7 @@ class Search:
 
     def __init__(self, blocks: Sequence[EncodedBlock], recall: float = 1.0):
         self.blocks, self.recall = blocks, recall
-        model = Given(Given.Config(query_dim=1, video_dim=1))
+        model = Given(Given.Config(query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None))
         best = BestRows(model, blocks[0].video(0))
         scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None, best_rows=best)
         self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
