@@ -26,7 +26,6 @@ EXTRAS = {  # package that only some installations have -> what to install
     "pyarrow": "untrimmed[video]",
     "pydantic": "untrimmed[server]",
     "pywt": "untrimmed[video]",
-    "qdrant_client": "untrimmed[qdrant]",
     "ray": "untrimmed[ray]",
     "safetensors": "untrimmed[torch]",
     "scipy": "untrimmed[torch]",

@@ -3,9 +3,7 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.search.test_index import SETTINGS, stored
@@ -142,21 +140,3 @@ def test_a_folder_without_a_library_is_refused_even_if_a_copy_lies_there(folder)
     os.remove(folder / "library.json")
     with pytest.raises(UntrimmedError, match=r"its library\.json is not there: "):
         read_records(folder)
-
-
-def test_a_library_of_before_opens_and_goes_on_unchanged(tmp_path):
-    """Made by the state of this program that wrote with lancedb 0.40: added, replaced, moved, removed."""
-    shutil.copytree(Path(__file__).with_name("lancedb_library"), tmp_path / "library")
-    with VideoIndex(tmp_path / "library") as index:
-        assert [record.path for record in index.scan()] == ["/v/a.mp4", "/v/b.mp4", "/w/it's c.mp4"]
-        for video_id, seed, num_frames in (("0" * 16, 0, 2), ("0" * 15 + "1", 9, 3), ("0" * 15 + "2", 2, 4)):
-            found = index.get(video_id)
-            wanted = np.random.default_rng(seed).standard_normal((num_frames, 4)).astype(np.float16)
-            assert np.array_equal(found.features.vectors, wanted)
-        assert index.get("0" * 15 + "1").encoded == b"again"
-        version = index.version()
-        index.put(stored("/v/new.mp4"))
-        assert (len(index), index.version()) == (4, version + 1)
-        index.compact()
-        assert len(index.scan()) == 4
-        assert index.damaged() == []
