@@ -21,8 +21,8 @@ from search_speed import FPS, World, build
 
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import StoredVideo, VideoIndex
+from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.types import FrameFeatures, TextFeatures
 

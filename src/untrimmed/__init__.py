@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.opened import evaluate, load
-    from untrimmed.search.hits import Hit
     from untrimmed.search.index_report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
-    from untrimmed.search.query import Filters, Place, Query, Weights
+    from untrimmed.search.query.hits import Hit
+    from untrimmed.search.query.query import Filters, Place, Query, Weights
     from untrimmed.search.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
     "Failure": "untrimmed.search.index_report:Failure",
-    "Filters": "untrimmed.search.query:Filters",
-    "Hit": "untrimmed.search.hits:Hit",
+    "Filters": "untrimmed.search.query.query:Filters",
+    "Hit": "untrimmed.search.query.hits:Hit",
     "IndexReport": "untrimmed.search.index_report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
-    "Place": "untrimmed.search.query:Place",
+    "Place": "untrimmed.search.query.query:Place",
     "Progress": "untrimmed.search.index_report:Progress",
-    "Query": "untrimmed.search.query:Query",
+    "Query": "untrimmed.search.query.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
     "VideoRecord": "untrimmed.search.records:VideoRecord",
-    "Weights": "untrimmed.search.query:Weights",
+    "Weights": "untrimmed.search.query.query:Weights",
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
     "evaluate": "untrimmed.running.opened:evaluate",

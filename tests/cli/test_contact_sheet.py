@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.toy import write_clip
 from untrimmed.cli.contact_sheet import write_sheet
-from untrimmed.search.hits import Hit
+from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
 
 

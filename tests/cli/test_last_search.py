@@ -5,7 +5,7 @@ import pytest
 from untrimmed.cli import last_search
 from untrimmed.cli.last_search import Remembered, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.search.hits import Hit
+from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from untrimmed.search import asking as asking_module
-from untrimmed.search.confidence import Calibration, Confidence
+from untrimmed.search.query import answer as asking_module
+from untrimmed.search.query.confidence import Calibration, Confidence
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from untrimmed.demo.reels import Reel, Shot, Truth
 from untrimmed.demo.sources import FILLERS, SUBJECTS
 from untrimmed.encoders.builtin import encoder as builtin
 from untrimmed.errors import EncoderError
-from untrimmed.search.hits import Hit
+from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
 
 

@@ -12,7 +12,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError
 from untrimmed.retrievers.documents import find_documents
 from untrimmed.search import library as library_module
-from untrimmed.search.query import Filters
+from untrimmed.search.query.query import Filters
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 

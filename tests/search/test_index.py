@@ -11,8 +11,8 @@ import pytest
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.engine import Engine
-from untrimmed.search.found import Cutoff, find
 from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
+from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.records import Settings, VideoRecord
 from untrimmed.types import FrameFeatures, TextFeatures
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from untrimmed.errors import FeatureError, UnknownNameError
-from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
+from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.records import VideoRecord
 from untrimmed.types import Moment
 

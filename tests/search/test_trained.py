@@ -23,7 +23,7 @@ from untrimmed.models.storage import load_model, save_model
 from untrimmed.search import trained as trained_module
 from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER
-from untrimmed.search.query import Query
+from untrimmed.search.query.query import Query
 from untrimmed.types import TextFeatures
 
 SENTENCES = ("something green", "a red and yellow sun", "blue")

@@ -12,9 +12,9 @@ from PIL import Image
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401
 from tests.served import served as on_a_socket
-from untrimmed.search.hits import Hits, WeighedWord
 from untrimmed.search.library import Library
-from untrimmed.search.query import Query
+from untrimmed.search.query.hits import Hits, WeighedWord
+from untrimmed.search.query.query import Query
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.client import ask_service

@@ -19,8 +19,8 @@ import untrimmed
 from tests.apart import apart
 from tests.toy import write_clip
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.hits import Hits, WeighedWord
-from untrimmed.search.query import Filters, Place, Query, Weights
+from untrimmed.search.query.hits import Hits, WeighedWord
+from untrimmed.search.query.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import SearchRequest

@@ -14,7 +14,7 @@ from untrimmed.errors import FeatureError
 from untrimmed.files import write_whole
 
 if TYPE_CHECKING:
-    from untrimmed.search.hits import Hit
+    from untrimmed.search.query.hits import Hit
     from untrimmed.types import Moment
     from untrimmed.video.reader import FrameReader
 

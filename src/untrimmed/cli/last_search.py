@@ -19,7 +19,7 @@ from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.files import write_whole
 
 if TYPE_CHECKING:
-    from untrimmed.search.hits import Hit
+    from untrimmed.search.query.hits import Hit
 
 _FILE = "last_search.json"
 _Spans = list[tuple[Path, list[tuple[float, float]]]]  # of each hit its video, and start and end of its moments

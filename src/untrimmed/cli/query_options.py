@@ -15,7 +15,7 @@ from untrimmed.cli.options import parse_path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 if TYPE_CHECKING:
-    from untrimmed.search.query import Filters, Place, Query, Weights
+    from untrimmed.search.query.query import Filters, Place, Query, Weights
 
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 MORE, ONLY, FORM = "More than a sentence", "Only some videos", "Form of the answer"
@@ -123,7 +123,7 @@ def read_filters(
     Raises:
         ConfigError: One is not written as such a thing is.
     """
-    from untrimmed.search.query import Filters, parse_when
+    from untrimmed.search.query.query import Filters, parse_when
 
     since, until = (parse_when(text) if text else None for text in dates)
     shortest, longest = (parse_time(text) if text else None for text in lengths)
@@ -158,7 +158,7 @@ def read_query(
         FeatureError: The picture cannot be read.
         UnknownNameError: A place is a hit that there was not.
     """
-    from untrimmed.search.query import Query
+    from untrimmed.search.query.query import Query
 
     if within_s is not None and not then:
         raise ConfigError("--within-s is how much later --then may be; add --then TEXT, or leave it out")
@@ -184,7 +184,7 @@ def parse_place(text: str, library: Path) -> Place:
         UnknownNameError: There was no such hit.
     """
     from untrimmed.cli.last_search import recall
-    from untrimmed.search.query import Place
+    from untrimmed.search.query.query import Place
 
     video, at, span = text.rpartition("@")
     if not at:
@@ -203,7 +203,7 @@ def parse_weights(given: list[str] | None) -> Weights:
         ConfigError: No number.
         UnknownNameError: No such part.
     """
-    from untrimmed.search.query import Weights
+    from untrimmed.search.query.query import Weights
 
     named = {("not" if field.name == "without" else field.name): field.name for field in fields(Weights)}
     weights = {}

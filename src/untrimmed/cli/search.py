@@ -58,8 +58,8 @@ from untrimmed.precision import Precision, read_precision
 from untrimmed.search.records import library_folder
 
 if TYPE_CHECKING:
-    from untrimmed.search.hits import Hit, Hits
-    from untrimmed.search.query import Query
+    from untrimmed.search.query.hits import Hit, Hits
+    from untrimmed.search.query.query import Query
     from untrimmed.types import Moment
 
 _ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
@@ -221,7 +221,7 @@ def similar(
     imports: ImportOption = None,
 ) -> None:
     """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
-    from untrimmed.search.query import Filters, Query
+    from untrimmed.search.query.query import Filters, Query
     from untrimmed.video.reader import frame_at, is_video_path, read_image
 
     path, at, time = what.rpartition("@")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from untrimmed.search.hits import Hit
 from untrimmed.search.library import Library
-from untrimmed.search.query import Filters, Query
+from untrimmed.search.query.hits import Hit
+from untrimmed.search.query.query import Filters, Query
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # a library that is open, or the address of a service of one

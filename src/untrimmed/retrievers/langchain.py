@@ -9,7 +9,7 @@ from pydantic import Field
 
 from untrimmed.retrievers.documents import GroupBy, Source, find_documents
 from untrimmed.search.library import open_library
-from untrimmed.search.query import Filters
+from untrimmed.search.query.query import Filters
 
 
 class MomentRetriever(BaseRetriever):

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from untrimmed.retrievers.documents import GroupBy, Source, find_documents
 from untrimmed.search.library import open_library
-from untrimmed.search.query import Filters
+from untrimmed.search.query.query import Filters
 
 
 class MomentRetriever(BaseRetriever):

@@ -23,14 +23,14 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.asking import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.engine import Engine, View, keep_laid_out
-from untrimmed.search.found import Cutoff
-from untrimmed.search.hits import Hit, Hits
 from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.listing import read_records
 from untrimmed.search.parts import Part
-from untrimmed.search.query import Query
+from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
+from untrimmed.search.query.find import Cutoff
+from untrimmed.search.query.hits import Hit, Hits
+from untrimmed.search.query.query import Query
 from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.remote import address_of
 from untrimmed.search.video_names import absolute

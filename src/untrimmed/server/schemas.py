@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from untrimmed.search.hits import Hit, Hits
-from untrimmed.search.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
+from untrimmed.search.query.hits import Hit, Hits
+from untrimmed.search.query.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
 from untrimmed.search.records import VideoRecord
 from untrimmed.types import Moment
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from untrimmed.errors import UntrimmedError, VideoError
-from untrimmed.search.hits import Hit
+from untrimmed.search.query.hits import Hit
 from untrimmed.server.depends import AService
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import (

@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 
 from untrimmed.errors import ConfigError, UntrimmedError
-from untrimmed.search.combined import CombinedQuery
 from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
 from untrimmed.search.engine import View
-from untrimmed.search.folding import fold_hits
-from untrimmed.search.hits import Hit, Hits
+from untrimmed.search.query.combination import CombinedQuery
+from untrimmed.search.query.folding import fold_hits
+from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.types import Moment
 
 _MORE = 4  # times as many videos, where those that were looked at leave too few hits

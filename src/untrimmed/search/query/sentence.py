@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from untrimmed.errors import ConfigError, named
-from untrimmed.search.hits import WeighedWord
+from untrimmed.search.query.hits import WeighedWord
 
 if TYPE_CHECKING:
     from untrimmed.search.corpus import Doubt

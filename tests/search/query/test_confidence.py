@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
-from untrimmed.search import asking as asking_module
-from untrimmed.search.confidence import (
+from untrimmed.search.query import answer as asking_module
+from untrimmed.search.query.confidence import (
     Background,
     Calibration,
     Confidence,
@@ -19,7 +19,7 @@ from untrimmed.search.confidence import (
     background_of,
     best_fifth,
 )
-from untrimmed.search.query import Place, Query
+from untrimmed.search.query.query import Place, Query
 from untrimmed.search.windows import WindowCorpus
 
 CALIBRATION = Calibration(9.0, -1.0)

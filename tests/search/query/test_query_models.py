@@ -5,9 +5,9 @@ import pytest
 
 import untrimmed
 from tests.search.test_trained import save_run
-from untrimmed.search.asking import _as_text
-from untrimmed.search.folding import span_vector
-from untrimmed.search.query import Place, Query, Weights
+from untrimmed.search.query.answer import _as_text
+from untrimmed.search.query.folding import span_vector
+from untrimmed.search.query.query import Place, Query, Weights
 
 METHODS = ["tf_prvr", "gmmformer_v2", "jsg", "ms_sl"]
 
@@ -76,7 +76,7 @@ def test_examples_are_compared_by_frames_and_the_curves_averaged(searched):
     vector = span_vector(features, 0.5, 2.0)
     assert found(searched, Query(like=(place,))) == pytest.approx(scores(prepared(searched, vector, by_frames=True)))
     if searched.method == "tf_prvr":
-        return  # takes a vector for both, as windows do: tests/search/test_query.py
+        return  # takes a vector for both, as windows do: tests/search/query/test_query.py
     text, like = prepared(searched, "red"), prepared(searched, vector, by_frames=True)
     of_text, of_like = (w / np.std(list(scores(q).values())) for q, w in ((text, 1.0), (like, 0.75)))
     expected = {}

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.engine import View
-from untrimmed.search.hits import Hit
+from untrimmed.search.query.hits import Hit
 from untrimmed.types import FrameFeatures, Moment
 
 _SAME_SPAN = 0.5  # IoU from which moments of two copies of one file are one moment

@@ -17,16 +17,16 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
-from untrimmed.search.combined import CombinedQuery, Term, Unwanted
-from untrimmed.search.confidence import Confidence, background_of
 from untrimmed.search.corpus import Corpus, Explained, Incomplete, PreparedQuery, RankedVideo, RanksMany
 from untrimmed.search.engine import View
-from untrimmed.search.folding import span_vector, unit
-from untrimmed.search.found import Cutoff, find, in_order
-from untrimmed.search.hits import Hit, Hits, WeighedWord
-from untrimmed.search.query import Filters, Place, Query
+from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted
+from untrimmed.search.query.confidence import Confidence, background_of
+from untrimmed.search.query.find import Cutoff, find, in_order
+from untrimmed.search.query.folding import span_vector, unit
+from untrimmed.search.query.hits import Hit, Hits, WeighedWord
+from untrimmed.search.query.query import Filters, Place, Query
+from untrimmed.search.query.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
 from untrimmed.search.records import VideoRecord
-from untrimmed.search.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
 from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.search.video_names import absolute
 from untrimmed.types import TextFeatures

@@ -9,8 +9,8 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from untrimmed.errors import ConfigError, require_type
+from untrimmed.search.query.sentence import check_sentence
 from untrimmed.search.records import VideoRecord
-from untrimmed.search.sentence import check_sentence
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ import pytest
 import untrimmed
 from tests.search.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
-from untrimmed.search.folding import span_vector
-from untrimmed.search.query import Filters, Place, Query, Weights
+from untrimmed.search.query.folding import span_vector
+from untrimmed.search.query.query import Filters, Place, Query, Weights
 from untrimmed.search.sharded import shard_of
 from untrimmed.types import Reading
 
@@ -29,7 +29,7 @@ def names(hits):
 def scores_by_hand(lib, vector):
     """Each video's best window for a vector: that of the corpus, which has tests of its own."""
     view = lib.engine.view()
-    text = untrimmed.search.asking._as_text(vector.astype(np.float32))
+    text = untrimmed.search.query.answer._as_text(vector.astype(np.float32))
     ranked = view.windows().prepare(text).rank(limit=99)
     return {os.path.basename(view.records.of(video.video_id).path): video.score for video in ranked}
 
