@@ -24,7 +24,7 @@ from search_speed import FPS, World, build
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.engine import keep_laid_out
-from untrimmed.search.records import Settings
+from untrimmed.search.store.records import Settings
 
 
 def run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import untrimmed
-from untrimmed.search.index import StoredVideo
 from untrimmed.search.query.confidence import best_fifth
+from untrimmed.search.store.table import StoredVideo
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 

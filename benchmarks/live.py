@@ -21,9 +21,9 @@ from search_speed import FPS, World, build
 
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.query.find import Cutoff, find
-from untrimmed.search.records import Settings, VideoRecord
+from untrimmed.search.store.records import Settings, VideoRecord
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
 
 

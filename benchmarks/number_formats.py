@@ -25,8 +25,8 @@ import untrimmed
 from tests.tiny_models import save_clip, save_siglip2
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.precision import Precision, choose_format
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.labelled import read_queries
+from untrimmed.search.store.table import VideoIndex
 
 FORMATS: tuple[Precision, ...] = ("float32", "bfloat16")
 TOP, ELSEWHERE_S = 10, 0.5

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from untrimmed.search.index import StoredVideo, VideoIndex
-from untrimmed.search.merging import merge
-from untrimmed.search.records import Records, Settings, VideoRecord
+from untrimmed.search.store.merge import merge
+from untrimmed.search.store.records import Records, Settings, VideoRecord
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures
 
 FRAMES, WIDTH = 480, 397  # four minutes at 2 frames a second, `builtin`

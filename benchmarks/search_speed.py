@@ -32,10 +32,10 @@ import numpy as np
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search import coded_videos, windows
-from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.laid_out import LaidOut
 from untrimmed.search.products import products
-from untrimmed.search.records import Records, Settings, VideoRecord
+from untrimmed.search.store.records import Records, Settings, VideoRecord
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.threads import share
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from untrimmed.search.index import StoredVideo
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
+from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import TextFeatures
 
 COLOURS = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "white": (1, 1, 1), "yellow": (1, 1, 0)}

@@ -51,7 +51,7 @@ SEARCH = (
     Step(
         "index",
         "commit one row a video",
-        ("search/index.py",),
+        ("search/store/table.py",),
         ("StoredVideo", "T D, float16, on disk"),
         note=("under the lock of", "the one writer"),
     ),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from untrimmed.search.library import open_library as open
     from untrimmed.search.query.hits import Hit
     from untrimmed.search.query.query import Filters, Place, Query, Weights
-    from untrimmed.search.records import VideoRecord
+    from untrimmed.search.store.records import VideoRecord
     from untrimmed.training.train import train
     from untrimmed.types import Moment
 
@@ -37,7 +37,7 @@ _PUBLIC = {
     "Progress": "untrimmed.search.index_report:Progress",
     "Query": "untrimmed.search.query.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
-    "VideoRecord": "untrimmed.search.records:VideoRecord",
+    "VideoRecord": "untrimmed.search.store.records:VideoRecord",
     "Weights": "untrimmed.search.query.query:Weights",
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",

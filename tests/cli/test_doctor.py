@@ -11,7 +11,7 @@ from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError
 from untrimmed.search.engine import keep_laid_out
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.store.table import VideoIndex
 
 
 @pytest.fixture(autouse=True)

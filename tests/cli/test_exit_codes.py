@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.search.test_index import SETTINGS, stored
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.store.table import VideoIndex
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])

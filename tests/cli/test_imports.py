@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.search.test_index import SETTINGS, stored
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Settings
+from untrimmed.search.store.records import Settings
+from untrimmed.search.store.table import VideoIndex
 
 HEAVY = {"torch", "pandas", "lancedb", "lance", "pyarrow", "numpy", "scipy", "h5py", "jaxtyping"}
 START = """
@@ -45,7 +45,7 @@ def library(tmp_path):
 def test_listing_imports_nothing_heavy(library, command):
     names = imported(command, "--library", library)
     assert not names & HEAVY
-    assert not [name for name in names if name.startswith(("untrimmed.video.", "untrimmed.search.index"))]
+    assert not [name for name in names if name.startswith(("untrimmed.video.", "untrimmed.search.store.table"))]
 
 
 def test_the_record_of_a_video_is_public_without_the_table():

@@ -82,7 +82,7 @@ def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
             raise OSError(116, "Stale file handle")
         return own(path, *args, **kwargs)
 
-    monkeypatch.setattr("untrimmed.search.gone.os.stat", stat)
+    monkeypatch.setattr("untrimmed.search.store.missing_files.os.stat", stat)
     assert indexed("rm", "--gone", "--yes")[:2] == (0, "0 forgotten\n")
 
 

@@ -8,7 +8,7 @@ from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.reading import reading_of
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import TextFeatures
 
 MAX_WORDS = 5

@@ -28,10 +28,10 @@ from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes, Codes
 from untrimmed.search.encoded_block import branches_of
-from untrimmed.search.index import StoredVideo
 from untrimmed.search.laid_out import LaidOut, lay_out
-from untrimmed.search.records import Records, VideoRecord
 from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.store.records import Records, VideoRecord
+from untrimmed.search.store.table import StoredVideo
 from untrimmed.search.together import rank_together
 from untrimmed.search.trained import TrainedModel
 from untrimmed.search.trained_query import TrainedQuery

@@ -19,7 +19,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, FeatureError, IndexMismatchError, UnknownNameError
 from untrimmed.search import library as library_module
 from untrimmed.search.export import deal_videos
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.store.table import VideoIndex
 
 LABELS = [
     {"video": "flag", "caption": "it is red", "start_s": 0, "end_s": 2, "split": "train"},

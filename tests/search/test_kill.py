@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.toy import COLOURS, write_clip
-from untrimmed.search.index import VideoIndex
+from untrimmed.search.store.table import VideoIndex
 
 ROOT = Path(__file__).resolve().parents[2]
 

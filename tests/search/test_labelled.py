@@ -8,7 +8,7 @@ from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
 from untrimmed.search.query.hits import Hit, Hits
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import Moment
 
 

@@ -21,10 +21,10 @@ from untrimmed.search import windows as windows_module
 from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.codes import Codes
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER, remove_damaged
 from untrimmed.search.mapped import MappedArrays
 from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.trained import TrainedModel
 
 IDS = [f"v{number:02d}" for number in range(12)]

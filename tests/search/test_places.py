@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.toy import stored_video
 from untrimmed.errors import UnknownNameError
-from untrimmed.search.records import Records
-from untrimmed.search.video_names import absolute
+from untrimmed.search.store.records import Records
+from untrimmed.search.store.video_names import absolute
 from untrimmed.types import FrameFeatures
 
 NAMES = [

@@ -11,10 +11,10 @@ from tests.search.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import FOLDER
-from untrimmed.search.lance_table import lance, pa
 from untrimmed.search.repair import repair
+from untrimmed.search.store.lance import lance, pa
+from untrimmed.search.store.table import VideoIndex
 
 SEEDS = range(5)
 

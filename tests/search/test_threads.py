@@ -16,8 +16,8 @@ from tests.toy import ToyEncoder, stored_video, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 from untrimmed.search import threads
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Settings
+from untrimmed.search.store.records import Settings
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,11 +22,11 @@ from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
 from untrimmed.search.corpus import Keepable, KeptBlock
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.kept_codes import KeptCodes
 from untrimmed.search.mapped import MappedArrays, write_arrays
 from untrimmed.search.query.find import Cutoff, find
-from untrimmed.search.records import Records, Settings
+from untrimmed.search.store.records import Records, Settings
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.tf_prvr import TFPRVRModel
 from untrimmed.search.trained import TrainedModel
 from untrimmed.search.windows import WindowCorpus

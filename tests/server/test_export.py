@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.server.conftest import HOSTILE
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.server import export as export_module
 from untrimmed.server.schemas import ExportRequest, Mark
 

@@ -195,7 +195,7 @@ def test_a_run_that_waits_can_be_paused_and_stopped_and_not_paused_again(tmp_pat
 
 
 def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):
-    from untrimmed.search.index import VideoIndex
+    from untrimmed.search.store.table import VideoIndex
 
     with VideoIndex(tmp_path / "library", create=True):
         job = wait(client, start(), "failed")

@@ -11,8 +11,8 @@ import pytest
 
 from tests.server.served_child import serving
 from tests.toy import COLOURS, stored_video, write_clip
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Settings
+from untrimmed.search.store.records import Settings
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures
 
 NUM_VIDEOS, NUM_FRAMES = 60, 1200  # ten minutes each

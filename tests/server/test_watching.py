@@ -188,7 +188,7 @@ def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos
 
 
 def test_a_library_that_another_process_fills_is_tried_again(client, videos, tmp_path, told):
-    from untrimmed.search.index import VideoIndex
+    from untrimmed.search.store.table import VideoIndex
 
     with ExitStack() as stack:
         wait(client, until=lambda: holds(stack, VideoIndex(tmp_path / "library")))

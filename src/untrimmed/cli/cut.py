@@ -14,7 +14,7 @@ from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, 
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
-from untrimmed.search.records import library_folder
+from untrimmed.search.store.records import library_folder
 from untrimmed.video.process import Limits
 
 _QUIET_S = 10.0  # between two lines of progress where no bar can be shown

@@ -175,8 +175,8 @@ def _library(folder: Path | None) -> Iterator[Finding]:
 
 def _repair(folder: Path | None) -> Iterator[Finding]:
     """Every byte of a library; damaged videos can only be had from their files again."""
-    from untrimmed.search.records import library_folder
     from untrimmed.search.repair import repair
+    from untrimmed.search.store.records import library_folder
 
     found = repair(library_folder(folder))
     for path in found.files:
@@ -193,7 +193,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
     """That a trained model can be read: the one asked about, else the one that the library searches with."""
     from untrimmed.search.engine import model_in_use
-    from untrimmed.search.records import library_folder, read_settings
+    from untrimmed.search.store.records import library_folder, read_settings
 
     if folder is not None:
         from untrimmed.models.storage import load_model

@@ -112,7 +112,7 @@ def evaluate(
     """
     from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top
-    from untrimmed.search.records import settings_file
+    from untrimmed.search.store.records import settings_file
 
     if not settings_file(target).exists() and is_model_folder(target):  # what asks for runs needs torch
         if details or skip_unknown or (queries is not None and top is None):

@@ -25,7 +25,7 @@ def merge(
     A new library is there when all of it is. Stop at any time, and run the same command again to go on.
     """
     import untrimmed
-    from untrimmed.search.remote import name_of
+    from untrimmed.search.store.bucket import name_of
 
     opened = untrimmed.open(out)
     with counting("copying videos", muted=json_output) as progress:

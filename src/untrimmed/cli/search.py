@@ -55,7 +55,7 @@ from untrimmed.cli.query_options import (
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.records import library_folder
+from untrimmed.search.store.records import library_folder
 
 if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit, Hits

@@ -102,8 +102,8 @@ def serve(
 
 def tell_serving(folder: Path) -> None:
     """Which library it is, and whether there is one: it may be made while the service runs."""
-    from untrimmed.search.records import how_to_make, settings_file
-    from untrimmed.search.remote import name_of
+    from untrimmed.search.store.bucket import name_of
+    from untrimmed.search.store.records import how_to_make, settings_file
 
     name = name_of(folder)
     progress_console.print(f"serving {name}; end with Ctrl-C", soft_wrap=True)

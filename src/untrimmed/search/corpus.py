@@ -14,7 +14,7 @@ from untrimmed.search.kept_codes import KeptCodes
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
-    from untrimmed.search.index import StoredVideo
+    from untrimmed.search.store.table import StoredVideo
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError
 from untrimmed.search.index_report import Failure
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.video_files import FoundFile, recognise, why_unusable
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import Sampling, VideoReader

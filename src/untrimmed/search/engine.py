@@ -21,13 +21,13 @@ from untrimmed.errors import (
     shown,
 )
 from untrimmed.search.corpus import Corpus, Keepable, LocalCorpus, SearchModel
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import LaidOut, ids_of, lay_out
 from untrimmed.search.mapped import DamagedError
-from untrimmed.search.records import Records, Settings, newest_commit, read_copy, version_of
-from untrimmed.search.remote import name_of
+from untrimmed.search.store.bucket import name_of
+from untrimmed.search.store.records import Records, Settings, newest_commit, read_copy, version_of
+from untrimmed.search.store.table import VideoIndex
+from untrimmed.search.store.video_names import absolute
 from untrimmed.search.training_free import TRAINING_FREE
-from untrimmed.search.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 
 A = TypeVar("A")

@@ -34,9 +34,9 @@ from untrimmed.data.writing import write_captions, write_frames, write_tables, w
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, whole_folder, write_whole
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import Settings, VideoRecord
-from untrimmed.search.video_names import VideoNames
+from untrimmed.search.store.records import Settings, VideoRecord
+from untrimmed.search.store.table import VideoIndex
+from untrimmed.search.store.video_names import VideoNames
 
 ExportLayout = Literal["plain", "field"]
 

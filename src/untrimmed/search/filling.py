@@ -12,10 +12,10 @@ from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, show
 from untrimmed.search.corpus import SearchModel
 from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
 from untrimmed.search.engine import model_in_use
-from untrimmed.search.index import StoredVideo, VideoIndex
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
-from untrimmed.search.records import NO_SETTINGS, Settings, joined_products
+from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.training_free import TRAINING_FREE, WINDOWS, training_free
 from untrimmed.video.reader import Sampling, VideoReader
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 
 
 @dataclass(frozen=True)

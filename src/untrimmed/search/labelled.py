@@ -14,7 +14,7 @@ from untrimmed.errors import UnknownNameError, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
-from untrimmed.search.video_names import VideoNames
+from untrimmed.search.store.video_names import VideoNames
 from untrimmed.types import Moment
 
 _DEPTH = 100  # a video that is not among so many counts as not found

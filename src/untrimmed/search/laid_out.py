@@ -18,10 +18,10 @@ import numpy as np
 from untrimmed.search.corpus import Keepable, KeptBlock
 from untrimmed.search.kept_codes import KeptCodes
 from untrimmed.search.mapped import DamagedError, MappedArrays, write_arrays
-from untrimmed.search.records import Records, VideoRecord, content_stamp
+from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
 if TYPE_CHECKING:
-    from untrimmed.search.index import StoredVideo
+    from untrimmed.search.store.table import StoredVideo
 
 FOLDER = "laid_out"
 _SUFFIX, _CODES, _AXES = ".block", ".codes", ".axes"

@@ -24,22 +24,22 @@ from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.engine import Engine, View, keep_laid_out
-from untrimmed.search.index import StoredVideo, VideoIndex
-from untrimmed.search.listing import read_records
-from untrimmed.search.parts import Part
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Query
-from untrimmed.search.records import Records, Settings, VideoRecord, library_folder
-from untrimmed.search.remote import address_of
-from untrimmed.search.video_names import absolute
+from untrimmed.search.store.bucket import address_of
+from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.parts import Part
+from untrimmed.search.store.records import Records, Settings, VideoRecord, library_folder
+from untrimmed.search.store.table import StoredVideo, VideoIndex
+from untrimmed.search.store.video_names import absolute
 from untrimmed.search.windows import WindowCorpus
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout
     from untrimmed.search.index_report import IndexReport, ProgressCallback
-    from untrimmed.search.merging import MergeReport
+    from untrimmed.search.store.merge import MergeReport
 
 
 class Library:
@@ -145,7 +145,7 @@ class Library:
 
         A new library is there when all of it is; a call that was ended goes on where it stopped. Into a library that
         is there already, videos are committed some at a time. A video that several hold is taken as `index` would take
-        its files: see `untrimmed.search.merging.merge`.
+        its files: see `untrimmed.search.store.merge.merge`.
 
         Raises:
             ConfigError: The libraries make no sense together.
@@ -153,7 +153,7 @@ class Library:
             IndexBusyError: Another process is writing to one of them.
             UntrimmedError: One is not there, or a part is missing among those named.
         """
-        from untrimmed.search.merging import merge
+        from untrimmed.search.store.merge import merge
 
         report = merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
         keep_laid_out(self.folder)

@@ -20,9 +20,9 @@ from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.encoded_file import EncodedFile, FileEncoder, KnownFile
 from untrimmed.search.engine import Engine
 from untrimmed.search.index_report import Failure
-from untrimmed.search.records import Settings
-from untrimmed.search.remote import address_of
 from untrimmed.search.sharded import Shard, ShardedEngine
+from untrimmed.search.store.bucket import address_of
+from untrimmed.search.store.records import Settings
 from untrimmed.search.video_files import FoundFile
 from untrimmed.video.reader import Sampling
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.search.engine import keep_laid_out
-from untrimmed.search.index import VideoIndex
 from untrimmed.search.laid_out import remove_damaged
-from untrimmed.search.records import VideoRecord, read_settings, remove_damaged_copy
+from untrimmed.search.store.records import VideoRecord, read_settings, remove_damaged_copy
+from untrimmed.search.store.table import VideoIndex
 
 
 @dataclass(frozen=True)

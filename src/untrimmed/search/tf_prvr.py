@@ -30,7 +30,7 @@ from untrimmed.search.products import ROUNDING, exact_products, halves, padded_w
 from untrimmed.types import FrameFeatures, Moment, TextFeatures
 
 if TYPE_CHECKING:
-    from untrimmed.search.index import StoredVideo
+    from untrimmed.search.store.table import StoredVideo
 
 _ROWS_OF_BLOCK = 2**16  # as many as windows have
 _RAGGED = ("vectors", "edges", "spans", "times_s")  # what each video has as many of as it needs

@@ -34,13 +34,13 @@ from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.corpus import KeptBlock, RankedVideo
 from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.store.video_names import absolute
 from untrimmed.search.together import rank_together
 from untrimmed.search.trained_query import DOUBT, TrainedQuery
-from untrimmed.search.video_names import absolute
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
-    from untrimmed.search.index import StoredVideo
+    from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
 _CODED_AT_A_TIME = 256

@@ -38,7 +38,7 @@ from untrimmed.search.window_block import BRANCH, Curve, WindowBlock, WindowVide
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
-    from untrimmed.search.index import StoredVideo
+    from untrimmed.search.store.table import StoredVideo
 
 _ROWS_OF_BLOCK = 2**16  # about 10 h: threads are worth it, and an update copies no more at once
 LEAST_CODED = 2**17  # rows: fewer are read in less time than their codes would save

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from untrimmed.search.library import Library
-from untrimmed.search.records import read_settings
-from untrimmed.search.remote import name_of
+from untrimmed.search.store.bucket import name_of
+from untrimmed.search.store.records import read_settings
 from untrimmed.server import job_routes, search_routes, video_routes
 from untrimmed.server.access import Access, Guard, Heads
 from untrimmed.server.depends import AService

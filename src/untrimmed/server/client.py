@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import untrimmed.errors as errors
-from untrimmed.search.listing import read_records
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord
 from untrimmed.search.query.query import Place, Query
+from untrimmed.search.store.listing import read_records
 from untrimmed.server.notice import Notice, find_notice
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.jobs import IndexJob
 from untrimmed.server.schemas import VIDEO_ID
 from untrimmed.server.service import Service

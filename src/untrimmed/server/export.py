@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.errors import VideoError
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import ExportRequest, Mark, file_name

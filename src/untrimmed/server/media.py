@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.access import IS_HEAD
 from untrimmed.server.problems import PublicError
 from untrimmed.video.messages import identity_of

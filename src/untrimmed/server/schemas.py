@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import Moment
 
 VIDEO_ID = r"^[0-9a-f]{16}$"

@@ -21,9 +21,9 @@ from anyio import CapacityLimiter
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.library import Library
-from untrimmed.search.listing import read_records
-from untrimmed.search.records import Records, VideoRecord, newest_commit, settings_file
-from untrimmed.search.remote import address_of
+from untrimmed.search.store.bucket import address_of
+from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.records import Records, VideoRecord, newest_commit, settings_file
 from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures

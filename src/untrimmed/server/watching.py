@@ -22,7 +22,7 @@ from pathlib import Path
 import watchfiles
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.gone import is_gone
+from untrimmed.search.store.missing_files import is_gone
 from untrimmed.search.video_files import find_videos
 from untrimmed.server import schemas
 from untrimmed.server.jobs import IndexJob, Jobs

@@ -18,8 +18,8 @@ from jaxtyping import Float
 
 import untrimmed.encoders
 from untrimmed.search.corpus import PreparedQuery
-from untrimmed.search.index import StoredVideo
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
+from untrimmed.search.store.table import StoredVideo
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from untrimmed.errors import ConfigError, require_type
 from untrimmed.search.query.sentence import check_sentence
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,9 +16,9 @@ from tests.toy import ToyEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search import library as library_module
-from untrimmed.search import merging
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.parts import Part, missing_parts
+from untrimmed.search.store import merge as merging
+from untrimmed.search.store.parts import Part, missing_parts
+from untrimmed.search.store.table import VideoIndex
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -171,7 +171,7 @@ def test_what_is_no_part_is_refused(lib, videos):
 MERGE = """
 import sys
 from pathlib import Path
-from untrimmed.search import merging
+from untrimmed.search.store import merge as merging
 merging._BYTES_A_COMMIT = 1
 print("ready", flush=True)
 merging.merge(Path(sys.argv[1]), list(map(Path, sys.argv[2:])))

@@ -128,7 +128,7 @@ def reason(error: BaseException) -> str:
 def _session(address: str) -> Iterator[LanceFileSession]:
     from lance.file import LanceFileSession
 
-    from untrimmed.search.lance_table import lance  # noqa: F401  # sets up what the next line imports
+    from untrimmed.search.store.lance import lance  # noqa: F401  # sets up what the next line imports
 
     try:
         yield LanceFileSession(address, storage_options=options())

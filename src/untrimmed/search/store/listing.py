@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untrimmed.search.records import VideoRecord, newest_commit, read_copy, settings_file
+from untrimmed.search.store.records import VideoRecord, newest_commit, read_copy, settings_file
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
@@ -16,6 +16,6 @@ def read_records(folder: Path) -> list[VideoRecord]:
     commit = newest_commit(folder)
     if commit is not None and settings_file(folder).exists() and (copied := read_copy(folder, commit)) is not None:
         return copied
-    from untrimmed.search.index import VideoIndex
+    from untrimmed.search.store.table import VideoIndex
 
     return VideoIndex(folder).scan()

@@ -21,8 +21,8 @@ import xxhash
 from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
-from untrimmed.search import remote
-from untrimmed.search.records import (
+from untrimmed.search.store import bucket as remote
+from untrimmed.search.store.records import (
     RESTORE,
     Settings,
     VideoRecord,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from filelock import FileLock
 
-    from untrimmed.search.lance_table import lance
+    from untrimmed.search.store.lance import lance
 
 _COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
 _ROWS_A_PIECE = 1024  # of the table: what compaction writes anew after a run that added little
@@ -202,7 +202,7 @@ class VideoIndex:
 
     def put_all(self, videos: Sequence[StoredVideo]) -> None:
         """Add or replace several videos, at least one, in one commit."""
-        from untrimmed.search.lance_table import pa, started
+        from untrimmed.search.store.lance import pa, started
 
         table = self._open_table()
         rows = pa.concat_tables(map(_row, videos)).select(_COLUMNS if table is None else table.schema.names)
@@ -242,7 +242,7 @@ class VideoIndex:
 
     def compact(self) -> None:
         """Merge the many small pieces that single commits leave."""
-        from untrimmed.search.lance_table import left_to_others
+        from untrimmed.search.store.lance import left_to_others
 
         if (table := self._open_table()) is not None:
             with self._writing(), left_to_others():
@@ -279,7 +279,7 @@ class VideoIndex:
             self.compact()
 
     def _open_table(self) -> lance.LanceDataset | None:
-        from untrimmed.search.lance_table import lance  # not before it is needed: a search may do without the table
+        from untrimmed.search.store.lance import lance  # not before it is needed: a search may do without the table
 
         with self._guarded("opened", RESTORE):
             if self._table is None:

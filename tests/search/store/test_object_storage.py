@@ -14,9 +14,9 @@ from tests.cli.conftest import typed  # noqa: F401  # a fixture
 from tests.search.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, UntrimmedError
-from untrimmed.search import lance_table
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.records import library_folder
+from untrimmed.search.store import lance as lance_table
+from untrimmed.search.store.records import library_folder
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.server import service as service_module
 from untrimmed.server.app import create_app
 

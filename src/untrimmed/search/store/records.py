@@ -22,7 +22,7 @@ import platformdirs
 import xxhash
 
 from untrimmed.errors import IndexMismatchError, UntrimmedError, require_type
-from untrimmed.search import remote
+from untrimmed.search.store import bucket as remote
 
 FORMAT = 1
 TABLE = "videos.lance"

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from untrimmed.search import gone
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store import missing_files as gone
+from untrimmed.search.store.records import VideoRecord
 
 UNUSED = {
     "video_id": "",

@@ -8,10 +8,10 @@ import pytest
 
 from tests.search.test_index import SETTINGS, stored
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.index import VideoIndex
-from untrimmed.search.lance_table import lance
-from untrimmed.search.listing import read_records
-from untrimmed.search.records import newest_commit, read_copy
+from untrimmed.search.store.lance import lance
+from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.records import newest_commit, read_copy
+from untrimmed.search.store.table import VideoIndex
 
 COPY = "records.json"
 

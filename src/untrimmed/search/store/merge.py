@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
-from untrimmed.search.index import StoredVideo, VideoIndex
-from untrimmed.search.parts import missing_parts
-from untrimmed.search.records import Settings, VideoRecord, joined_products
+from untrimmed.search.store.parts import missing_parts
+from untrimmed.search.store.records import Settings, VideoRecord, joined_products
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 _BYTES_A_COMMIT = 1 << 26
 _COMPARED = ("encoder_identity", "frame_dim", "word_dim", "model")

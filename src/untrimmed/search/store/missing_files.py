@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from untrimmed.search.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord
 
 # Where drives and shares are mounted, and how many levels below they begin at most: /media/USB, /media/me/USB.
 _DRIVES = {

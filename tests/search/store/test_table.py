@@ -11,9 +11,9 @@ import pytest
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.engine import Engine
-from untrimmed.search.index import StoredVideo, VideoIndex, new_video_id
 from untrimmed.search.query.find import Cutoff, find
-from untrimmed.search.records import Settings, VideoRecord
+from untrimmed.search.store.records import Settings, VideoRecord
+from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 6
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(index, monkeypatch):
 
 
 def test_a_second_writer_is_told_so_in_one_line(index):
-    code = "import sys; from untrimmed.search.index import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
+    code = "import sys; from untrimmed.search.store.table import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
     other = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)
     assert other.returncode == 1
     assert "another process is writing" in other.stderr.splitlines()[-1]
