@@ -22,8 +22,8 @@ import torch
 from benchmarks.search_peer import Search, made_queries
 
 from untrimmed.batches import EncodedVideos
-from untrimmed.search.encoded_block import EncodedBlock
-from untrimmed.search.mapped import MappedArrays, write_arrays
+from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.cache.mapped import MappedArrays, write_arrays
 
 NUM_BEST, NUM_QUERIES = 100, 40
 CLIPS, DIM, MADE_AT_A_TIME = 32, 384, 1000

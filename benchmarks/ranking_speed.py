@@ -24,7 +24,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search import coded_videos, trained
 from untrimmed.search.best_rows import BestRows
-from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.cache.encoded_block import EncodedBlock
 from untrimmed.search.trained import TrainedCorpus
 from untrimmed.search.trained_query import TrainedQuery
 

@@ -32,7 +32,7 @@ import numpy as np
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search import coded_videos, windows
-from untrimmed.search.laid_out import LaidOut
+from untrimmed.search.cache.snapshot import LaidOut
 from untrimmed.search.products import products
 from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex

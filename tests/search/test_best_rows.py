@@ -10,11 +10,11 @@ import torch
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.best_rows import BestRows
-from untrimmed.search.blocks import Split
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, long_tensors
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes
-from untrimmed.search.encoded_block import EncodedBlock, branches_of, long_tensors
 from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
 
 WIDTH = 12

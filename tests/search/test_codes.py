@@ -22,13 +22,13 @@ from untrimmed.search import coded_blocks, exact_scores, intrinsics, kernels, th
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import codes as codes_module
 from untrimmed.search import trained as trained_module
-from untrimmed.search.blocks import Split
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.encoded_block import branches_of
+from untrimmed.search.cache.snapshot import LaidOut, lay_out
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.coded_videos import CodedVideos
 from untrimmed.search.codes import Axes, Codes
-from untrimmed.search.encoded_block import branches_of
-from untrimmed.search.laid_out import LaidOut, lay_out
 from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.search.store.table import StoredVideo
@@ -417,7 +417,7 @@ time.sleep(0.3)
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
-from untrimmed.search import blocks, coded_blocks, coded_videos, codes, threads
+from untrimmed.search.cache import blocks, coded_blocks, coded_videos, codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
@@ -452,7 +452,7 @@ def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path)
     np.savez(tmp_path / "given.npz", rows=rows, counts=counts, query=query)
     script = f"""
 import numpy as np
-from untrimmed.search import blocks, coded_blocks, coded_videos, codes
+from untrimmed.search.cache import blocks, coded_blocks, coded_videos, codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
 coded = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])

@@ -9,8 +9,8 @@ import torch
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.registry import create_model
 from untrimmed.models.two_branches import TwoBranchVideos
-from untrimmed.search.blocks import Split
-from untrimmed.search.encoded_block import EncodedBlock
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.encoded_block import EncodedBlock
 from untrimmed.search.exact_scores import exact_scores
 
 CLIPS, FRAMES, WIDTH = 5, 9, 16

@@ -10,8 +10,8 @@ from tests.search.test_laid_out import all_hits, blocks_of, flip
 from tests.search.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
+from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.laid_out import FOLDER
 from untrimmed.search.repair import repair
 from untrimmed.search.store.lance import lance, pa
 from untrimmed.search.store.table import VideoIndex

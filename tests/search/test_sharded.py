@@ -10,7 +10,7 @@ from tests.search.same_hits import check_same_hits, hits_of
 from tests.search.test_trained import save_run
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
-from untrimmed.search.laid_out import FOLDER
+from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.query.query import Query
 from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.store.table import VideoIndex

@@ -13,10 +13,10 @@ from jaxtyping import Int
 
 from untrimmed.batches import EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.search.blocks import Split
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.encoded_block import EncodedBlock, Places, long_tensors
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
-from untrimmed.search.encoded_block import EncodedBlock, Places, long_tensors
 
 
 class BestRows:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from untrimmed.search.blocks import Block, Bounding, Split
+from untrimmed.search.cache.blocks import Block, Bounding, Split
 from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.coded_videos import GROUP
 from untrimmed.search.codes import Probe

@@ -10,7 +10,7 @@ import numkong
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
-from untrimmed.search.blocks import Split
+from untrimmed.search.cache.blocks import Split
 from untrimmed.search.coded_videos import CodedRows, CodedVideos
 from untrimmed.search.codes import Probe
 from untrimmed.search.threads import share

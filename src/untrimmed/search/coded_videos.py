@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int8
 
-from untrimmed.search.blocks import Blocks
+from untrimmed.search.cache.blocks import Blocks
+from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.codes import FITTED_TO, Axes, Codes, whole_rows
 from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
-from untrimmed.search.mapped import DamagedError, MappedArrays
 from untrimmed.search.products import LANES
 
 LEAST_SEARCHES = 2

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Int
 
+from untrimmed.search.cache.mapped import with_spans
 from untrimmed.search.coded_videos import CodedRows, codes_of_rows, longest_of
 from untrimmed.search.codes import Axes, Probe
-from untrimmed.search.mapped import with_spans
 from untrimmed.search.threads import share
 
 _READ_AT_A_TIME = 4  # videos

@@ -20,9 +20,9 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
+from untrimmed.search.cache.mapped import DamagedError
+from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
 from untrimmed.search.corpus import Corpus, Keepable, LocalCorpus, SearchModel
-from untrimmed.search.laid_out import LaidOut, ids_of, lay_out
-from untrimmed.search.mapped import DamagedError
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import Records, Settings, newest_commit, read_copy, version_of
 from untrimmed.search.store.table import VideoIndex

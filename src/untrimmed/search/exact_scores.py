@@ -14,8 +14,8 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.search.blocks import Split
-from untrimmed.search.encoded_block import EncodedBlock, Places, with_rows
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.encoded_block import EncodedBlock, Places, with_rows
 from untrimmed.search.threads import cores, share
 from untrimmed.search.torch_threads import each_alone
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.search.blocks import Block, Blocks, Part
+from untrimmed.search.cache.blocks import Block, Blocks, Part
 from untrimmed.search.corpus import FrameSum, KeptBlock
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from untrimmed.search.cache.snapshot import remove_damaged
 from untrimmed.search.engine import keep_laid_out
-from untrimmed.search.laid_out import remove_damaged
 from untrimmed.search.store.records import VideoRecord, read_settings, remove_damaged_copy
 from untrimmed.search.store.table import VideoIndex
 

@@ -29,10 +29,10 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.search.best_rows import BestRows
-from untrimmed.search.blocks import Blocks, Part
+from untrimmed.search.cache.blocks import Blocks, Part
+from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.corpus import KeptBlock, RankedVideo
-from untrimmed.search.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.shortfalls import Shortfalls
 from untrimmed.search.store.video_names import absolute
 from untrimmed.search.together import rank_together

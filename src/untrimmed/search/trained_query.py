@@ -12,12 +12,12 @@ from jaxtyping import Float, Float32, Int
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.search.blocks import Asking, Split, answered
+from untrimmed.search.cache.blocks import Asking, Split, answered
+from untrimmed.search.cache.encoded_block import EncodedBlock, Places
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_blocks import CodedVideoBlocks
 from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, RankedVideo
-from untrimmed.search.encoded_block import EncodedBlock, Places
 from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
 from untrimmed.types import Moment
 

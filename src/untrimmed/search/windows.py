@@ -22,7 +22,7 @@ from jaxtyping import Float, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
-from untrimmed.search.blocks import Blocks, Part, Split
+from untrimmed.search.cache.blocks import Blocks, Part, Split
 from untrimmed.search.candidates import Candidates
 from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.coded_videos import Arrays, Coder

@@ -15,14 +15,14 @@ from tests.search.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sente
 from tests.toy import stored_video
 from untrimmed.search import coded_videos as coded_module
 from untrimmed.search import kept_codes
-from untrimmed.search import laid_out as laid_out_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search import windows as windows_module
+from untrimmed.search.cache import snapshot as laid_out_module
+from untrimmed.search.cache.mapped import MappedArrays
+from untrimmed.search.cache.snapshot import FOLDER, remove_damaged
 from untrimmed.search.coded_blocks import CodedBlocks
 from untrimmed.search.codes import Codes
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.laid_out import FOLDER, remove_damaged
-from untrimmed.search.mapped import MappedArrays
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.trained import TrainedModel

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untrimmed.search.mapped import PAGE, DamagedError, MappedArrays, rows_of, write_arrays
+from untrimmed.search.cache.mapped import PAGE, DamagedError, MappedArrays, rows_of, write_arrays
 
 ARRAYS = {
     "rows": np.arange(50_000, dtype=np.float16).reshape(1000, 50),

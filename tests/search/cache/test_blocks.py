@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untrimmed.search.blocks import Blocks
+from untrimmed.search.cache.blocks import Blocks
 
 MOST = 40
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search.blocks import Part, Split
-from untrimmed.search.mapped import MappedArrays, picked
+from untrimmed.search.cache.blocks import Part, Split
+from untrimmed.search.cache.mapped import MappedArrays, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
 
