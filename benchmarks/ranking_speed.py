@@ -22,9 +22,9 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBa
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.search import coded_videos, trained
 from untrimmed.search.best_rows import BestRows
 from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.pruning import coded_videos, trained
 from untrimmed.search.trained import TrainedCorpus
 from untrimmed.search.trained_query import TrainedQuery
 

@@ -29,7 +29,7 @@ from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
 from untrimmed.search.best_rows import BestRows
 from untrimmed.search.cache.encoded_block import EncodedBlock
-from untrimmed.search.coded_videos import LEAST_SEARCHES
+from untrimmed.search.pruning.coded_videos import LEAST_SEARCHES
 from untrimmed.search.together import rank_together
 from untrimmed.search.trained import TrainedCorpus
 from untrimmed.search.trained_query import TrainedQuery

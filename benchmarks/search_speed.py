@@ -31,12 +31,12 @@ import numpy as np
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search import coded_videos, windows
 from untrimmed.search.cache.snapshot import LaidOut
-from untrimmed.search.products import products
+from untrimmed.search.pruning import coded_videos, windows
+from untrimmed.search.pruning.products import products
+from untrimmed.search.pruning.threads import share
 from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.threads import share
 from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 

@@ -22,7 +22,7 @@ from benchmarks.ranking_speed import METHODS, corpus_of
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search.cache.mapped import write_arrays
-from untrimmed.search.kept_codes import arrays_of
+from untrimmed.search.pruning.kept_codes import arrays_of
 
 TOTALS_MB = {"GMMFormer T5": {"ms_sl": 250.11, "gmmformer": 12.67}}
 TOTALS_MB["v2 T2"] = {"ms_sl": 250.11, "gmmformer": 12.67, "gmmformer_v2": 61.57}

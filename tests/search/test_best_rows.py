@@ -12,10 +12,10 @@ from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.best_rows import BestRows
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, long_tensors
-from untrimmed.search.coded_blocks import CodedVideoBlocks
-from untrimmed.search.coded_videos import CodedVideos
-from untrimmed.search.codes import Axes
 from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
+from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedVideos
+from untrimmed.search.pruning.codes import Axes
 
 WIDTH = 12
 SIZES = {"query_dim": WIDTH, "video_dim": WIDTH, "dim": 16, "num_heads": 2, "num_clips": 6, "max_frames": 16}

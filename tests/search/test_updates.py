@@ -23,7 +23,7 @@ from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
 from untrimmed.search.corpus import Keepable, KeptBlock
 from untrimmed.search.engine import Engine, keep_laid_out
-from untrimmed.search.kept_codes import KeptCodes
+from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.records import Records, Settings
 from untrimmed.search.store.table import VideoIndex

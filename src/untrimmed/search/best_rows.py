@@ -15,8 +15,8 @@ from untrimmed.batches import EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places, long_tensors
-from untrimmed.search.coded_blocks import CodedVideoBlocks
-from untrimmed.search.codes import Probe
+from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.codes import Probe
 
 
 class BestRows:

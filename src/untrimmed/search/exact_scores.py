@@ -16,7 +16,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places, with_rows
-from untrimmed.search.threads import cores, share
+from untrimmed.search.pruning.threads import cores, share
 from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos

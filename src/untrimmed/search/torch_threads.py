@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from untrimmed.search.threads import cores
+from untrimmed.search.pruning.threads import cores
 
 A = TypeVar("A")
 R = TypeVar("R")

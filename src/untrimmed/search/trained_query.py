@@ -14,11 +14,11 @@ from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.cache.blocks import Asking, Split, answered
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places
-from untrimmed.search.candidates import Candidates
-from untrimmed.search.coded_blocks import CodedVideoBlocks
-from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import Doubt, RankedVideo
 from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
+from untrimmed.search.pruning.candidates import Candidates
+from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.codes import Probe
 from untrimmed.types import Moment
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.search.cache.mapped import rows_of
-from untrimmed.search.coded_videos import Coder
-from untrimmed.search.coded_windows import CodedWindows, Windows
 from untrimmed.search.corpus import FrameSum
 from untrimmed.search.gaussian import filter_long, filter_rows, gaussian, weight_inside
 from untrimmed.search.grid import on_a_grid
-from untrimmed.search.products import padded_width, products
+from untrimmed.search.pruning.coded_videos import Coder
+from untrimmed.search.pruning.coded_windows import CodedWindows, Windows
+from untrimmed.search.pruning.products import padded_width, products
 from untrimmed.types import FrameFeatures
 
 BRANCH = "windows"  # of codes, the only one

@@ -23,17 +23,17 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.cache.blocks import Blocks, Part, Split
-from untrimmed.search.candidates import Candidates
-from untrimmed.search.coded_blocks import CodedBlocks
-from untrimmed.search.coded_videos import Arrays, Coder
-from untrimmed.search.coded_windows import CodedWindows
-from untrimmed.search.codes import Probe
 from untrimmed.search.corpus import KeptBlock, RankedVideo
 from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.gaussian import gaussian_filter
-from untrimmed.search.products import ROUNDING, exact_products, halves
-from untrimmed.search.shortfalls import Shortfalls
-from untrimmed.search.threads import share
+from untrimmed.search.pruning.candidates import Candidates
+from untrimmed.search.pruning.coded_blocks import CodedBlocks
+from untrimmed.search.pruning.coded_videos import Arrays, Coder
+from untrimmed.search.pruning.coded_windows import CodedWindows
+from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.products import ROUNDING, exact_products, halves
+from untrimmed.search.pruning.shortfalls import Shortfalls
+from untrimmed.search.pruning.threads import share
 from untrimmed.search.window_block import BRANCH, Curve, WindowBlock, WindowVideo
 from untrimmed.types import Moment, TextFeatures
 

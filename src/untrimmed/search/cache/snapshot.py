@@ -17,7 +17,7 @@ import numpy as np
 
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
 from untrimmed.search.corpus import Keepable, KeptBlock
-from untrimmed.search.kept_codes import KeptCodes
+from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
 if TYPE_CHECKING:

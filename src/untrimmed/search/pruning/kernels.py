@@ -9,8 +9,8 @@ from typing import no_type_check
 
 import numpy as np
 
-from untrimmed.search.coded_videos import GROUP, NUM_ARRAYS
-from untrimmed.search.intrinsics import (
+from untrimmed.search.pruning.coded_videos import GROUP, NUM_ARRAYS
+from untrimmed.search.pruning.intrinsics import (
     FUZZ,
     add_parts,
     byte_at,
@@ -27,7 +27,7 @@ from untrimmed.search.intrinsics import (
     raise_tops,
     whole_product,
 )
-from untrimmed.search.products import LANES
+from untrimmed.search.pruning.products import LANES
 
 MADE_OF = "b2b1668b84c33b62"  # the digest of intrinsics.py: this file has to change with it
 

@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float, Float32, Int, Int8
 
 from untrimmed.search.cache.blocks import Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
-from untrimmed.search.codes import FITTED_TO, Axes, Codes, whole_rows
-from untrimmed.search.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
-from untrimmed.search.products import LANES
+from untrimmed.search.pruning.codes import FITTED_TO, Axes, Codes, whole_rows
+from untrimmed.search.pruning.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
+from untrimmed.search.pruning.products import LANES
 
 LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos

@@ -15,7 +15,7 @@ import untrimmed
 from tests.toy import ToyEncoder, stored_video, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
-from untrimmed.search import threads
+from untrimmed.search.pruning import threads
 from untrimmed.search.store.records import Settings
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures

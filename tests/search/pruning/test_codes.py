@@ -18,18 +18,18 @@ from hypothesis.extra.numpy import arrays
 
 from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
-from untrimmed.search import coded_blocks, exact_scores, intrinsics, kernels, threads, trained_query
-from untrimmed.search import coded_videos as coded_module
-from untrimmed.search import codes as codes_module
 from untrimmed.search import trained as trained_module
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
-from untrimmed.search.candidates import Candidates
-from untrimmed.search.coded_blocks import CodedVideoBlocks
-from untrimmed.search.coded_videos import CodedVideos
-from untrimmed.search.codes import Axes, Codes
-from untrimmed.search.shortfalls import Shortfalls
+from untrimmed.search.pruning import coded_blocks, exact_scores, intrinsics, kernels, threads, trained_query
+from untrimmed.search.pruning import coded_videos as coded_module
+from untrimmed.search.pruning import codes as codes_module
+from untrimmed.search.pruning.candidates import Candidates
+from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedVideos
+from untrimmed.search.pruning.codes import Axes, Codes
+from untrimmed.search.pruning.shortfalls import Shortfalls
 from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.search.together import rank_together
@@ -395,7 +395,7 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
 def test_a_process_ends_in_peace_while_codes_are_made():
     script = """
 import time, numpy as np, torch
-from untrimmed.search import coded_videos
+from untrimmed.search.pruning import coded_videos
 class Block: pass
 blocks, coder, begun = [Block() for _ in range(99)], coded_videos.Coder(coded_videos.CodedVideos), []
 def make(block):

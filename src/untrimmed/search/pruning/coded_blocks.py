@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32
 
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.coded_videos import CodedRows, CodedVideos
-from untrimmed.search.codes import Probe
-from untrimmed.search.threads import share
+from untrimmed.search.pruning.coded_videos import CodedRows, CodedVideos
+from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.threads import share
 
 _SCANNED_AT_A_TIME = 2**17  # rows that one thread takes at once
 _READ_AT_A_TIME = 64  # videos
@@ -42,7 +42,7 @@ class CodedBlocks(Generic[C]):
         self, probe: Probe, split: Split[Any], start: int, stop: int, found: Float32[np.ndarray, " N"]
     ) -> None:
         """The best mean of some of the videos, by codes."""
-        from untrimmed.search.kernels import scan_means
+        from untrimmed.search.pruning.kernels import scan_means
 
         scan_means(self._table, split.number, split.row, probe.numbers, probe.margins, start, stop, found)
 
@@ -50,7 +50,7 @@ class CodedBlocks(Generic[C]):
         self, probe: Probe, split: Split[Any], start: int, stop: int, found: Float32[np.ndarray, "3 N"]
     ) -> None:
         """Of some of the videos: the best row by codes, what the true one is not above, what its code may be off."""
-        from untrimmed.search.kernels import scan_codes
+        from untrimmed.search.pruning.kernels import scan_codes
 
         scan_codes(self._table, split.number, split.row, probe.numbers, probe.margins, start, stop, *found)
 
@@ -85,7 +85,7 @@ class CodedVideoBlocks(CodedBlocks[CodedVideos]):
         found: Float32[np.ndarray, " N"],
         is_open: Bool[np.ndarray, "_ R"],
     ) -> None:
-        from untrimmed.search.kernels import score_rows
+        from untrimmed.search.pruning.kernels import score_rows
 
         query, unit = probe.of_rows
         asked = query, unit, *probe.row_margins(unit, self.longest)
@@ -98,7 +98,7 @@ class CodedVideoBlocks(CodedBlocks[CodedVideos]):
 
     def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
         """What no row of each video of all blocks is above, for each of many probes: rows are read once for all."""
-        from untrimmed.search.kernels import best_of_videos, bring
+        from untrimmed.search.pruning.kernels import best_of_videos, bring
 
         queries, units = zip(*(probe.of_many_rows for probe in probes), strict=True)
         margins = [probe.row_margins(unit, self.longest) for probe, unit in zip(probes, units, strict=True)]

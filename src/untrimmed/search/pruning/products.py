@@ -6,7 +6,7 @@ import numkong
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64
 
-from untrimmed.search.threads import share
+from untrimmed.search.pruning.threads import share
 
 ROUNDING = 2e-3  # more than a score from float16 products of vectors up to unit length can be off
 LANES = 16  # numbers that are worked on at once: rows are as wide as a multiple of it, so that none ends in a register

@@ -1,7 +1,7 @@
 """What loops over codes and rows are made of: arithmetic on vectors of numbers, as LLVM has it.
 
 It is spelled out, since numba widens small integers to 64 bits; LLVM turns it into what the processor has. numba keeps
-what it compiled until the file of the loop changes: so `kernels.MADE_OF` names this one (tests/search/test_codes.py).
+what it compiled until the file of the loop changes: so `kernels.MADE_OF` names this one (tests/search/pruning/test_codes.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from untrimmed.search.products import LANES
+from untrimmed.search.pruning.products import LANES
 
 FUZZ = np.float32(1e-6)  # of sums in float32
 _I8, _I16, _I32, _I64, _HALF, _F32 = (*map(ir.IntType, (8, 16, 32, 64)), ir.HalfType(), ir.FloatType())

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Int
 
 from untrimmed.search.cache.mapped import with_spans
-from untrimmed.search.coded_videos import CodedRows, codes_of_rows, longest_of
-from untrimmed.search.codes import Axes, Probe
-from untrimmed.search.threads import share
+from untrimmed.search.pruning.coded_videos import CodedRows, codes_of_rows, longest_of
+from untrimmed.search.pruning.codes import Axes, Probe
+from untrimmed.search.pruning.threads import share
 
 _READ_AT_A_TIME = 4  # videos
 
@@ -58,7 +58,7 @@ class Windows:
 
         Minus infinity where none is as good as `needed`.
         """
-        from untrimmed.search.kernels import score_windows
+        from untrimmed.search.pruning.kernels import score_windows
 
         starts, lengths = self.places
         frames = with_spans(self.arrays, "frames", starts[videos], starts[videos] + lengths[videos])

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Bounding, Split
-from untrimmed.search.coded_blocks import CodedBlocks
-from untrimmed.search.coded_videos import GROUP
-from untrimmed.search.codes import Probe
-from untrimmed.search.threads import share
+from untrimmed.search.pruning.coded_blocks import CodedBlocks
+from untrimmed.search.pruning.coded_videos import GROUP
+from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.threads import share
 
 B = TypeVar("B", bound=Block)
 Places = Int[np.ndarray, " _"]
@@ -101,7 +101,7 @@ class Candidates(Generic[B]):
         return total, total + np.float32(self._fuzz)
 
     def _by_codes(self, split: Split[B], places: Places, _: float) -> Bounds:
-        from untrimmed.search.kernels import add_up
+        from untrimmed.search.pruning.kernels import add_up
 
         found = np.empty((3, len(self._probes), len(places)), dtype=np.float32)
         said = np.empty(len(places), dtype=np.float32), np.empty(len(places), dtype=np.float32)

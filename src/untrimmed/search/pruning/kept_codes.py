@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from untrimmed.search.cache.mapped import MappedArrays
-from untrimmed.search.codes import Axes, Codes
+from untrimmed.search.pruning.codes import Axes, Codes
 
 # To be raised where codes of the same names, types and shapes come to mean something else; those of before are then
 # made anew.

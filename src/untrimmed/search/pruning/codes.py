@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int8, Int16, Shaped, UInt8, UInt64
 
-from untrimmed.search.products import LANES, along
+from untrimmed.search.pruning.products import LANES, along
 
 HEAD, BODY = 16, 48  # numbers
 MARGIN, _LEAST_MARGIN = 7.0, 1e-3  # standard deviations
