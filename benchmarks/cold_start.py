@@ -23,7 +23,7 @@ from search_speed import FPS, World, build
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.corpora.engine import keep_laid_out
 from untrimmed.search.store.records import Settings
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 import untrimmed
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query.confidence import best_fifth
 from untrimmed.search.store.table import StoredVideo
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 
 SPACING_S, MOST_FRAMES = 1.0, 40

@@ -6,7 +6,7 @@
 PEERS is a program that makes videos of 32 clips and some frames each (float16, 384 wide), whose score is
 0.7 times the best clip's product with the query and 0.3 times the best frame's, and times whatever has
 `search(queries, k) -> (ids, scores)` by turns with its own ways. Here a method with that score, from outside the
-package, ranks them as a library of a trained model does: `untrimmed.search.trained.TrainedCorpus`.
+package, ranks them as a library of a trained model does: `untrimmed.search.corpora.trained.TrainedCorpus`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
-from untrimmed.search.best_rows import BestRows
 from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.together import rank_together
+from untrimmed.search.corpora.trained import TrainedCorpus
+from untrimmed.search.corpora.trained_query import TrainedQuery
 from untrimmed.search.pruning.coded_videos import LEAST_SEARCHES
-from untrimmed.search.together import rank_together
-from untrimmed.search.trained import TrainedCorpus
-from untrimmed.search.trained_query import TrainedQuery
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096

@@ -32,12 +32,12 @@ import numpy as np
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.snapshot import LaidOut
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.pruning import coded_videos, windows
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share
 from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 
 FPS, DURATION_S = 2.0, 600.0

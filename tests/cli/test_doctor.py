@@ -10,7 +10,7 @@ from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError
-from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.corpora.engine import keep_laid_out
 from untrimmed.search.store.table import VideoIndex
 
 

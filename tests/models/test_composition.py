@@ -28,7 +28,7 @@ from untrimmed.models.registry import (
     register,
 )
 from untrimmed.models.storage import load_model, save_model
-from untrimmed.search.trained import TrainedModel
+from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.types import FrameFeatures, TextFeatures
 

@@ -16,7 +16,7 @@ from tests.restored import restored
 from tests.retrieval_world import make_batch
 from untrimmed.errors import CheckpointError
 from untrimmed.models.storage import load_model, save_model
-from untrimmed.search.trained import TrainedModel
+from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.training.state import TrainingState, load_state, save_state
 

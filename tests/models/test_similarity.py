@@ -12,7 +12,7 @@ from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.models.registry import METHODS, register
 from untrimmed.models.storage import save_model
 from untrimmed.plots.timeline import courses
-from untrimmed.search.trained import TrainedModel
+from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.types import FrameFeatures, TextFeatures
 
 

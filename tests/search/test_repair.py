@@ -11,7 +11,7 @@ from tests.search.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.cache.snapshot import FOLDER
-from untrimmed.search.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, keep_laid_out
 from untrimmed.search.repair import repair
 from untrimmed.search.store.lance import lance, pa
 from untrimmed.search.store.table import VideoIndex

@@ -13,9 +13,9 @@ from tests.served import served as on_a_socket
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query import answer as asking
 from untrimmed.search.query.confidence import Calibration, Confidence
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.server.app import create_app
 
 CHROMIUM = "/usr/bin/chromium"

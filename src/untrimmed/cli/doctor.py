@@ -192,7 +192,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
     """That a trained model can be read: the one asked about, else the one that the library searches with."""
-    from untrimmed.search.engine import model_in_use
+    from untrimmed.search.corpora.engine import model_in_use
     from untrimmed.search.store.records import library_folder, read_settings
 
     if folder is not None:

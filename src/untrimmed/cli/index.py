@@ -114,7 +114,7 @@ def _require_work(paths: list[Path] | None, model: str | None, part: str | None)
 
 
 def _use(library: Library, model: str) -> None:
-    from untrimmed.search.training_free import WINDOWS
+    from untrimmed.search.corpora.training_free import WINDOWS
 
     with counting("encoding the library's frames through the model", muted=model in WINDOWS) as progress:
         library.use(model, progress=progress)

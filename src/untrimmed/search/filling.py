@@ -9,14 +9,14 @@ from pathlib import Path
 
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, shown
-from untrimmed.search.corpus import SearchModel
+from untrimmed.search.corpora.corpus import SearchModel
+from untrimmed.search.corpora.engine import model_in_use
+from untrimmed.search.corpora.training_free import TRAINING_FREE, WINDOWS, training_free
 from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
-from untrimmed.search.engine import model_in_use
 from untrimmed.search.index_report import IndexReport, ProgressCallback
 from untrimmed.search.indexing import Indexer
 from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.training_free import TRAINING_FREE, WINDOWS, training_free
 from untrimmed.video.reader import Sampling, VideoReader
 
 
@@ -110,7 +110,7 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
     if make := training_free(model):
         return make()
     from untrimmed.models.registry import is_method
-    from untrimmed.search.trained import TrainedModel
+    from untrimmed.search.corpora.trained import TrainedModel
 
     if not Path(model).exists() and is_method(os.fspath(model)):
         raise CheckpointError(f"{model}: is a method; train it (untrimmed train {model}), then name the run's folder")

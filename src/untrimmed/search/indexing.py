@@ -21,7 +21,7 @@ import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
-from untrimmed.search.corpus import SearchModel
+from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.encoded_file import EncodedFile, KnownFile, Workers
 from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
 from untrimmed.search.store.records import Settings, VideoRecord

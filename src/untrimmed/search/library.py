@@ -23,7 +23,8 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.engine import Engine, View, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
 from untrimmed.search.query.hits import Hit, Hits
@@ -34,7 +35,6 @@ from untrimmed.search.store.parts import Part
 from untrimmed.search.store.records import Records, Settings, VideoRecord, library_folder
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.video_names import absolute
-from untrimmed.search.windows import WindowCorpus
 
 if TYPE_CHECKING:
     from untrimmed.search.export import ExportedFeatures, ExportLayout

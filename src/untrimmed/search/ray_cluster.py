@@ -17,8 +17,8 @@ from typing import Any
 
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
+from untrimmed.search.corpora.engine import Engine
 from untrimmed.search.encoded_file import EncodedFile, FileEncoder, KnownFile
-from untrimmed.search.engine import Engine
 from untrimmed.search.index_report import Failure
 from untrimmed.search.sharded import Shard, ShardedEngine
 from untrimmed.search.store.bucket import address_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.search.cache.snapshot import remove_damaged
-from untrimmed.search.engine import keep_laid_out
+from untrimmed.search.corpora.engine import keep_laid_out
 from untrimmed.search.store.records import VideoRecord, read_settings, remove_damaged_copy
 from untrimmed.search.store.table import VideoIndex
 

@@ -20,8 +20,8 @@ from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.cache.mapped import DamagedError
-from untrimmed.search.corpus import Corpus, Doubt, Explained, LocalCorpus, PreparedQuery, RankedVideo, Shardable
-from untrimmed.search.engine import Engine, InUse, View, on_disk
+from untrimmed.search.corpora.corpus import Corpus, Doubt, Explained, LocalCorpus, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures

@@ -13,19 +13,19 @@ from filelock import FileLock
 from tests.search.test_trained import save_run
 from tests.search.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
 from tests.toy import stored_video
-from untrimmed.search import trained as trained_module
-from untrimmed.search import windows as windows_module
 from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays
 from untrimmed.search.cache.snapshot import FOLDER, remove_damaged
-from untrimmed.search.engine import Engine, keep_laid_out
+from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora import windows as windows_module
+from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import kept_codes
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
 from untrimmed.search.pruning.codes import Codes
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.trained import TrainedModel
 
 IDS = [f"v{number:02d}" for number in range(12)]
 

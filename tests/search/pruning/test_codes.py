@@ -18,10 +18,13 @@ from hypothesis.extra.numpy import arrays
 
 from tests.search.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
-from untrimmed.search import trained as trained_module
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
+from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora.together import rank_together
+from untrimmed.search.corpora.trained import TrainedModel
+from untrimmed.search.corpora.trained_query import TrainedQuery
 from untrimmed.search.pruning import coded_blocks, exact_scores, intrinsics, kernels, threads, trained_query
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import codes as codes_module
@@ -32,9 +35,6 @@ from untrimmed.search.pruning.codes import Axes, Codes
 from untrimmed.search.pruning.shortfalls import Shortfalls
 from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.search.store.table import StoredVideo
-from untrimmed.search.together import rank_together
-from untrimmed.search.trained import TrainedModel
-from untrimmed.search.trained_query import TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
 

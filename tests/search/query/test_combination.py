@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untrimmed.search.corpus import PreparedQuery, RankedVideo
+from untrimmed.search.corpora.corpus import PreparedQuery, RankedVideo
 from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted, best_before
 from untrimmed.types import Moment
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query import answer as asking_module
 from untrimmed.search.query.confidence import (
     Background,
@@ -20,7 +21,6 @@ from untrimmed.search.query.confidence import (
     best_fifth,
 )
 from untrimmed.search.query.query import Place, Query
-from untrimmed.search.windows import WindowCorpus
 
 CALIBRATION = Calibration(9.0, -1.0)
 

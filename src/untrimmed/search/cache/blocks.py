@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpora.corpus import RankedVideo
 
 _MOST_HOLES = 0.25
 _SCOUTS = 2  # times as many are looked at to find the likeliest, for each bound that is left

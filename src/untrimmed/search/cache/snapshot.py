@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
-from untrimmed.search.corpus import Keepable, KeptBlock
+from untrimmed.search.corpora.corpus import Keepable, KeptBlock
 from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 

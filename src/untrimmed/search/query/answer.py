@@ -17,8 +17,9 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
-from untrimmed.search.corpus import Corpus, Explained, Incomplete, PreparedQuery, RankedVideo, RanksMany
-from untrimmed.search.engine import View
+from untrimmed.search.corpora.corpus import Corpus, Explained, Incomplete, PreparedQuery, RankedVideo, RanksMany
+from untrimmed.search.corpora.engine import View
+from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted
 from untrimmed.search.query.confidence import Confidence, background_of
 from untrimmed.search.query.find import Cutoff, find, in_order
@@ -28,7 +29,6 @@ from untrimmed.search.query.query import Filters, Place, Query
 from untrimmed.search.query.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.video_names import absolute
-from untrimmed.search.training_free import TRAINING_FREE
 from untrimmed.types import TextFeatures
 
 _NOTHING = 1e-6  # of a sum of unit vectors: they cancel

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
+from untrimmed.search.corpora.corpus import Incomplete, PreparedQuery, RankedVideo
 from untrimmed.types import Moment
 
 _FIRST_TAKE = 32  # videos of each part; more where others might be among the best

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Float
 
 import untrimmed.encoders
-from untrimmed.search.corpus import PreparedQuery
+from untrimmed.search.corpora.corpus import PreparedQuery
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import StoredVideo
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures
 
 _FIFTH = 5

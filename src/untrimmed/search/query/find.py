@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from untrimmed.errors import ConfigError, UntrimmedError
-from untrimmed.search.corpus import Incomplete, PreparedQuery, RankedVideo
-from untrimmed.search.engine import View
+from untrimmed.search.corpora.corpus import Incomplete, PreparedQuery, RankedVideo
+from untrimmed.search.corpora.engine import View
 from untrimmed.search.query.combination import CombinedQuery
 from untrimmed.search.query.folding import fold_hits
 from untrimmed.search.query.hits import Hit, Hits

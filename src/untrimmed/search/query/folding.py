@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.engine import View
+from untrimmed.search.corpora.engine import View
 from untrimmed.search.query.hits import Hit
 from untrimmed.types import FrameFeatures, Moment
 

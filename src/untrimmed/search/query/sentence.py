@@ -10,7 +10,7 @@ from untrimmed.errors import ConfigError, named
 from untrimmed.search.query.hits import WeighedWord
 
 if TYPE_CHECKING:
-    from untrimmed.search.corpus import Doubt
+    from untrimmed.search.corpora.corpus import Doubt
     from untrimmed.types import TextFeatures
 
 _NUM_NAMED = 8

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.search.cache.blocks import Block, Blocks, Part
-from untrimmed.search.corpus import FrameSum, KeptBlock
+from untrimmed.search.corpora.corpus import FrameSum, KeptBlock
 
 
 @runtime_checkable

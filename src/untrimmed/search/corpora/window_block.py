@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.search.cache.mapped import rows_of
-from untrimmed.search.corpus import FrameSum
-from untrimmed.search.gaussian import filter_long, filter_rows, gaussian, weight_inside
-from untrimmed.search.grid import on_a_grid
+from untrimmed.search.corpora.corpus import FrameSum
+from untrimmed.search.corpora.gaussian import filter_long, filter_rows, gaussian, weight_inside
+from untrimmed.search.corpora.grid import on_a_grid
 from untrimmed.search.pruning.coded_videos import Coder
 from untrimmed.search.pruning.coded_windows import CodedWindows, Windows
 from untrimmed.search.pruning.products import padded_width, products

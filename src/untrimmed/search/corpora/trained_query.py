@@ -14,15 +14,15 @@ from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.cache.blocks import Asking, Split, answered
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places
-from untrimmed.search.corpus import Doubt, RankedVideo
-from untrimmed.search.exact_scores import exact_scores, exact_scores_of_rows
+from untrimmed.search.corpora.corpus import Doubt, RankedVideo
+from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
 from untrimmed.search.pruning.candidates import Candidates
 from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
 from untrimmed.search.pruning.codes import Probe
 from untrimmed.types import Moment
 
 if TYPE_CHECKING:
-    from untrimmed.search.trained import TrainedCorpus
+    from untrimmed.search.corpora.trained import TrainedCorpus
 
 DOUBT = "query_uncertainty"  # what the model calls it
 _ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone

@@ -23,9 +23,10 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.scenes import scene_tree
 from untrimmed.search.cache.blocks import Blocks, Part, Split
-from untrimmed.search.corpus import KeptBlock, RankedVideo
-from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
-from untrimmed.search.gaussian import gaussian_filter
+from untrimmed.search.corpora.corpus import KeptBlock, RankedVideo
+from untrimmed.search.corpora.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.corpora.gaussian import gaussian_filter
+from untrimmed.search.corpora.window_block import BRANCH, Curve, WindowBlock, WindowVideo
 from untrimmed.search.pruning.candidates import Candidates
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
 from untrimmed.search.pruning.coded_videos import Arrays, Coder
@@ -34,7 +35,6 @@ from untrimmed.search.pruning.codes import Probe
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves
 from untrimmed.search.pruning.shortfalls import Shortfalls
 from untrimmed.search.pruning.threads import share
-from untrimmed.search.window_block import BRANCH, Curve, WindowBlock, WindowVideo
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
 from untrimmed.search.cache.blocks import Blocks, Part
 from untrimmed.search.cache.mapped import rows_of
-from untrimmed.search.corpus import FrameSum, RankedVideo
-from untrimmed.search.frame_corpus import FrameCorpus, changed_ids
+from untrimmed.search.corpora.corpus import FrameSum, RankedVideo
+from untrimmed.search.corpora.frame_corpus import FrameCorpus, changed_ids
 from untrimmed.search.pruning.coded_videos import Arrays
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.types import FrameFeatures, Moment, TextFeatures

@@ -16,10 +16,10 @@ from jaxtyping import Float32
 
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock
-from untrimmed.search.corpus import RankedVideo
+from untrimmed.search.corpora.corpus import RankedVideo
+from untrimmed.search.corpora.trained_query import TrainedQuery, exact_of
 from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
 from untrimmed.search.pruning.codes import Probe
-from untrimmed.search.trained_query import TrainedQuery, exact_of
 
 _FEWEST = 3  # queries: two cost as much as one after the other
 _MOST = 64

@@ -16,8 +16,8 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places, with_rows
+from untrimmed.search.corpora.torch_threads import each_alone
 from untrimmed.search.pruning.threads import cores, share
-from untrimmed.search.torch_threads import each_alone
 
 _GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
 _READ_TOGETHER, _ROWS_AT_A_TIME = 16, 2**15  # of these, for several queries, and of their rows

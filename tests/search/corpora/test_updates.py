@@ -16,20 +16,20 @@ from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
-from untrimmed.search import tf_prvr as tf_prvr_module
-from untrimmed.search import trained as trained_module
-from untrimmed.search import windows as windows_module
 from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
-from untrimmed.search.corpus import Keepable, KeptBlock
-from untrimmed.search.engine import Engine, keep_laid_out
+from untrimmed.search.corpora import tf_prvr as tf_prvr_module
+from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora import windows as windows_module
+from untrimmed.search.corpora.corpus import Keepable, KeptBlock
+from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.tf_prvr import TFPRVRModel
+from untrimmed.search.corpora.trained import TrainedModel
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.records import Records, Settings
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.tf_prvr import TFPRVRModel
-from untrimmed.search.trained import TrainedModel
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM, WORD_DIM = SIZES["video_dim"], SIZES["query_dim"]

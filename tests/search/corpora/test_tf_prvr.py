@@ -12,9 +12,9 @@ from tests.search.conftest import CLIPS
 from tests.toy import WideWordEncoder, stored_video, write_clip
 from untrimmed.errors import CheckpointError, FeatureError, IndexMismatchError
 from untrimmed.moments.tf_prvr import moment_scores, video_moments
-from untrimmed.search.engine import model_in_use
+from untrimmed.search.corpora.engine import model_in_use
+from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.tf_prvr import TFPRVRModel
 from untrimmed.types import FrameFeatures, TextFeatures
 
 SENTENCES = ("something green", "a red and yellow sun", "blue")

@@ -5,11 +5,11 @@ import pytest
 
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search import windows as windows_module
+from untrimmed.search.corpora import windows as windows_module
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
 from untrimmed.search.pruning.products import products
-from untrimmed.search.windows import WindowCorpus
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DIM = 8

@@ -28,15 +28,15 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.search.best_rows import BestRows
 from untrimmed.search.cache.blocks import Blocks, Part
 from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, joined, long_tensors
-from untrimmed.search.corpus import KeptBlock, RankedVideo
+from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.corpus import KeptBlock, RankedVideo
+from untrimmed.search.corpora.together import rank_together
+from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery
 from untrimmed.search.pruning.coded_videos import Arrays, CodedVideos, Coder
 from untrimmed.search.pruning.shortfalls import Shortfalls
 from untrimmed.search.store.video_names import absolute
-from untrimmed.search.together import rank_together
-from untrimmed.search.trained_query import DOUBT, TrainedQuery
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from untrimmed.errors import (
 )
 from untrimmed.search.cache.mapped import DamagedError
 from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
-from untrimmed.search.corpus import Corpus, Keepable, LocalCorpus, SearchModel
+from untrimmed.search.corpora.corpus import Corpus, Keepable, LocalCorpus, SearchModel
+from untrimmed.search.corpora.training_free import TRAINING_FREE
+from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import Records, Settings, newest_commit, read_copy, version_of
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.store.video_names import absolute
-from untrimmed.search.training_free import TRAINING_FREE
-from untrimmed.search.windows import WindowCorpus
 
 A = TypeVar("A")
 
@@ -239,7 +239,7 @@ def model_in_use(library: Path, identity: str, folder: str | None) -> SearchMode
         return TRAINING_FREE[identity]()
     if folder is None:
         return None
-    from untrimmed.search.trained import TrainedModel
+    from untrimmed.search.corpora.trained import TrainedModel
 
     try:
         model = TrainedModel(folder)

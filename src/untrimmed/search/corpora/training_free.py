@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from untrimmed.moments.tf_prvr import NAME
 
 if TYPE_CHECKING:
-    from untrimmed.search.corpus import SearchModel
+    from untrimmed.search.corpora.corpus import SearchModel
 
 WINDOWS = ("windows", "none")  # what a library without a model is searched by
 
 
 def _tf_prvr() -> SearchModel:
-    from untrimmed.search.tf_prvr import TFPRVRModel
+    from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 
     return TFPRVRModel()
 
