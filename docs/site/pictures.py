@@ -36,7 +36,7 @@ SEARCH = (
     Step(
         "index",
         "find, hash, skip what is known",
-        ("search/video_files.py", "search/indexing.py"),
+        ("search/indexing/video_files.py", "search/indexing/pipeline.py"),
         ("one file after the other", ""),
         note=("in a thread",),
     ),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.opened import evaluate, load
-    from untrimmed.search.index_report import Failure, IndexReport, Progress
+    from untrimmed.search.indexing.report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
     from untrimmed.search.query.hits import Hit
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
-    "Failure": "untrimmed.search.index_report:Failure",
+    "Failure": "untrimmed.search.indexing.report:Failure",
     "Filters": "untrimmed.search.query.query:Filters",
     "Hit": "untrimmed.search.query.hits:Hit",
-    "IndexReport": "untrimmed.search.index_report:IndexReport",
+    "IndexReport": "untrimmed.search.indexing.report:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
     "Place": "untrimmed.search.query.query:Place",
-    "Progress": "untrimmed.search.index_report:Progress",
+    "Progress": "untrimmed.search.indexing.report:Progress",
     "Query": "untrimmed.search.query.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
     "VideoRecord": "untrimmed.search.store.records:VideoRecord",

@@ -226,7 +226,7 @@ def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(ru
     # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.
     monkeypatch.setattr("os.access", lambda path, *_, **__: Path(path).parent != videos)
     monkeypatch.setattr(
-        "untrimmed.search.video_files.content_hash", Mock(side_effect=PermissionError(13, "Permission denied"))
+        "untrimmed.search.indexing.video_files.content_hash", Mock(side_effect=PermissionError(13, "Permission denied"))
     )
     write_clip(videos / "late.mp4", ["red"])
     code, out, err = run("index", videos / "late.mp4", videos / "flag.mp4")

@@ -17,7 +17,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
-    from untrimmed.search.export import ExportedFeatures, ExportLayout
+    from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
     from untrimmed.search.library import Library
 
 
@@ -81,7 +81,7 @@ def features(
     """
     import untrimmed
     from untrimmed.data.labelled import read_labels
-    from untrimmed.search.export import prepared_at
+    from untrimmed.search.indexing.export import prepared_at
 
     if not paths and library is None:
         raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")

@@ -37,8 +37,8 @@ from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.video_names import absolute
 
 if TYPE_CHECKING:
-    from untrimmed.search.export import ExportedFeatures, ExportLayout
-    from untrimmed.search.index_report import IndexReport, ProgressCallback
+    from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
+    from untrimmed.search.indexing.report import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
 
 
@@ -109,8 +109,8 @@ class Library:
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.filling import choose_sampling, fill  # what a search does without
-        from untrimmed.search.video_files import find_videos
+        from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
+        from untrimmed.search.indexing.video_files import find_videos
 
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
@@ -172,7 +172,7 @@ class Library:
             FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.filling import encoded_by, named_model
+        from untrimmed.search.indexing.run import encoded_by, named_model
 
         with VideoIndex(self.folder) as index:
             settings = index.settings
@@ -219,7 +219,7 @@ class Library:
             UntrimmedError: There is no library.
         """
         from untrimmed.data.labelled import read_labels
-        from untrimmed.search.export import export_features, prepared_at
+        from untrimmed.search.indexing.export import export_features, prepared_at
 
         prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []

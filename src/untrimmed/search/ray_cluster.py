@@ -18,12 +18,12 @@ from typing import Any
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.corpora.engine import Engine
-from untrimmed.search.encoded_file import EncodedFile, FileEncoder, KnownFile
-from untrimmed.search.index_report import Failure
+from untrimmed.search.indexing.encoded_file import EncodedFile, FileEncoder, KnownFile
+from untrimmed.search.indexing.report import Failure
+from untrimmed.search.indexing.video_files import FoundFile
 from untrimmed.search.sharded import Shard, ShardedEngine
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
-from untrimmed.search.video_files import FoundFile
 from untrimmed.video.reader import Sampling
 
 _CONNECT_S = 5.0

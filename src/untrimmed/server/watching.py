@@ -22,8 +22,8 @@ from pathlib import Path
 import watchfiles
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.search.indexing.video_files import find_videos
 from untrimmed.search.store.missing_files import is_gone
-from untrimmed.search.video_files import find_videos
 from untrimmed.server import schemas
 from untrimmed.server.jobs import IndexJob, Jobs
 from untrimmed.server.problems import PublicError

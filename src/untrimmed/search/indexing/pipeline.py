@@ -22,11 +22,11 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpora.corpus import SearchModel
-from untrimmed.search.encoded_file import EncodedFile, KnownFile, Workers
-from untrimmed.search.index_report import Failure, IndexReport, Outcome, ProgressCallback
+from untrimmed.search.indexing.encoded_file import EncodedFile, KnownFile, Workers
+from untrimmed.search.indexing.report import Failure, IndexReport, Outcome, ProgressCallback
+from untrimmed.search.indexing.video_files import FoundFile, recognise, why_unusable
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
-from untrimmed.search.video_files import FoundFile, recognise, why_unusable
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
 

@@ -12,9 +12,9 @@ from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, show
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import model_in_use
 from untrimmed.search.corpora.training_free import TRAINING_FREE, WINDOWS, training_free
-from untrimmed.search.encoded_file import FRAMES_TOGETHER, Workers
-from untrimmed.search.index_report import IndexReport, ProgressCallback
-from untrimmed.search.indexing import Indexer
+from untrimmed.search.indexing.encoded_file import FRAMES_TOGETHER, Workers
+from untrimmed.search.indexing.pipeline import Indexer
+from untrimmed.search.indexing.report import IndexReport, ProgressCallback
 from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.video.reader import Sampling, VideoReader

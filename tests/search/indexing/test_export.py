@@ -18,7 +18,7 @@ from untrimmed.data.sources import open_frames, open_words
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, FeatureError, IndexMismatchError, UnknownNameError
 from untrimmed.search import library as library_module
-from untrimmed.search.export import deal_videos
+from untrimmed.search.indexing.export import deal_videos
 from untrimmed.search.store.table import VideoIndex
 
 LABELS = [

@@ -14,9 +14,9 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError
-from untrimmed.search.index_report import Failure
+from untrimmed.search.indexing.report import Failure
+from untrimmed.search.indexing.video_files import FoundFile, recognise, why_unusable
 from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.video_files import FoundFile, recognise, why_unusable
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import Sampling, VideoReader
 
