@@ -202,7 +202,7 @@ def _found(
         return opened.search(query, **amounts), opened.engine.keep
     finally:
         if ray is not None:
-            from untrimmed.search.ray_cluster import disconnect
+            from untrimmed.search.cluster.ray_cluster import disconnect
 
             disconnect()
 

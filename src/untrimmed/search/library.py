@@ -68,7 +68,7 @@ class Library:
             raise ConfigError(f"recall is {recall}, must be from 0.5 to 1")
         self.engine = Engine(self.folder, recall)
         if ray is not None:
-            from untrimmed.search.ray_cluster import engine_on
+            from untrimmed.search.cluster.ray_cluster import engine_on
 
             self.engine = engine_on(ray, self.folder, shards, replicas, recall)
 
@@ -124,7 +124,7 @@ class Library:
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
         workers = None
         if ray is not None:
-            from untrimmed.search.ray_cluster import workers_on
+            from untrimmed.search.cluster.ray_cluster import workers_on
 
             workers = partial(workers_on, ray, load, device)
         loaded, report = fill(

@@ -10,9 +10,9 @@ import pytest
 import untrimmed
 from tests.search.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.search.cluster.sharded import shard_of
 from untrimmed.search.query.folding import span_vector
 from untrimmed.search.query.query import Filters, Place, Query, Weights
-from untrimmed.search.sharded import shard_of
 from untrimmed.types import Reading
 
 RED, WHITE = np.full((8, 8, 3), (255, 0, 0), np.uint8), np.full((8, 8, 3), 255, np.uint8)

@@ -11,10 +11,10 @@ from tests.search.test_trained import save_run
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.snapshot import FOLDER
+from untrimmed.search.cluster.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query.query import Query
-from untrimmed.search.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.store.table import VideoIndex
 
 

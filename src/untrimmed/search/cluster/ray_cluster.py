@@ -17,11 +17,11 @@ from typing import Any
 
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
+from untrimmed.search.cluster.sharded import Shard, ShardedEngine
 from untrimmed.search.corpora.engine import Engine
 from untrimmed.search.indexing.encoded_file import EncodedFile, FileEncoder, KnownFile
 from untrimmed.search.indexing.report import Failure
 from untrimmed.search.indexing.video_files import FoundFile
-from untrimmed.search.sharded import Shard, ShardedEngine
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 from untrimmed.video.reader import Sampling
@@ -134,7 +134,7 @@ class RayShards:
         self._turn = itertools.count()
 
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
-        """Call a method of some shards, see `untrimmed.search.sharded.Shards`.
+        """Call a method of some shards, see `untrimmed.search.cluster.sharded.Shards`.
 
         A shard whose actor dies meanwhile is asked again, another replica first, until the time is over. With
         `patient` all living replicas of a shard are asked and waited for: whichever has the next turn has its videos.
