@@ -1,7 +1,8 @@
 """What loops over codes and rows are made of: arithmetic on vectors of numbers, as LLVM has it.
 
 It is spelled out, since numba widens small integers to 64 bits; LLVM turns it into what the processor has. numba keeps
-what it compiled until the file of the loop changes: so `kernels.MADE_OF` names this one (tests/search/pruning/test_codes.py).
+what it compiled until the file of the loop changes, so `kernels.MADE_OF` names this one (see
+tests/search/pruning/test_codes.py).
 """
 
 from __future__ import annotations

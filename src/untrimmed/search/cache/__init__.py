@@ -1,0 +1,1 @@
+"""Blocks of encoded videos, in memory and memory-mapped on disk."""

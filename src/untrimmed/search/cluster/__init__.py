@@ -1,0 +1,1 @@
+"""Searching and indexing on many machines with Ray."""

@@ -1,0 +1,1 @@
+"""From video files to rows of the table."""

@@ -1,0 +1,1 @@
+"""The library on disk: table, records, merge, object storage."""
