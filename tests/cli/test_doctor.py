@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.search.test_updates import LIBRARY, features_of
+from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.search.test_index import SETTINGS, stored
+from tests.search.store.test_table import SETTINGS, stored
 from untrimmed.search.store.table import VideoIndex
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.test_index import SETTINGS, stored
+from tests.search.store.test_table import SETTINGS, stored
 from untrimmed.search.store.records import Settings
 from untrimmed.search.store.table import VideoIndex
 

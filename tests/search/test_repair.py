@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.test_laid_out import all_hits, blocks_of, flip
-from tests.search.test_updates import LIBRARY, features_of
+from tests.search.cache.test_snapshot import all_hits, blocks_of, flip
+from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.cache.snapshot import FOLDER

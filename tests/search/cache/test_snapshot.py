@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.search.test_trained import save_run
-from tests.search.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
+from tests.search.corpora.test_trained import save_run
+from tests.search.corpora.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
 from tests.toy import stored_video
 from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays

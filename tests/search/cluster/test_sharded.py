@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import untrimmed
+from tests.search.corpora.test_trained import save_run
 from tests.search.same_hits import check_same_hits, hits_of
-from tests.search.test_trained import save_run
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.snapshot import FOLDER

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tests.search.test_trained import COMPOSED, SENTENCES, save_run
+from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import branches_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import untrimmed
-from tests.search.test_sharded import sharded, shards_apart
+from tests.search.cluster.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
 from untrimmed.search.query.folding import span_vector

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import untrimmed
-from tests.search.test_trained import save_run
+from tests.search.corpora.test_trained import save_run
 from untrimmed.search.query.answer import _as_text
 from untrimmed.search.query.folding import span_vector
 from untrimmed.search.query.query import Place, Query, Weights

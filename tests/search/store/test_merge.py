@@ -11,7 +11,7 @@ import pytest
 
 import untrimmed
 from tests.search.same_hits import SENTENCES
-from tests.search.test_index import SETTINGS, stored
+from tests.search.store.test_table import SETTINGS, stored
 from tests.toy import ToyEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError

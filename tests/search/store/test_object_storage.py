@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import untrimmed
 from tests.cli.conftest import typed  # noqa: F401  # a fixture
-from tests.search.test_updates import LIBRARY, features_of
+from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.search.store import lance as lance_table

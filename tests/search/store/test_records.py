@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.search.test_index import SETTINGS, stored
+from tests.search.store.test_table import SETTINGS, stored
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.store.lance import lance
 from untrimmed.search.store.listing import read_records
