@@ -9,7 +9,7 @@ import pytest
 
 import untrimmed
 from tests.search.same_hits import SENTENCES, check_same_hits, hits_of
-from tests.search.X.test_merging import contents
+from tests.search.store.test_merge import contents
 from tests.toy import WideWordEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError

@@ -21,11 +21,12 @@ from untrimmed.models.registry import list_models
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
+from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.search.corpora.trained_query import TrainedQuery
-from untrimmed.search.pruning import coded_blocks, exact_scores, intrinsics, kernels, threads, trained_query
+from untrimmed.search.pruning import coded_blocks, intrinsics, kernels, threads
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import codes as codes_module
 from untrimmed.search.pruning.candidates import Candidates
