@@ -23,10 +23,11 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.corpora import trained
 from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery
-from untrimmed.search.pruning import coded_videos, trained
+from untrimmed.search.pruning import coded_videos
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "proto", "dl_dkd", "jsg")
 VIDEOS_AT_A_TIME = 500

@@ -1,10 +1,10 @@
 """How well a library answers labelled sentences about real clips: index, evaluate, and write it down.
 
-    python benchmarks/real_clips.py FOLDER QUERIES.jsonl [--encoder builtin] [--model windows] [--tuned-on-half]
+    python benchmarks/real_clips.py FOLDER QUERIES.jsonl [--encoder builtin] [--model frames] [--tuned-on-half]
         [-o docs/quality.md]
 
 QUERIES as for `untrimmed evaluate --queries`. With `--tuned-on-half` figures are given for each half of the videos too:
-settings of `builtin` and of the windows were chosen on the even positions (videos sorted by name) and on nothing else.
+settings of `builtin` and of the frames were chosen on the even positions (videos sorted by name) and on nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("queries", type=Path)
     parser.add_argument("--encoder", default="builtin")
-    parser.add_argument("--model", default="windows", help="as untrimmed index --model takes it")
+    parser.add_argument("--model", default="frames", help="as untrimmed index --model takes it")
     parser.add_argument("--tuned-on-half", action="store_true")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()

@@ -33,7 +33,7 @@ import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.snapshot import LaidOut
 from untrimmed.search.corpora.windows import WindowCorpus
-from untrimmed.search.pruning import coded_videos, windows
+from untrimmed.search.pruning import coded_videos
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share
 from untrimmed.search.store.records import Records, Settings, VideoRecord

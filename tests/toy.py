@@ -48,7 +48,7 @@ def _unit(vectors):
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def stored_video(video_id, features, encoded=b"", *, model="gaussian_windows", path=None, indexed_at=1.0):
+def stored_video(video_id, features, encoded=b"", *, model="frames", path=None, indexed_at=1.0):
     """A video as a library keeps it, of a file that is not there."""
     record = VideoRecord(
         video_id=video_id,

@@ -43,8 +43,8 @@ def test_a_library_changes_to_it_and_back(run, videos):
     assert hits[0]["video"] == str(videos / "flag.mp4")
     assert ": tf_prvr, needs no training" in run("doctor")[1]
     assert "tf_prvr" in run("status")[1]
-    code, _, err = run("index", "--model", "windows")
-    assert "searching with gaussian_windows" in err
+    code, _, err = run("index", "--model", "frames")
+    assert "searching with frames" in err
     assert json.loads(run("search", "something green", "--json")[1]) == before
 
 

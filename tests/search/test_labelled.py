@@ -34,7 +34,7 @@ class AnsweringLibrary(Library):
 def record(path):
     return VideoRecord(
         video_id=path, path=path, content_hash="", size=1, mtime_ns=1, duration_s=20.0, width=4, height=4,
-        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="gaussian_windows", indexed_at=0.0,
+        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="frames", indexed_at=0.0,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tests.served import served as on_a_socket
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
-from untrimmed.search.corpora.windows import WindowCorpus
+from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.query import answer as asking
 from untrimmed.search.query.confidence import Calibration, Confidence
 from untrimmed.server.app import create_app
@@ -116,7 +116,7 @@ def visit(browser, address, monkeypatch):
 def chances(monkeypatch):
     """The toy encoder has been calibrated, so that hits have chances."""
     chance = Confidence(Calibration(10.0, 0.0), usual_best=0.8)
-    background = SimpleNamespace(corpus=WindowCorpus(), durations_s={}, confidence=lambda _: chance)
+    background = SimpleNamespace(corpus=FrameCorpus(), durations_s={}, confidence=lambda _: chance)
     monkeypatch.setattr(asking, "background_of", lambda _: background)
 
 

@@ -202,6 +202,7 @@ def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
         return
     place = library_folder(library)
     settings = read_settings(place)
-    if settings is not None and (used := model_in_use(place, settings.model, settings.model_folder)):
+    if settings is not None:
+        used = model_in_use(place, settings.model, settings.model_folder)
         where = "needs no training" if used.folder is None else "whole"
         yield Finding("ok", "model", f"{used.folder or place}: {used.identity}, {where}")

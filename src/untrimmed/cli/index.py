@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        metavar="RUN|tf_prvr|windows",
-        help="From now on search with this trained model (its folder), or without training: with tf_prvr, or with "
-        "windows (as at first; 'none' is the same).",
+        metavar="RUN|tf_prvr|frames",
+        help="Search with this trained model (its folder) from now on, or training-free: with tf_prvr, or with frames "
+        "(the default; 'none' is the same).",
         show_default=False,
     ),
 ]
@@ -114,9 +114,7 @@ def _require_work(paths: list[Path] | None, model: str | None, part: str | None)
 
 
 def _use(library: Library, model: str) -> None:
-    from untrimmed.search.corpora.training_free import WINDOWS
-
-    with counting("encoding the library's frames through the model", muted=model in WINDOWS) as progress:
+    with counting("encoding the library's frames through the model", muted=model in ("frames", "none")) as progress:
         library.use(model, progress=progress)
     settings = library.settings()
     progress_console.print(f"searching with {settings.model if settings else 'no model'}")

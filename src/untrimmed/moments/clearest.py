@@ -11,6 +11,8 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.moments.suppression import suppress
 from untrimmed.types import Moment
 
+_LEAST_S = 1e-6
+
 Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # of one query, or of several
 
 
@@ -45,7 +47,7 @@ def standing_out(
         relevance,
         edges_s,
         scenes,
-        background=settings.background(float(relevance.mean()), others, duration_s),
+        background=settings.background(float(np.average(relevance, weights=_durations_s(edges_s))), others, duration_s),
         length_exponent=settings.length_exponent,
         limit=limit,
     )
@@ -60,7 +62,7 @@ def clearest_scenes(
     length_exponent: float,
     limit: int,
 ) -> list[Moment]:
-    """At most `limit` separate moments, the clearest first; each carries its mean relevance.
+    """At most `limit` separate moments, the clearest first; each carries its mean relevance over time.
 
     Clearest is what has the largest (mean relevance - background) x length in seconds to the power `length_exponent`:
     of two that are as relevant, the longer one comes first. Then follows the clearest of those that share no time with
@@ -80,14 +82,20 @@ def clearest_scenes(
     [(4.0, 8.0, 0.8), (0.0, 4.0, 0.1)]
     """
     first, stop = scenes.T
-    total = np.concatenate([[0.0], np.cumsum(relevance, dtype=np.float64)])
-    mean = (total[stop] - total[first]) / (stop - first)
+    durations_s = _durations_s(edges_s)
+    total, until_s = (np.concatenate([[0.0], np.cumsum(each)]) for each in (relevance * durations_s, durations_s))
+    mean = (total[stop] - total[first]) / (until_s[stop] - until_s[first])
     spans = np.stack([edges_s[first], edges_s[stop]], axis=1)
     clearness = clearness_of(mean - background, spans[:, 1] - spans[:, 0], length_exponent)
     order = np.lexsort((spans[:, 1], spans[:, 0], -clearness))
     order = order[: max(1, np.count_nonzero(clearness > 0))]
     kept = suppress(spans[order][None], np.ones((1, len(order)), dtype=bool), max_iou=0.0, limit=limit)[0]
     return [Moment(float(spans[i, 0]), float(spans[i, 1]), float(mean[i])) for i in order[kept]]
+
+
+def _durations_s(edges_s: Float[np.ndarray, " E"]) -> Float64[np.ndarray, " T"]:
+    """How long each frame is on screen; hardly, but not 0, for frames at one time."""
+    return np.maximum(np.diff(edges_s), _LEAST_S)
 
 
 def clearness_of(

@@ -24,7 +24,6 @@ from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
-from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
 from untrimmed.search.query.hits import Hit, Hits
@@ -161,7 +160,7 @@ class Library:
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run, or an imported one) or with `tf_prvr`, which needs no
-        training; None, or "windows": by windows again, as new libraries are searched.
+        training; None or "frames" searches frames, as a new library does.
 
         The stored frame features are encoded through the model; nothing is decoded again. Until all are done, and if
         it is interrupted, searches go on with the model before; the same call then goes on where it stopped.
@@ -179,15 +178,14 @@ class Library:
             if settings is None:
                 raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
             chosen = named_model(model, settings)
-            identity = chosen.identity if chosen else WindowCorpus.name
-            todo = [record.video_id for record in index.scan() if record.model != identity]
+            todo = [record.video_id for record in index.scan() if record.model != chosen.identity]
             for number, video in enumerate(index.read(todo), start=1):
-                encoded = encoded_by(chosen, video) if chosen else b""
-                index.put(StoredVideo(replace(video.record, model=identity), video.features, encoded))
+                record = replace(video.record, model=chosen.identity)
+                index.put(StoredVideo(record, video.features, encoded_by(chosen, video)))
                 if progress is not None:
                     progress(number, len(todo))
-            folder = str(chosen.folder) if chosen and chosen.folder else None
-            index.write_settings(replace(settings, model=identity, model_folder=folder))
+            folder = str(chosen.folder) if chosen.folder else None
+            index.write_settings(replace(settings, model=chosen.identity, model_folder=folder))
         keep_laid_out(self.folder)
 
     def export_features(

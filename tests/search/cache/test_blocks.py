@@ -1,24 +1,26 @@
 """Videos in blocks: the same ones whatever the order of updates, in few blocks, each copied a few times."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untrimmed.search.cache.blocks import Blocks
+from untrimmed.search.cache.blocks import Block, Blocks
+from untrimmed.search.pruning.ranking import answered, ranked_by_bounds, ranked_by_rough_scores
 
 MOST = 40
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(Block):
     """Videos that are one number each, which is their score."""
 
-    ids: tuple[str, ...]
-    sizes: np.ndarray
-    values: np.ndarray
+    def __init__(self, ids, sizes, values):
+        super().__init__({"ids": np.array(ids, dtype=str)})
+        self.own_sizes, self.values = sizes, values
+
+    @property
+    def sizes(self):
+        return self.own_sizes
 
 
 class World:
@@ -49,17 +51,16 @@ class World:
         def values(split):
             return np.concatenate([block.values[rows] for block, rows in split])
 
-        return [
-            (video.video_id, video.score)
-            for video in self.blocks.rank(
-                lambda split: values(split) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in split]),
-                lambda split: self.exact.extend(values(split)) or values(split),
-                rounding=0.02,
-                limit=limit,
-                among=among,
-                bounds=bounds,
-            )
-        ]
+        def rough(split):
+            return values(split) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in split])
+
+        videos = self.blocks.among(among)
+        if bounds:
+            requests = ranked_by_bounds(videos, bounds, limit)
+        else:
+            requests = ranked_by_rough_scores(videos, rough, limit, rounding=0.02)
+        ranked = answered(requests, lambda split: self.exact.extend(values(split)) or values(split))
+        return [(video.video_id, video.score) for video in ranked]
 
     def ranked(self, limit, among=None):
         """By looking at every video."""

@@ -16,10 +16,11 @@ from tests.toy import stored_video
 from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays
 from untrimmed.search.cache.snapshot import FOLDER, remove_damaged
+from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
-from untrimmed.search.corpora import windows as windows_module
 from untrimmed.search.corpora.engine import Engine, keep_laid_out
-from untrimmed.search.corpora.trained import TrainedModel
+from untrimmed.search.corpora.rows import RowCorpus
+from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import kept_codes
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
@@ -32,13 +33,13 @@ IDS = [f"v{number:02d}" for number in range(12)]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(windows_module, "_ROWS_OF_BLOCK", 40)
+    monkeypatch.setattr(rows_module, "_ROWS_OF_BLOCK", 40)
     monkeypatch.setattr(laid_out_module, "_FRAMES_AT_A_TIME", 60)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A library whose windows are laid out in several blocks."""
+    """A library whose frames are cached in several blocks."""
     folder = tmp_path / "library"
     with VideoIndex(folder, create=True) as index:
         index.write_settings(LIBRARY)
@@ -90,8 +91,8 @@ def without_disk(folder, monkeypatch, ask=hits):
 @pytest.fixture
 def coded(folder, monkeypatch):
     """The same library with codes, which are used from the first search on and never made by searches."""
-    monkeypatch.setattr(windows_module, "LEAST_CODED", 1)
-    monkeypatch.setattr(windows_module, "LEAST_CODED_AT_ONCE", 1)
+    monkeypatch.setattr(RowCorpus, "least_coded", 1)
+    monkeypatch.setattr(RowCorpus, "least_coded_at_once", 1)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 10**9)
     keep_laid_out(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder))
@@ -226,7 +227,7 @@ def all_hits(engine):
 @pytest.fixture
 def trained(folder, tmp_path, monkeypatch):
     """The same videos for a trained model, with codes."""
-    monkeypatch.setattr(trained_module, "LEAST_CODED", 1)
+    monkeypatch.setattr(TrainedCorpus, "least_coded", 1)
     monkeypatch.setattr(trained_module, "_VIDEOS_OF_BLOCK", 3)
     monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=WORD_DIM, video_dim=DIM, dim=96))
@@ -372,7 +373,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
 
 
 def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
-    monkeypatch.setattr(windows_module, "LEAST_CODED_AT_ONCE", 10**9)
+    monkeypatch.setattr(RowCorpus, "least_coded_at_once", 10**9)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 4)
     engine = Engine(coded)
     best_hits(engine)

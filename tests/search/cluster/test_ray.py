@@ -18,7 +18,7 @@ from untrimmed.search import library as library_module
 ray = pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files open while it ends
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine, shard_of
+from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.training_free import TRAINING_FREE
-from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.table import VideoIndex
 
@@ -58,8 +58,8 @@ def test_searches_of_one_version_go_on_while_another_is_read(lib):
 
 def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
     seen = []
-    prepare = WindowCorpus.prepare
-    monkeypatch.setattr(WindowCorpus, "prepare", lambda *args, **asked: seen.append(asked) or prepare(*args, **asked))
+    prepare = FrameCorpus.prepare
+    monkeypatch.setattr(FrameCorpus, "prepare", lambda *args, **asked: seen.append(asked) or prepare(*args, **asked))
     untrimmed.open(lib.folder, recall=0.9).search("red")
     assert seen == [{"recall": 0.9}]
     shards = untrimmed.open(lib.folder)
@@ -94,7 +94,7 @@ def test_shards_say_what_the_model_makes_of_a_sentence(lib, tmp_path, query):
     assert list(found) == list(wanted)
 
 
-@pytest.mark.parametrize("method", ["windows", "tf_prvr", "gmmformer_v2"])
+@pytest.mark.parametrize("method", ["frames", "tf_prvr", "gmmformer_v2"])
 def test_shards_read_what_is_laid_out_of_the_library_and_the_table_where_that_is_damaged(
     lib, tmp_path, monkeypatch, method
 ):
@@ -103,7 +103,7 @@ def test_shards_read_what_is_laid_out_of_the_library_and_the_table_where_that_is
     monkeypatch.setattr(VideoIndex, "read", lambda index, ids: read.extend(ids) or real(index, ids))
     assert hits_of(sharded(lib, 3)) == wanted
     assert read == []
-    folder = {"windows": "gaussian_windows", "gmmformer_v2": "trained"}.get(method, method)
+    folder = {"gmmformer_v2": "trained"}.get(method, method)
     (block,) = (lib.folder / FOLDER / folder).glob("*.block")
     content = bytearray(block.read_bytes())
     content[-1000] ^= 1

@@ -86,8 +86,8 @@ def test_relevance_is_that_of_the_moment_at_each_time(lib, videos):
     assert curve.max() == pytest.approx(next(h.score for h in lib.search("blue") if h.video.name == "sea # 1.mp4"))
 
 
-@pytest.mark.parametrize("back", [None, "windows", "none"])
-def test_windows_come_back_and_nothing_is_decoded_or_encoded(back, lib, encoder):
+@pytest.mark.parametrize("back", [None, "frames", "none"])
+def test_frames_come_back_and_nothing_is_decoded_or_encoded(back, lib, encoder):
     before, encoded = found(lib), encoder.num_encoded
     lib.use("tf_prvr")
     assert found(lib) != before
@@ -133,7 +133,7 @@ def test_a_stored_frame_without_a_direction_is_named_with_its_video(lib):
         lib.use("tf_prvr")
 
 
-def test_pictures_are_looked_for_by_windows(lib):
+def test_pictures_are_compared_with_frames(lib):
     picture = np.full((32, 32, 3), (0, 0, 255), dtype=np.uint8)
     before = lib.similar(picture)
     lib.use("tf_prvr")

@@ -316,18 +316,3 @@ def test_encodings_that_lack_what_the_model_gives_ask_for_encoding_again(lib, tm
     lib.use(None)
     lib.use(run)
     assert found(lib) == before
-
-
-@pytest.mark.parametrize("method", ["proto", "gmmformer_v2+prototypes"])
-def test_shares_of_prototypes_are_found_under_the_name_that_each_method_gives_them(method, lib, tmp_path):
-    lib.use(save_run(tmp_path / "run", method))
-    before = found(lib)
-    index = VideoIndex(lib.folder)
-    for record in index.scan():
-        video = index.get(record.video_id)
-        # the first versions stored what an attachment gives under its field alone
-        tensors = {name.rpartition(".")[2]: tensor for name, tensor in load_tensors(video.encoded).items()}
-        assert "unit_attention" in tensors
-        index.put(replace(video, encoded=save_tensors(tensors)))
-    shutil.rmtree(lib.folder / FOLDER)  # the first versions had none
-    assert found(untrimmed.open(lib.folder)) == before

@@ -22,9 +22,8 @@ from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
 from untrimmed.search.corpora import exact_scores, trained_query
-from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.corpora.together import rank_together
-from untrimmed.search.corpora.trained import TrainedModel
+from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.corpora.trained_query import TrainedQuery
 from untrimmed.search.pruning import coded_blocks, intrinsics, kernels, threads
 from untrimmed.search.pruning import coded_videos as coded_module
@@ -235,7 +234,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, s
 @pytest.fixture
 def many(tmp_path, monkeypatch, small_pieces):
     """A trained model and more stored videos than it is given at a time."""
-    monkeypatch.setattr(trained_module, "LEAST_CODED", 20)
+    monkeypatch.setattr(TrainedCorpus, "least_coded", 20)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 1)
 
     def stored(model, number, seed=0):
@@ -279,9 +278,9 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         for text in SENTENCES:
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
                 prepared = now.prepare(query_of(text))
-                monkeypatch.setattr(trained_module, "LEAST_CODED", 1000)
+                monkeypatch.setattr(TrainedCorpus, "least_coded", 1000)
                 wanted, without = prepared.rank(limit=5, among=among), len(used)
-                monkeypatch.setattr(trained_module, "LEAST_CODED", 20)
+                monkeypatch.setattr(TrainedCorpus, "least_coded", 20)
                 scored.clear()
                 assert prepared.rank(limit=5, among=among) == wanted
                 assert len(used) > without
@@ -357,7 +356,7 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     used.clear()
     longest = corpus.extent().tolist()
     shorter = [video for video in videos if len(video.features.times_s) < 8]
-    monkeypatch.setattr(trained_module, "LEAST_CODED", len(shorter))
+    monkeypatch.setattr(TrainedCorpus, "least_coded", len(shorter))
     corpus = model.corpus().restored(kept.read(Records(video.record for video in shorter)))
     wanted = model.corpus().update(shorter)
     for text in SENTENCES:
@@ -418,7 +417,8 @@ time.sleep(0.3)
 def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
-from untrimmed.search.cache import blocks, coded_blocks, coded_videos, codes, threads
+from untrimmed.search.cache import blocks
+from untrimmed.search.pruning import coded_blocks, coded_videos, codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
@@ -453,7 +453,8 @@ def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path)
     np.savez(tmp_path / "given.npz", rows=rows, counts=counts, query=query)
     script = f"""
 import numpy as np
-from untrimmed.search.cache import blocks, coded_blocks, coded_videos, codes
+from untrimmed.search.cache import blocks
+from untrimmed.search.pruning import coded_blocks, coded_videos, codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
 coded = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])

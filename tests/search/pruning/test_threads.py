@@ -20,7 +20,7 @@ from untrimmed.search.store.records import Settings
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = Settings("toy", "toy:1", 4, 4, 2.0, False)
 NUM_THREADS = 4
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
-from untrimmed.search.corpora.windows import WindowCorpus
+from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.query import answer as asking_module
 from untrimmed.search.query.confidence import (
     Background,
@@ -32,7 +32,7 @@ def background(monkeypatch):
     clips = [np.stack([vector_of(one.split()[i * len(one.split()) // 8]) for i in range(8)]) for one in colours]
     videos = [_stored(name, clip.astype(np.float16), 1.0, "toy:1") for name, clip in zip(colours, clips, strict=True)]
     durations_s = {video.record.video_id: video.record.duration_s for video in videos}
-    made = Background(WindowCorpus().update(videos), durations_s, CALIBRATION)
+    made = Background(FrameCorpus().update(videos), durations_s, CALIBRATION)
     monkeypatch.setattr(asking_module, "background_of", {"toy:1": made}.get)
     return made
 

@@ -27,10 +27,10 @@ def names(hits):
 
 
 def scores_by_hand(lib, vector):
-    """Each video's best window for a vector: that of the corpus, which has tests of its own."""
+    """Each video's best frame for a vector: that of the corpus, which has tests of its own."""
     view = lib.engine.view()
     text = untrimmed.search.query.answer._as_text(vector.astype(np.float32))
-    ranked = view.windows().prepare(text).rank(limit=99)
+    ranked = view.frames().prepare(text).rank(limit=99)
     return {os.path.basename(view.records.of(video.video_id).path): video.score for video in ranked}
 
 

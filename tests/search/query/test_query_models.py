@@ -23,7 +23,7 @@ def searched(request, lib, tmp_path):
 def prepared(lib, what, *, by_frames=False):
     view = lib.engine.view()
     text = lib._ready_encoder(view.encoder).encode_texts([what])[0] if isinstance(what, str) else _as_text(what)
-    return (view.windows() if by_frames else view.corpus()).prepare(text)
+    return (view.frames() if by_frames else view.corpus()).prepare(text)
 
 
 def scores(query):
@@ -76,7 +76,7 @@ def test_examples_are_compared_by_frames_and_the_curves_averaged(searched):
     vector = span_vector(features, 0.5, 2.0)
     assert found(searched, Query(like=(place,))) == pytest.approx(scores(prepared(searched, vector, by_frames=True)))
     if searched.method == "tf_prvr":
-        return  # takes a vector for both, as windows do: tests/search/query/test_query.py
+        return  # takes a vector for both, as frames do: tests/search/query/test_query.py
     text, like = prepared(searched, "red"), prepared(searched, vector, by_frames=True)
     of_text, of_like = (w / np.std(list(scores(q).values())) for q, w in ((text, 1.0), (like, 0.75)))
     expected = {}

@@ -20,7 +20,7 @@ from untrimmed.search.store import merge as merging
 from untrimmed.search.store.parts import Part, missing_parts
 from untrimmed.search.store.table import VideoIndex
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def contents(folder):

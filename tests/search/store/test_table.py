@@ -177,7 +177,7 @@ def test_a_version_that_was_cleared_away_is_read_anew(index):
             index.put(stored("/v/b.mp4"))
             index._table.optimize.compact_files()
             index._table.cleanup_old_versions(timedelta(0))
-        return view.windows()
+        return view.frames()
 
     assert len(Engine(index.folder).answer(ask)) == 2
     assert asked == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
@@ -196,7 +196,7 @@ def test_a_library_that_was_made_anew_with_as_many_commits_is_read_anew(tmp_path
     assert make("/v/b.mp4") == version
     view = engine.view()
     assert [record.path for record in view.records] == ["/v/b.mp4"]
-    assert len(view.windows()) == 1
+    assert len(view.frames()) == 1
 
 
 @pytest.mark.parametrize("options", [{"within": "/nowhere"}, {"limit": 0}])
@@ -211,7 +211,7 @@ def test_what_no_version_answers_is_asked_once_however_often_others_commit(index
         index.put(stored("/v/b.mp4"))
         cutoff = Cutoff(limit=options.get("limit", 1))
         among = view.below(options["within"]) if "within" in options else None
-        find(view, view.windows().prepare(query), cutoff, among=among)
+        find(view, view.frames().prepare(query), cutoff, among=among)
 
     with pytest.raises((ConfigError, UnknownNameError), match=r"limit is 0|/nowhere"):
         Engine(index.folder).answer(ask)

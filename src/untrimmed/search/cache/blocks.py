@@ -8,33 +8,28 @@ largest block's size, not with the library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-
-from untrimmed.search.corpora.corpus import RankedVideo
+from jaxtyping import Bool, Int
 
 _MOST_HOLES = 0.25
-_SCOUTS = 2  # times as many are looked at to find the likeliest, for each bound that is left
 
 
-@runtime_checkable
-class Block(Protocol):
-    """Some videos."""
+class Block:
+    """Some videos as plain arrays, in memory or memory-mapped; `ids` of the arrays are those of the videos."""
 
-    @property
-    def ids(self) -> Sequence[str]:
-        """Of each, by its row."""
-        ...
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self.arrays = arrays
+        self.ids: list[str] = arrays["ids"].tolist()
 
     @property
     def sizes(self) -> Int[np.ndarray, " V"]:
-        """How much of the block each of them takes."""
-        ...
+        """How much of the block each video takes: one unit each, unless a subclass counts rows."""
+        return np.ones(len(self.ids), dtype=np.int64)
 
 
 B = TypeVar("B", bound=Block)
@@ -72,29 +67,15 @@ class Split(Generic[B]):
             if start < stop:
                 yield self.blocks[self.number[start]], self.row[start:stop]
 
+    @property
+    def ids(self) -> list[str]:
+        """Of its videos."""
+        places = zip(self.number.tolist(), self.row.tolist(), strict=True)
+        return [self.blocks[number].ids[row] for number, row in places]
+
     def at(self, places: Int[np.ndarray, " K"] | slice) -> Split[B]:
         """Those of them that stand at these places."""
         return Split(self.blocks, self.number[places], self.row[places])
-
-
-Scored = tuple[Int[np.ndarray, " _"], Float[np.ndarray, " _"]]  # places among those that are asked about, and scores
-Rating = Callable[[Split[B]], Float[np.ndarray, " _"]]  # their scores, one after the other
-# Gives videos whose exact scores it has to know, gets these, and comes to a result.
-Asking = Generator[Split[B], Float[np.ndarray, " _"], T]
-# Of some of the videos that are to be ranked, which stand at these places among all: what each is likely to score, and
-# what no exact score is above; given what a score has to reach.
-Bounding = Callable[[Split[B], Int[np.ndarray, " _"], float], tuple[Float[np.ndarray, " _"], Float[np.ndarray, " _"]]]
-
-
-def answered(asking: Asking[B, T], exact: Rating[B]) -> T:
-    """What comes of questions that are answered."""
-    try:
-        split = next(asking)
-        while True:
-            split = asking.send(exact(split))
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 @dataclass(frozen=True)
@@ -165,47 +146,13 @@ class Blocks(Generic[B]):
         """With other blocks of the same videos in the places of these."""
         return self.of([Part(change(part.block), part.present) for part in self.parts])
 
-    def rank(
-        self,
-        rough: Rating[B],
-        exact: Rating[B],
-        *,
-        rounding: float,
-        limit: int,
-        among: Collection[str] | None,
-        bounds: Sequence[Bounding[B]] = (),
-    ) -> list[RankedVideo]:
-        """See `ranking`, whose questions `exact` answers."""
-        return answered(self.ranking(rough, rounding=rounding, limit=limit, among=among, bounds=bounds), exact)
-
-    def ranking(
-        self,
-        rough: Rating[B],
-        *,
-        rounding: float,
-        limit: int,
-        among: Collection[str] | None,
-        bounds: Sequence[Bounding[B]] = (),
-    ) -> Asking[B, list[RankedVideo]]:
-        """`PreparedQuery.rank` by exact scores, taken of the videos that others leave in doubt.
-
-        Those are rough scores, which `rounding` is more than they can be off, for scores up to 1; for larger ones it
-        grows with them. Or they are `bounds`, the first of which sees all videos.
-        """
-        asked = self._all if among is None else self._those(among)
-        if not len(asked) or limit < 1:
-            return []
-        if bounds:
-            places, scores = yield from _bounded(asked, bounds, limit)
-        else:
-            places, scores = yield from _exact_of_best(asked, rough(asked), limit, rounding)
-        if (limit := min(limit, int(np.isfinite(scores).sum()))) <= 0:
-            return []
-        order = np.lexsort((places, -scores))
-        order = order[: np.searchsorted(-scores[order], -scores[order[limit - 1]], side="right")]
-        where = zip(asked.number[places[order]].tolist(), asked.row[places[order]].tolist(), strict=True)
-        ids = (self.parts[number].block.ids[row] for number, row in where)
-        return [RankedVideo(*named) for named in zip(ids, scores[order].tolist(), strict=True)]
+    def among(self, video_ids: Collection[str] | None) -> Split[B]:
+        """All videos, or those of these ids that are there, one block after the other."""
+        if video_ids is None:
+            return self._all
+        places = sorted(filter(None, map(self._place.get, video_ids)))
+        number, row = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        return Split(self._each, number.copy(), row.copy())
 
     @cached_property
     def _each(self) -> Sequence[B]:
@@ -216,12 +163,6 @@ class Blocks(Generic[B]):
         rows = [np.flatnonzero(part.present) for part in self.parts]
         number = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
         return Split(self._each, number, np.concatenate([np.empty(0, dtype=np.int64), *rows]))
-
-    def _those(self, among: Collection[str]) -> Split[B]:
-        """Those that are there, one block after the other."""
-        places = sorted(filter(None, map(self._place.get, among)))
-        number, row = np.array(places, dtype=np.int64).reshape(-1, 2).T
-        return Split(self._each, number.copy(), row.copy())
 
     def _without(self, gone: Collection[str]) -> list[Part[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
@@ -237,62 +178,27 @@ class Blocks(Generic[B]):
         return _whole(self._join(group))
 
 
-def _bounded(asked: Split[B], bounds: Sequence[Bounding[B]], limit: int) -> Asking[B, Scored]:
-    """Those that may be among the best.
+def gathered(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """Yield lists of items whose sizes add up to `least` or more; the last list may be smaller.
 
-    Each bound but the first looks at fewer: at those that can reach what the best do of a few that all bounds have
-    looked at before.
+    >>> list(gathered([1, 2, 3, 4, 5], lambda item: item, least=3))
+    [[1, 2], [3], [4], [5]]
     """
-    first, *others = bounds
-    likely = np.arange(len(asked))
-    guess, most = first(asked, likely, -np.inf)
-    for wider, bound in zip(range(len(others), 0, -1), others, strict=True):
-        if 2 * (number := limit * _SCOUTS**wider) > len(likely):
-            break  # so many cost as much as all
-        likely = likely[_largest(guess, number)]
-        guess, _ = bound(asked.at(likely), likely, -np.inf)
-    likely = likely[_largest(guess, limit if others else limit * 5 // 4)]  # few are left behind so close a bound
-    scores = yield from _scored(asked.at(likely))
-    least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
-    left = most >= least
-    left[likely] = False
-    places = np.flatnonzero(left)
-    for bound in others:
-        if len(places):
-            _, most = bound(asked.at(places), places, least)
-            places = places[most >= least]
-    others_scores = yield from _scored(asked.at(places))
-    return np.concatenate([likely, places]), np.concatenate([scores, others_scores])
-
-
-def _scored(split: Split[B]) -> Asking[B, Float[np.ndarray, " _"]]:
-    if not len(split):
-        return np.empty(0)
-    scores = yield split
-    return np.where(np.isfinite(scores), scores, -np.inf)
-
-
-def _exact_of_best(asked: Split[B], rough: Float[np.ndarray, " N"], limit: int, rounding: float) -> Asking[B, Scored]:
-    """Those that may be among the best by rough scores."""
-    finite = rough[np.isfinite(rough)]
-    if (limit := min(limit, len(finite))) <= 0:
-        return np.empty(0, dtype=np.int64), np.empty(0)
-    doubt = 2 * rounding * max(1.0, float(np.abs(finite).max()))
-    least = float(np.partition(finite, len(finite) - limit)[len(finite) - limit]) - doubt
-    places = np.flatnonzero(rough >= least)
-    return places, (yield asked.at(places))
+    some: list[T] = []
+    total = 0
+    for item in items:
+        some.append(item)
+        total += size(item)
+        if total >= least:
+            yield some
+            some = []
+            total = 0
+    if some:
+        yield some
 
 
 def _whole(block: B) -> Part[B]:
     return Part(block, np.ones(len(block.ids), dtype=bool))
-
-
-def _largest(guess: Float[np.ndarray, " N"], number: int) -> Bool[np.ndarray, " N"]:
-    """Which of some finite numbers are the largest; more than so many if they are alike, or if too few are finite."""
-    if number >= len(guess):
-        return np.ones(len(guess), dtype=bool)
-    finite = np.where(np.isfinite(guess), guess, -np.inf)
-    return np.asarray(finite >= np.partition(finite, -number)[-number])
 
 
 def _size(group: Sequence[Part[B]]) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search.cache.blocks import Part, Split
+from untrimmed.search.cache.blocks import Block, Part, Split
 from untrimmed.search.cache.mapped import MappedArrays, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
@@ -22,16 +22,15 @@ _TENSOR = "videos."  # before the name of what a method gives
 Places = Mapping[str, Int[np.ndarray, "_ _"]]  # by the name of a tensor, which of its rows are read of each video
 
 
-class EncodedBlock:
+class EncodedBlock(Block):
     """Encoded videos, as arrays in memory or in a file, that count `longest` along second axes."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, longest: Sequence[int] | None = None):
         """`arrays` as `of` makes them; without `longest` as long as they are there."""
-        self.arrays, self.template = arrays, template
-        self.ids: list[str] = arrays["ids"].tolist()
+        super().__init__(arrays)
+        self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
         self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # each video's own, one for each of `long_tensors`
-        self.sizes: Int[np.ndarray, " V"] = np.ones(len(self.ids), dtype=np.int64)  # one row a video
         self.longest = longest
 
     @classmethod

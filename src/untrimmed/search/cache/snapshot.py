@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
-from untrimmed.search.corpora.corpus import Keepable, KeptBlock
+from untrimmed.search.corpora.local import CachedBlock, LocalCorpus
 from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
@@ -30,13 +30,13 @@ _FRAMES_AT_A_TIME = 2**18  # are in memory while they are laid out; some times t
 
 
 class LaidOut:
-    """The blocks of one library in one layout (`Keepable.layout`). Any number of processes may read and keep them."""
+    """The cached blocks of one library in one layout (`LocalCorpus.layout`); any number of processes may use them."""
 
     def __init__(self, library: Path, layout: str):
         self.folder = library / FOLDER / layout.partition(" ")[0]
         self._layout = layout
 
-    def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[KeptBlock]:
+    def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
         """Blocks, the largest first, and which of their videos are as the records say; none twice.
 
         Files that are `damaged`, or turn out so, are passed over.
@@ -56,7 +56,7 @@ class LaidOut:
                 del wanted[ids[row]]
             if present.any():
                 own = {self._codes_of(block, axes)} & codes if axes else set()
-                yield KeptBlock(block, present, KeptCodes(axes, next(iter(own), None)))
+                yield CachedBlock(block, present, KeptCodes(axes, next(iter(own), None)))
 
     def keep(self, blocks: Iterable[Mapping[str, np.ndarray]], records: Records) -> bool:
         """Write those blocks that are not kept already, and remove all files that are none of them, nor their codes.
@@ -74,12 +74,12 @@ class LaidOut:
 
         return self._alone(write)
 
-    def keep_codes(self, corpus: Keepable) -> None:
+    def keep_codes(self, corpus: LocalCorpus[Any]) -> None:
         """Write codes that blocks lack, and remove those of other axes; where that cannot be done, nothing happens."""
 
         def write() -> None:
             path = None
-            for block, codes, axes in corpus.lacking_codes():
+            for block, codes, axes in corpus.missing_codes():
                 assert isinstance(block.arrays, MappedArrays), "it was kept"
                 path = path or self._keep_axes(axes)
                 write_arrays(self._codes_of(block.arrays, path), codes)
@@ -135,7 +135,7 @@ class LaidOut:
 
 def lay_out(
     library: Path,
-    empty: Keepable,
+    empty: LocalCorpus[Any],
     records: Records,
     read: Callable[[Sequence[str]], Iterable[StoredVideo]],
     *,
@@ -152,7 +152,6 @@ def lay_out(
             there = set(ids_of(blocks))
             for some in _some_at_a_time([record for record in records if record.video_id not in there]):
                 corpus = empty.restored(blocks).update(read(some) if some else ())
-                assert isinstance(corpus, Keepable), "as it was before"
                 if not kept.keep(corpus.arrays(), records):
                     return
                 blocks = list(kept.read(records))
@@ -182,7 +181,7 @@ def _remove(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def ids_of(blocks: Iterable[KeptBlock]) -> Iterator[str]:
+def ids_of(blocks: Iterable[CachedBlock]) -> Iterator[str]:
     """The videos of blocks that are meant."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()

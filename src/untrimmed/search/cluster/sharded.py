@@ -20,8 +20,10 @@ from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.cache.mapped import DamagedError
-from untrimmed.search.corpora.corpus import Corpus, Doubt, Explained, LocalCorpus, PreparedQuery, RankedVideo, Shardable
+from untrimmed.search.corpora.corpus import Corpus, Doubt, PreparedQuery
 from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
+from untrimmed.search.corpora.local import LocalCorpus
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
@@ -42,7 +44,7 @@ class Version:
     number: int  # of the table
     commit: tuple[Any, ...]  # numbers begin again where a library is made anew
     encoder: str
-    model: InUse | None
+    model: InUse
 
 
 Extents = Mapping[int, Any]  # what shards of one version say of themselves, by number
@@ -52,7 +54,7 @@ Extents = Mapping[int, Any]  # what shards of one version say of themselves, by 
 class _Held:
     version: Version
     records: Records
-    corpus: Shardable
+    corpus: LocalCorpus[Any]
     fitted: tuple[frozenset[int], Corpus] | None = None  # beside those that answered before the last search
 
     def beside(self, others: Extents) -> Corpus:
@@ -109,10 +111,10 @@ class Shard:
     def explained(
         self, version: Version, others: Extents, query: TextFeatures
     ) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        """What the model makes of the sentence, see `Explained`: the same in every shard."""
+        """What the model makes of the sentence, see `PreparedQuery`: the same in every shard."""
 
         def ask(prepared: PreparedQuery) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-            return (prepared.word_weights(), prepared.doubt()) if isinstance(prepared, Explained) else (None, None)
+            return prepared.word_weights(), prepared.doubt()
 
         return self._ask(version, others, query, ask)
 
@@ -150,14 +152,12 @@ class Shard:
             before = next((held for held in self._held if (held.version.encoder, held.version.model) == used), None)
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
-            corpus: LocalCorpus
             if before:
                 corpus, had = before.corpus, before.records
             else:
                 corpus, had = on_disk(self._folder, version.model, records, self._damaged)
             added, removed = records.changes_since(had)
             corpus = corpus.update(index.read(added) if added else (), removed)  # copies what blocks of others hold
-            assert isinstance(corpus, Shardable), "all kinds of corpus are"
             self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]
             return self._held[0]
 
@@ -187,8 +187,8 @@ class ShardedEngine(Engine):
         self._shards = shards
         self._known: dict[tuple[Version, int], Any] = {}  # extents
 
-    def load(self, view: View, model: InUse | None) -> ShardedCorpus:
-        """The videos of a version for a trained model or by windows, loaded by all shards.
+    def load(self, view: View, model: InUse) -> ShardedCorpus:
+        """The videos of a version for a model, loaded by all shards.
 
         Raises:
             UntrimmedError: No shard has answered.
@@ -205,7 +205,7 @@ class ShardedEngine(Engine):
 
 
 @dataclass(frozen=True, eq=False)
-class ShardedCorpus:
+class ShardedCorpus(Corpus):
     """All videos of a library, wherever they are; a video of a shard that does not answer is missing."""
 
     shards: Shards
@@ -225,7 +225,7 @@ class ShardedCorpus:
         return {number: extent for number, extent in self.extents.items() if number != own}
 
 
-class ShardedQuery:
+class ShardedQuery(PreparedQuery):
     """A query before all shards of one version."""
 
     def __init__(self, corpus: ShardedCorpus, query: TextFeatures, recall: float = 1.0):
@@ -287,11 +287,11 @@ class ShardedQuery:
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Those of the model, see `Explained`; none where the shard that is asked has died since."""
+        """Those of the model; none where the shard that is asked has died since."""
         return self._explained[0]
 
     def doubt(self) -> Doubt | None:
-        """That of the model, see `Explained`; none where the shard that is asked has died since."""
+        """That of the model; none where the shard that is asked has died since."""
         return self._explained[1]
 
     @cached_property

@@ -22,11 +22,12 @@ from untrimmed.errors import (
 )
 from untrimmed.search.cache.mapped import DamagedError
 from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
-from untrimmed.search.corpora.corpus import Corpus, Keepable, LocalCorpus, SearchModel
+from untrimmed.search.corpora import frames
+from untrimmed.search.corpora.corpus import Corpus, SearchModel
+from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.corpora.training_free import TRAINING_FREE
-from untrimmed.search.corpora.windows import WindowCorpus
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.records import Records, Settings, newest_commit, read_copy, version_of
+from untrimmed.search.store.records import Records, newest_commit, read_copy, version_of
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.search.store.video_names import absolute
 
@@ -35,10 +36,13 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class InUse:
-    """A model by its identity, and the folder where one that was trained lies."""
+    """The model that searches a library: its identity, and the folder of one that was trained."""
 
     identity: str
-    folder: str | None
+    folder: str | None = None
+
+
+FRAMES = InUse(frames.NAME)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,7 @@ class View:
     folder: Path
     commit: list[Any] | None  # of that version, see `newest_commit`; numbers begin again where a library is made anew
     encoder: str  # the identity of the one that made its vectors
-    model: InUse | None
+    model: InUse
     records: Records
 
     @cached_property
@@ -57,9 +61,9 @@ class View:
         """The table at that version; a search whose videos are laid out on disk opens none."""
         return _index_at(self.folder, self.commit)
 
-    def windows(self) -> Corpus:
-        """The training-free model over all frames: for pictures, and for sentences where no model is in use."""
-        return self.engine.load(self, None)
+    def frames(self) -> Corpus:
+        """Frames, training-free: for pictures, and for sentences if the library uses no other model."""
+        return self.engine.load(self, FRAMES)
 
     def corpus(self) -> Corpus:
         """The library's own model.
@@ -94,11 +98,9 @@ class Engine:
         self.recall, self._folder = recall, folder
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
-        self._loaded: dict[
-            tuple[str, InUse | None], tuple[LocalCorpus, Records]
-        ] = {}  # by encoder and model; of which records
+        self._loaded: dict[tuple[str, InUse], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model
         self._damaged: set[Path] = set()  # blocks on disk that are not read again
-        self._not_kept: set[InUse | None] = set()  # models, of whose corpora not all was on disk
+        self._not_kept: set[InUse] = set()  # models, of whose corpora not all was on disk
 
     def view(self) -> View:
         """The library as it is now, with what has been committed by whichever process.
@@ -109,7 +111,7 @@ class Engine:
         with self._lock:
             settings = VideoIndex(self._folder).settings
             commit = newest_commit(self._folder)
-            model = _in_use(settings) if settings else None
+            model = InUse(settings.model, settings.model_folder) if settings else FRAMES
             if self._view is None or (commit, model) != (self._view.commit, self._view.model):
                 copied = read_copy(self._folder, commit)
                 records = Records(_index_at(self._folder, commit).scan() if copied is None else copied)
@@ -119,7 +121,7 @@ class Engine:
                     )
                 encoder = records[0].encoder_identity  # settings may be those of the next version already
                 self._view = View(self, self._folder, commit, encoder, model, records)
-                wanted = (encoder, None), (encoder, model)
+                wanted = (encoder, FRAMES), (encoder, model)
                 self._loaded = {used: held for used, held in self._loaded.items() if used in wanted}
             return self._view
 
@@ -148,8 +150,8 @@ class Engine:
                 if view is before:
                     raise
 
-    def load(self, view: View, model: InUse | None) -> Corpus:
-        """The videos of a version, for a model or by windows.
+    def load(self, view: View, model: InUse) -> Corpus:
+        """Return the videos of a version for a model.
 
         Of what is in memory, or else laid out on disk, only changes are read from the table.
 
@@ -163,8 +165,7 @@ class Engine:
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
-                if isinstance(corpus, Keepable):
-                    self._not_kept.add(model)
+                self._not_kept.add(model)
             if view is self._view:  # an older one, of a search that began before, is not kept
                 self._loaded[used] = corpus, view.records
             return corpus
@@ -177,8 +178,8 @@ class Engine:
 
 
 def on_disk(
-    folder: Path, model: InUse | None, records: Records, damaged: Iterable[Path] = ()
-) -> tuple[LocalCorpus, Records]:
+    folder: Path, model: InUse, records: Records, damaged: Iterable[Path] = ()
+) -> tuple[LocalCorpus[Any], Records]:
     """Those of some videos that are laid out on disk, but for what is `damaged`, and their records.
 
     Raises:
@@ -186,13 +187,11 @@ def on_disk(
         IndexMismatchError: The model there is not the library's.
     """
     corpus = empty_corpus(folder, model)
-    if not isinstance(corpus, Keepable):
-        return corpus, Records()
     blocks = list(LaidOut(folder, corpus.layout).read(records, damaged))
     return corpus.restored(blocks), Records(map(records.of, ids_of(blocks)))
 
 
-def keep_laid_out(folder: Path, *models: InUse | None, codes: bool = True) -> None:
+def keep_laid_out(folder: Path, *models: InUse, codes: bool = True) -> None:
     """Lay out on disk what a library is searched by, or by these models, so that new processes have it at once.
 
     Codes take longer than all else: who waits does without. Where it cannot be done, nothing happens: searches say what
@@ -202,8 +201,7 @@ def keep_laid_out(folder: Path, *models: InUse | None, codes: bool = True) -> No
         view = Engine(folder).view()
         for model in models or (view.model,):
             empty = empty_corpus(folder, model)
-            if isinstance(empty, Keepable):
-                lay_out(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
+            lay_out(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
 
 
 def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:
@@ -211,34 +209,30 @@ def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:
     return VideoIndex(folder, follow=False, version=version_of(commit))
 
 
-def empty_corpus(library: Path, model: InUse | None) -> LocalCorpus:
-    """A corpus without videos: of the library's model, or by windows.
+def empty_corpus(library: Path, model: InUse) -> LocalCorpus[Any]:
+    """Return a corpus without videos for a library's model.
 
     Raises:
         CheckpointError: The model's folder is gone or damaged.
         IndexMismatchError: The model there is not the library's.
     """
-    own = model_in_use(library, model.identity, model.folder) if model else None
-    return own.corpus() if own else WindowCorpus()
+    return model_in_use(library, model.identity, model.folder).corpus()
 
 
-def _in_use(settings: Settings) -> InUse | None:
-    """The model by which a library is searched; None: windows."""
-    known = settings.model_folder is not None or settings.model in TRAINING_FREE
-    return InUse(settings.model, settings.model_folder) if known else None
-
-
-def model_in_use(library: Path, identity: str, folder: str | None) -> SearchModel | None:
-    """The model of a library, by which its videos are encoded; None where it has none: then windows search it.
+def model_in_use(library: Path, identity: str, folder: str | None) -> SearchModel:
+    """Return the model that encodes and searches a library's videos.
 
     Raises:
         CheckpointError: Its folder is gone or damaged.
-        IndexMismatchError: The model there is another one.
+        IndexMismatchError: The model there is another one, or no such model is known.
     """
     if identity in TRAINING_FREE:
         return TRAINING_FREE[identity]()
     if folder is None:
-        return None
+        raise IndexMismatchError(
+            f"{shown(library)}: is searched with model {identity}, which this version does not know; choose another "
+            "with: untrimmed index --model frames"
+        )
     from untrimmed.search.corpora.trained import TrainedModel
 
     try:

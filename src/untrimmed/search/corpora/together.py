@@ -16,10 +16,10 @@ from jaxtyping import Float32
 
 from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock
-from untrimmed.search.corpora.corpus import RankedVideo
 from untrimmed.search.corpora.trained_query import TrainedQuery, exact_of
 from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
 from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.ranking import RankedVideo
 
 _FEWEST = 3  # queries: two cost as much as one after the other
 _MOST = 64
@@ -84,7 +84,7 @@ def _rank_some(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share: bool
 ) -> list[list[RankedVideo]]:
     """Each goes on until it asks for exact scores; then all are answered together."""
-    probes = partial(map, lambda query: query.probes if query.is_finite else [], queries)
+    probes = partial(map, lambda query: query.probes if query.has_finite_vectors else [], queries)
     together = Together(lambda: queries[0].coded, probes)
     rankings = dict(enumerate(query.ranking(limit=limit, among=among) for query in queries))
     scores: dict[int, Float32[np.ndarray, " _"] | None] = dict.fromkeys(rankings)

@@ -1,4 +1,4 @@
-"""A trained model in the place of the training-free windows: it encodes a library's stored frames and its queries.
+"""A trained model in the place of the training-free search: it encodes a library's stored frames and its queries.
 
 A checkpoint trained on features of an encoder serves every library made with that encoder: frames are resampled as in
 training (32 clips and at most 128 frames of a released model), so nothing is decoded again.
@@ -12,12 +12,11 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float32, Int
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -28,14 +27,13 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.search.cache.blocks import Blocks, Part
+from untrimmed.search.cache.blocks import gathered
 from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.corpora.best_rows import BestRows
-from untrimmed.search.corpora.corpus import KeptBlock, RankedVideo
+from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery
-from untrimmed.search.pruning.coded_videos import Arrays, CodedVideos, Coder
-from untrimmed.search.pruning.shortfalls import Shortfalls
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.video_names import absolute
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -43,10 +41,8 @@ if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_CODED_AT_A_TIME = 256
-LEAST_CODED = 1000  # of videos: fewer are compared in as little time
 _VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
-_FORMER_NAMES = {"prototypes.unit_attention": "unit_attention"}  # in libraries of the first versions
+C = TypeVar("C", bound="TrainedCorpus")
 _RUN_SETTINGS, _RUN_FIGURES = "config.yaml", "metrics.jsonl"  # of `running.run`, on which search may not depend
 
 
@@ -149,7 +145,7 @@ class TrainedModel:
     def restore_each(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
         """What `encode_video` gave for several videos, each as long as it is, in half precision."""
         template = self.template
-        return [template.with_tensors(self._named_as_now(load_tensors(blob), template)) for blob in encoded]
+        return [template.with_tensors(self._checked(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
@@ -162,18 +158,16 @@ class TrainedModel:
         clips, frames = torch.zeros(1, config.num_clips, config.video_dim), torch.zeros(1, 1, config.video_dim)
         return VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(1, 1, dtype=torch.bool))
 
-    def _named_as_now(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
-        """Stored tensors by their present names."""
-        names = {name: name if name in stored else _FORMER_NAMES.get(name, name) for name in template.tensors()}
-        if lacking := [name for name in names.values() if name not in stored]:
+    def _checked(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
+        if lacking := [name for name in template.tensors() if name not in stored]:
             raise IndexMismatchError(
                 f"{self.folder}: the model gives {', '.join(lacking)}, which the library's encodings lack; encode "
                 f"the library again with: untrimmed index --model none, then --model {self.folder}"
             )
-        return {name: stored[former] for name, former in names.items()}
+        return {name: stored[name] for name in template.tensors()}
 
 
-class TrainedCorpus:
+class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in blocks of half precision, ranked by the model's own score; moments by its own windows.
 
     All count as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames are
@@ -181,17 +175,16 @@ class TrainedCorpus:
     or goes, what was made of the others in memory is made anew; nothing is read or encoded again.
     """
 
-    def __init__(self, model: TrainedModel):
-        self.model = model
-        self.blocks: Blocks[EncodedBlock] = Blocks(joined, _VIDEOS_OF_BLOCK)
-        self.coder: Coder[EncodedBlock, CodedVideos] = Coder(CodedVideos)  # all that `update` gives share it
-        self.shortfalls = Shortfalls()  # and this
+    least_coded: ClassVar[int] = 1000
+    least_coded_at_once: ClassVar[int] = 1000
+    coded_together: ClassVar[int] = 256
 
-    def __len__(self) -> int:
-        return len(self.blocks)
+    def __init__(self, model: TrainedModel):
+        super().__init__(joined, _VIDEOS_OF_BLOCK)
+        self.model = model
 
     def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TrainedQuery:
-        """The query through the model's word tower."""
+        """Return the query as the model's word tower encodes it."""
         return TrainedQuery(self, self.model.encode_query(query), recall)
 
     def rank_all(
@@ -201,80 +194,24 @@ class TrainedCorpus:
         limit: int,
         recall: float = 1.0,
         among: Collection[str] | None = None,
-    ) -> list[list[RankedVideo]]:
-        """See `RanksMany`."""
-        return rank_together([self.prepare(query, recall=recall) for query in queries], limit=limit, among=among)
-
-    @torch.inference_mode()
-    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> TrainedCorpus:
-        """`Corpus.update`; videos that another model has encoded are encoded by this one, from their frames.
-
-        Raises:
-            IndexMismatchError: What the library keeps of a video is not what the model gives.
-        """
-        corpus = copy.copy(self)
-        corpus.blocks = self.blocks.update(self._laid_out(added), removed)
-        return corpus.beside([])
+    ) -> tuple[list[list[RankedVideo]], str]:
+        """See `Corpus.rank_all`; many queries together cost less each than one alone."""
+        return rank_together([self.prepare(query, recall=recall) for query in queries], limit=limit, among=among), ""
 
     @property
     def layout(self) -> str:
-        """See `Keepable`; the number changes with what blocks have in their arrays."""
+        """See `LocalCorpus`; the number changes with the form of the arrays."""
         return f"trained 1 {self.model.identity}"
 
-    def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
-        """See `Keepable`."""
-        return [part.block.arrays for part in self.blocks.parts]
+    @torch.inference_mode()
+    def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
+        """See `LocalCorpus`; videos that another model encoded are encoded by this one, from their frames.
 
-    def restored(self, kept: Iterable[KeptBlock]) -> TrainedCorpus:
-        """See `Keepable`."""
-        kept, corpus = list(kept), copy.copy(self)
-        parts = [Part(EncodedBlock(arrays, self.model.template), present) for arrays, present, _ in kept]
-        corpus.blocks = self.blocks.of(parts)
-        corpus = corpus.beside([])
-        for part, (_, _, codes) in zip(corpus.blocks.parts, kept, strict=True):
-            self.coder.keep(part.block, codes, repr(part.block.longest))
-        return corpus
-
-    def lacking_codes(self) -> Iterator[tuple[EncodedBlock, Arrays, Arrays]]:
-        """See `Keepable`."""
-        if len(self.blocks) >= LEAST_CODED:
-            yield from self.coder.lacking([part.block for part in self.blocks.parts], self.coded)
-
-    def codes_are_ready(self, many: int) -> bool:
-        """Whether a search of so many videos may look at codes first; it counts as one: see `Coder.ready`."""
-        blocks = [part.block for part in self.blocks.parts]
-        if is_ready := min(many, len(self.blocks)) >= LEAST_CODED and self.coder.ready(blocks, self.coded, many=True):
-            for block in blocks:
-                block.forget()
-        return is_ready
-
-    def coded(self, block: EncodedBlock) -> dict[str, CodedVideos]:
-        """Codes of a block by branch, made of some videos at a time: a sketch may be larger than what is kept of it."""
-        parts: dict[str, list[CodedVideos]] = {}
-        for start in range(0, len(block.ids), _CODED_AT_A_TIME):
-            with torch.inference_mode():
-                sketch = self.model.model.sketch(block.select(np.arange(start, len(block.ids))[:_CODED_AT_A_TIME]))
-            for branch, (vectors, counts) in branches_of(sketch).items():
-                axes = self.coder.axes(branch, vectors)
-                parts.setdefault(branch, []).append(CodedVideos.of(axes, vectors, counts))
-        return {branch: CodedVideos.joined(some) for branch, some in parts.items()}
-
-    def extent(self) -> Int[np.ndarray, " N"] | None:
-        """How long its longest video is, along each second axis; see `Shardable`."""
-        lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
-        return np.max(lengths, axis=0) if lengths else None
-
-    def beside(self, others: Sequence[Int[np.ndarray, " N"] | None]) -> TrainedCorpus:
-        """The corpus as one shard: its blocks are as long as the longest video of all of them."""
-        known = [lengths for lengths in (self.extent(), *others) if lengths is not None]
-        corpus = copy.copy(self)
-        if self.blocks.parts:
-            corpus.blocks = self.blocks.each(lambda block: block.as_long_as(np.max(known, axis=0)))
-        return corpus
-
-    def _laid_out(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
-        videos = iter(added)
-        while some := [(video.record, self._encoded(video)) for video in islice(videos, _VIDEOS_AT_A_TIME)]:
+        Raises:
+            IndexMismatchError: The table has something else for this model.
+        """
+        each = ((video.record, self._encoded(video)) for video in added)
+        for some in gathered(each, lambda _: 1, _VIDEOS_AT_A_TIME):
             records, blobs = zip(*some, strict=True)
             encoded = self.model.restore_each(blobs)
             lengths = [[tensor.shape[1] for _, tensor in long_tensors(video)] for video in encoded]
@@ -284,6 +221,41 @@ class TrainedCorpus:
                 videos=encoded[0].cat(encoded),
                 lengths=np.array(lengths, dtype=np.int64),
             )
+
+    def cached_block(self, arrays: Mapping[str, np.ndarray]) -> EncodedBlock:
+        """See `LocalCorpus`."""
+        return EncodedBlock(arrays, self.model.template)
+
+    @torch.inference_mode()
+    def sketch(
+        self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
+    ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
+        """See `LocalCorpus`."""
+        return branches_of(self.model.model.sketch(block.select(rows)))
+
+    def context(self, block: EncodedBlock) -> str:
+        """See `LocalCorpus`: a sketch depends on the longest video."""
+        return repr(block.longest)
+
+    def codes_are_ready(self, num_videos: int) -> bool:
+        """See `LocalCorpus`; with codes, searches need no copy of the blocks in single precision."""
+        if is_ready := super().codes_are_ready(num_videos):
+            for part in self.blocks.parts:
+                part.block.forget()
+        return is_ready
+
+    def extent(self) -> Int[np.ndarray, " N"] | None:
+        """How long its longest video is, along each second axis."""
+        lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
+        return np.max(lengths, axis=0) if lengths else None
+
+    def beside(self: C, others: Sequence[Int[np.ndarray, " N"] | None]) -> C:
+        """See `LocalCorpus`: blocks are as long as the longest video of all shards."""
+        known = [lengths for lengths in (self.extent(), *others) if lengths is not None]
+        corpus = copy.copy(self)
+        if self.blocks.parts:
+            corpus.blocks = self.blocks.each(lambda block: block.as_long_as(np.max(known, axis=0)))
+        return corpus
 
     def _encoded(self, video: StoredVideo) -> bytes:
         """A change of model that is under way, or was interrupted, leaves some videos encoded by the other model."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -12,125 +12,69 @@ from jaxtyping import Float, Float32, Int
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.search.cache.blocks import Asking, Split, answered
+from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.encoded_block import EncodedBlock, Places
-from untrimmed.search.corpora.corpus import Doubt, RankedVideo
+from untrimmed.search.corpora.corpus import Doubt
 from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
-from untrimmed.search.pruning.candidates import Candidates
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
-from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.corpora.local import LocalQuery
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
 if TYPE_CHECKING:
     from untrimmed.search.corpora.trained import TrainedCorpus
 
 DOUBT = "query_uncertainty"  # what the model calls it
-_ROUNDING = 1e-5  # more than a video's score among others can be off from its score alone
 
 
-class TrainedQuery:
+class TrainedQuery(LocalQuery[EncodedBlock]):
     """An encoded query before the videos of a corpus."""
 
+    rounding: ClassVar[float] = 1e-5
+
     def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
-        self._corpus, self._model, self._encoded, self._recall = corpus, corpus.model.model, encoded, recall
-        self.blocks, self.coder = corpus.blocks, corpus.coder
-        self._looked_at = 0  # videos that the method's own score was taken of
-        self._by_rows = False  # and whether by those rows alone that codes leave open
-        self.known: Callable[[], Float32[np.ndarray, " V"]] | None = None  # see `Together.most`
+        super().__init__(corpus, recall)
+        self.search_model, self.encoded = corpus.model, encoded
+        self._model = corpus.model.model
 
     @torch.inference_mode()
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos by the model's own score, see `PreparedQuery.rank`."""
-        return answered(self.ranking(limit=limit, among=among), lambda split: exact_of([(self, split)])[0])
+        """Rank videos by the model's own score."""
+        return super().rank(limit=limit, among=among)
 
-    def ranking(self, *, limit: int, among: Collection[str] | None = None) -> Asking[EncodedBlock, list[RankedVideo]]:
-        """The same for who answers what it asks by `exact_of`.
-
-        Where many videos have been searched some times, codes tell which can be among the best.
-        """
-        many = len(self.blocks) if among is None else len(among)
-        candidates, self._looked_at = self._candidates() if self._codes_are_ready(many, limit) else None, 0
-        self._by_rows = candidates is not None and self._corpus.model.best_rows.are_few
-        bounds = candidates.bounds if candidates else ()
-        ranked = yield from self.blocks.ranking(
-            self._rough, rounding=_ROUNDING, limit=limit, among=among, bounds=bounds
-        )
-        if candidates:
-            self.coder.learn(self._looked_at / many)
-            if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
-                split = self.blocks.split([video.video_id for video in ranked])
-                scores = np.array([video.score for video in ranked])
-                self._corpus.shortfalls.learn(candidates.shortfalls(split, scores))
-        return ranked
-
-    def _codes_are_ready(self, many: int, limit: int) -> bool:
-        return 4 * limit <= many and self.num_vectors > 0 and self.is_finite and self._corpus.codes_are_ready(many)
-
-    def _candidates(self) -> Candidates[EncodedBlock]:
-        coded, allowance = self.coded, None
-        if self._recall < 1 and not self.known:
-            allowance = self._corpus.shortfalls.allowance((1 + self._recall) / 2)
-        return Candidates(
-            coded,
-            lambda branch, probe, split, needed: coded[branch].by_rows(probe, split, needed),
-            self.probes,
-            fuzz=2 * _ROUNDING,
-            allowance=allowance,
-            known=self.known,
-        )
-
-    @property
-    def coded(self) -> dict[str, CodedVideoBlocks]:
-        """Once there are codes: those of all blocks by branch."""
-        return self.coder.together(self.blocks, CodedVideoBlocks)
-
-    @cached_property
-    def probes(self) -> list[tuple[str, Probe]]:
-        """Once there are codes: what the query looks for in each branch."""
-        return [
-            (branch, coded.axes.probe(row, self._recall))
-            for branch, coded in self.coded.items()
-            for row in self.vectors[branch]
-        ]
+    def exact(self, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
+        """See `LocalQuery`."""
+        return exact_of([(self, split)])[0]
 
     @torch.inference_mode()
-    def _rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
+    def rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
+        """Return the model's scores in single precision."""
         return np.concatenate([self._scores(block, rows) for block, rows in split])
 
-    def _places(self, split: Split[EncodedBlock]) -> Places:
-        return self._corpus.model.best_rows.places(self.coded, self.probes, split)
+    def places(self, split: Split[EncodedBlock]) -> Places:
+        """Which rows of videos may count, by codes."""
+        return self.search_model.best_rows.places(self.coded, self.probes, split)
 
     def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
         if 2 * len(rows) > len(block.ids):
-            return self._model.score(self._encoded, block.videos).fused[0].numpy()[rows]
-        return self._model.score(self._encoded, block.select(rows)).fused[0].numpy()
+            return self._model.score(self.encoded, block.videos).fused[0].numpy()[rows]
+        return self._model.score(self.encoded, block.select(rows)).fused[0].numpy()
 
     @cached_property
     @torch.inference_mode()
     def vectors(self) -> dict[str, Float32[np.ndarray, "M D"]]:
         """What the query looks for in each branch, without what has no weight."""
-        branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self._encoded).items()}
+        branches = {branch: rows[0].numpy() for branch, rows in self._model.probe(self.encoded).items()}
         return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
-
-    @property
-    def num_vectors(self) -> int:
-        """Of all branches together."""
-        return sum(map(len, self.vectors.values()))
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether codes say anything of it."""
-        return all(np.isfinite(rows).all() for rows in self.vectors.values())
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """Those of the model (RAL, Fig. 8), see `Explained`."""
-        weights = self._model.word_weights(self._encoded)
+        weights = self._model.word_weights(self.encoded)
         return None if weights is None else weights[0].numpy()
 
     def doubt(self) -> Doubt | None:
         """The predicted deviation (RAL, Fig. 3) of a model whose run tells what is usual, see `Explained`."""
-        deviation = self._model.watched_queries(self._encoded).get(DOUBT)
-        usual = self._corpus.model.usual_doubt
+        deviation = self._model.watched_queries(self.encoded).get(DOUBT)
+        usual = self.search_model.usual_doubt
         return None if deviation is None or usual is None else Doubt(deviation.item(), usual)
 
     @torch.inference_mode()
@@ -139,7 +83,7 @@ class TrainedQuery:
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
         settings = LocateSettings(limit=limit, per_video=1000, max_overlap=0.0)
-        ranked = self._model.locate(self._encoded, block.video(row), duration_s, settings)
+        ranked = self._model.locate(self.encoded, block.video(row), duration_s, settings)
         spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
         return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]
 
@@ -148,20 +92,20 @@ class TrainedQuery:
         """Times in seconds and how the model's own vectors there fit the query, by its own similarity."""
         block, row = self.blocks.find(video_id)
         units, mask = self._model.timeline(block.video(row))
-        fits = self._model.similarity(self._encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
+        fits = self._model.similarity(self.encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(fits)) + 0.5) * (block.durations_s[row] / len(fits)), fits.astype(np.float64)
 
 
-def exact_of(asked: Sequence[tuple[TrainedQuery, Split[EncodedBlock]]]) -> list[Float32[np.ndarray, " N"]]:
-    """The model's own scores for queries of one corpus, which each asks for videos of its own."""
-    if not asked:
+def exact_of(requests: Sequence[tuple[TrainedQuery, Split[EncodedBlock]]]) -> list[Float32[np.ndarray, " N"]]:
+    """Return the model's own scores for queries of one corpus, each of its own videos."""
+    if not requests:
         return []
-    model = asked[0][0]._corpus.model.in_float64
-    by_rows = [number for number, (query, _) in enumerate(asked) if query._by_rows]
-    read = [(query._encoded, split, query._places) for query, split in (asked[number] for number in by_rows)]
-    found = dict(zip(by_rows, exact_scores_of_rows(model, read), strict=True))
-    for number, (query, split) in enumerate(asked):
-        query._looked_at += len(split)
+    model = requests[0][0].search_model
+    by_rows = [number for number, (query, _) in enumerate(requests) if query.uses_codes and model.best_rows.are_few]
+    read = [(query.encoded, split, query.places) for query, split in (requests[number] for number in by_rows)]
+    found = dict(zip(by_rows, exact_scores_of_rows(model.in_float64, read), strict=True))
+    for number, (query, split) in enumerate(requests):
+        query.num_scored += len(split)
         if number not in found:
-            found[number] = exact_scores(model, query._encoded, split)
-    return [found[number] for number in range(len(asked))]
+            found[number] = exact_scores(model.in_float64, query.encoded, split)
+    return [found[number] for number in range(len(requests))]

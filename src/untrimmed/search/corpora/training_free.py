@@ -1,18 +1,14 @@
-"""Models that need no training, by the names under which a library is told to use them."""
+"""Models that need no training, by the names under which a library uses them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from untrimmed.moments.tf_prvr import NAME
-
-if TYPE_CHECKING:
-    from untrimmed.search.corpora.corpus import SearchModel
-
-WINDOWS = ("windows", "none")  # what a library without a model is searched by
+from untrimmed.moments import tf_prvr
+from untrimmed.search.corpora import frames
+from untrimmed.search.corpora.corpus import SearchModel
 
 
 def _tf_prvr() -> SearchModel:
@@ -21,9 +17,15 @@ def _tf_prvr() -> SearchModel:
     return TFPRVRModel()
 
 
-TRAINING_FREE: Mapping[str, Callable[[], SearchModel]] = {NAME: _tf_prvr}
+TRAINING_FREE: Mapping[str, Callable[[], SearchModel]] = {frames.NAME: frames.FrameModel, tf_prvr.NAME: _tf_prvr}
 
 
-def training_free(model: str | os.PathLike[str]) -> Callable[[], SearchModel] | None:
-    """What makes the model of that name; None where it is none, or a folder of that name is there."""
-    return None if Path(model).exists() else TRAINING_FREE.get(os.fspath(model))
+def training_free(model: str | os.PathLike[str] | None) -> SearchModel | None:
+    """Return the training-free model of that name, `frames` for None or "none"; None if a folder has the name."""
+    if model is None:
+        return frames.FrameModel()
+    if Path(model).exists():
+        return None
+    name = os.fspath(model)
+    make = TRAINING_FREE.get(frames.NAME if name == "none" else name)
+    return make() if make else None

@@ -62,7 +62,7 @@ class Indexer:
         encoder: Encoder,
         reader: VideoReader,
         settings: Settings,
-        model: SearchModel | None = None,
+        model: SearchModel,
     ):
         self._index, self._encoder, self._reader = index, encoder, reader
         self._model, self._own = settings.model, model
@@ -219,7 +219,7 @@ class Indexer:
             warnings="; ".join(video.warnings),
         )
         try:
-            encoded = self._own.encode_video(features) if self._own is not None else b""
+            encoded = self._own.encode_video(features)
         except FeatureError as error:
             self._outcome.fail(Failure(file.path, f"{shown(file.path)}: {error}"))
             return

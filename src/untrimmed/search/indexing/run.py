@@ -11,7 +11,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, shown
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import model_in_use
-from untrimmed.search.corpora.training_free import TRAINING_FREE, WINDOWS, training_free
+from untrimmed.search.corpora.training_free import TRAINING_FREE, training_free
 from untrimmed.search.indexing.encoded_file import FRAMES_TOGETHER, Workers
 from untrimmed.search.indexing.pipeline import Indexer
 from untrimmed.search.indexing.report import IndexReport, ProgressCallback
@@ -98,17 +98,16 @@ def choose_sampling(settings: Settings | None, fps: float | None, keyframes_only
     )
 
 
-def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel | None:
-    """The model that `Library.use` names, which fits the library; None for windows.
+def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel:
+    """Return the model that `Library.use` names, which fits the library.
 
     Raises:
         CheckpointError: There is no model in the folder, or a damaged one.
         IndexMismatchError: It was trained on features of another encoder, or of other widths.
     """
-    if model is None or (os.fspath(model) in WINDOWS and not Path(model).exists()):
-        return None
-    if make := training_free(model):
-        return make()
+    if named := training_free(model):
+        return named
+    assert model is not None, "that is training-free"
     from untrimmed.models.registry import is_method
     from untrimmed.search.corpora.trained import TrainedModel
 
@@ -117,7 +116,7 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
     if not Path(model).exists():
         raise CheckpointError(
             f"{model}: no such folder; name the one that `untrimmed train` wrote, or what needs no training: "
-            f"{', '.join((WINDOWS[0], *TRAINING_FREE))}"
+            f"{', '.join(TRAINING_FREE)}"
         )
     trained = TrainedModel(model)
     trained.check_encoder(settings.encoder_identity)

@@ -15,15 +15,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from untrimmed.search.cache.blocks import Block, Bounding, Split
+from untrimmed.search.cache.blocks import Block, Split
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
 from untrimmed.search.pruning.coded_videos import GROUP
 from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.ranking import Bound
 from untrimmed.search.pruning.threads import share
 
 B = TypeVar("B", bound=Block)
 Places = Int[np.ndarray, " _"]
-Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # see `Bounding`
+Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # see `ranking.Bound`
 # What the best row of each video is not above, for a probe of a branch; minus infinity where none is as good as needed.
 ByRows = Callable[[str, Probe, Split[B], Float[np.ndarray, " N"]], Float32[np.ndarray, " N"]]
 
@@ -54,7 +55,7 @@ class Candidates(Generic[B]):
         self._most = np.empty((len(probes), 0), dtype=np.float32)  # what each finds at most in each video
 
     @property
-    def bounds(self) -> Sequence[Bounding[B]]:
+    def bounds(self) -> Sequence[Bound[B]]:
         """The first sees all videos."""
         if self._known is not None:
             return (self._as_known,)

@@ -18,12 +18,10 @@ from untrimmed.search.pruning.intrinsics import (
     compiled,
     fetch,
     float_at,
-    four_at_once,
     int_at,
     largest,
     level_products,
     nibble_products,
-    one_at_once,
     raise_tops,
     whole_product,
 )
@@ -139,19 +137,6 @@ def scan_means(table, parts, videos, probe, margins, start, stop, best):
         best[place] = top
 
 
-@compiled(inline="always")
-@no_type_check
-def _row_times(rows, at, query, width):
-    """The row of float16 numbers that begins there times a query of this width."""
-    fours, ones = width // (4 * LANES), width % (4 * LANES) // LANES
-    product = np.float32(0)
-    if fours:
-        product += four_at_once(rows, at, query, 0, fours)
-    if ones:
-        product += one_at_once(rows, at + fours * 4 * LANES, query, fours * 4 * LANES, ones)
-    return product
-
-
 @compiled()
 @no_type_check
 def score_rows(table, parts, videos, probe, margins, asked, needed, start, stop, best, is_open):
@@ -210,44 +195,6 @@ def score_rows(table, parts, videos, probe, margins, asked, needed, start, stop,
                 best[place] = np.inf
                 if marks:
                     is_open[place, : end - begin] = True
-
-
-@compiled(fastmath={"contract"})
-@no_type_check
-def score_windows(lies, probe, margins, frames, width, places, filters, query, videos, needed, start, stop, best, read):
-    """best[i]: the best window of video videos[i] by products of float16 frames, given by their bits, with a query.
-
-    Windows are around each frame; those count of which codes leave it open whether one is the best and not below
-    needed[i]. Where that is open of none, best[i] is minus infinity. read[i]: how many frames had to be read.
-    """
-    (starts, lengths), (weights, ends, own, inside) = places, filters
-    sums, found, reach = np.empty(3 * LANES, np.int32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
-    products = np.empty(LANES, np.float32)
-    for place in range(start, stop):
-        video = videos[place]
-        block, behind = int_at(int_at(lies, _FIRST), video), int_at(int_at(lies, _FIRST), video + 1)
-        begin, length = starts[video], lengths[video]
-        weigh, half = ends[own[video]], (ends[own[video] + 1] - ends[own[video]]) // 2
-        if len(reach) < (behind - block) * LANES:
-            reach = np.empty((behind - block) * LANES, np.float32)
-            products = np.empty_like(reach)
-        least, top, known, count = needed[place], np.float32(-np.inf), 0, 0
-        for number in range(behind - block):
-            _weigh(lies, _ROWS_CODES, block + number, probe, margins, sums, found, reach, number * LANES)
-            for lane in range(LANES):
-                least = max(least, 2 * found[lane] - reach[number * LANES + lane])
-        for row in range(length):
-            if reach[row] >= least - FUZZ:
-                low, high = max(0, row - half), min(length, row + half + 1)
-                for frame in range(max(low, known), high):
-                    products[frame] = _row_times(frames, (begin + frame) * width, query, width)
-                    count += 1
-                known, summed = high, np.float32(0)
-                for frame in range(low, high):
-                    summed += weights[weigh + half + frame - row] * products[frame]
-                top = max(top, summed / inside[begin + row])
-                least = max(least, top)
-        best[place], read[place] = top, count
 
 
 @compiled()

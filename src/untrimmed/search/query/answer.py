@@ -17,9 +17,10 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
-from untrimmed.search.corpora.corpus import Corpus, Explained, Incomplete, PreparedQuery, RankedVideo, RanksMany
-from untrimmed.search.corpora.engine import View
+from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
+from untrimmed.search.corpora.engine import FRAMES, View
 from untrimmed.search.corpora.training_free import TRAINING_FREE
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted
 from untrimmed.search.query.confidence import Confidence, background_of
 from untrimmed.search.query.find import Cutoff, find, in_order
@@ -154,15 +155,9 @@ def rank_all(
 def _ranked(
     texts: Sequence[TextFeatures], view: View, limit: int, among: frozenset[str] | None
 ) -> list[list[RankedVideo]]:
-    corpus, recall = view.corpus(), view.engine.recall
-    if isinstance(corpus, RanksMany):
-        return corpus.rank_all(texts, limit=limit, recall=recall, among=among)
-    ranked = []
-    for text in texts:
-        prepared = corpus.prepare(text, recall=recall)
-        ranked.append(prepared.rank(limit=limit, among=among))
-        if isinstance(prepared, Incomplete) and prepared.missing:
-            raise UntrimmedError(f"{view.folder}: {prepared.missing}; start it anew, or ask again")
+    ranked, missing = view.corpus().rank_all(texts, limit=limit, recall=view.engine.recall, among=among)
+    if missing:
+        raise UntrimmedError(f"{view.folder}: {missing}; restart the cluster, or try again")
     return ranked
 
 
@@ -196,18 +191,16 @@ def _is_lost(query: Query, texts: _Texts, examples: Vector | None) -> bool:
 
 
 def _prepared(plan: _Plan, view: View) -> PreparedQuery:
-    return plan.before(view.corpus, view.windows, lambda video_id: view.records.of(video_id).duration_s)
+    return plan.before(view.corpus, view.frames, lambda video_id: view.records.of(video_id).duration_s)
 
 
 def _explained(
     view: View, prepared: PreparedQuery, text: TextFeatures | None
 ) -> tuple[tuple[WeighedWord, ...], tuple[str, ...]]:
     """What the library's model makes of the sentence: the weights of its words, and a line where it is ambiguous."""
-    if text is None or view.model is None or view.model.folder is None:
+    if text is None or view.model.folder is None:
         return (), ()
-    own = prepared if isinstance(prepared, Explained) else view.corpus().prepare(text)
-    if not isinstance(own, Explained):
-        return (), ()
+    own = view.corpus().prepare(text) if isinstance(prepared, CombinedQuery) else prepared
     weights, doubt = own.word_weights(), own.doubt()
     words = () if weights is None else weighed_words(text.text, text.tokens, weights.tolist())
     return words, doubt_warnings(doubt) if doubt else ()
@@ -261,8 +254,8 @@ class _Planning:
 
     def __init__(self, view: View, query: Query):
         self._view, self._query = view, query
-        # Windows and TF-PRVR compare frames with whatever vector; a trained model reads words.
-        self._takes_vectors = view.model is None or view.model.identity in TRAINING_FREE
+        # Training-free models compare any vector with frames or moments; a trained model reads words.
+        self._takes_vectors = view.model.identity in TRAINING_FREE
 
     def plan(self, texts: _Texts, examples: Vector | None) -> _Plan:
         """What is compared with what, and by which weights."""
@@ -279,7 +272,7 @@ class _Planning:
         like = _as_text(examples / size)
         if text is None:
             return [_Part(like, by_frames=True)]
-        of_like = self._view.corpus if self._takes_vectors else self._view.windows
+        of_like = self._view.corpus if self._takes_vectors else self._view.frames
         of_text = self._query.weights.text / _spread(self._usual(self._view.corpus(), text))
         of_examples = size / _spread(self._usual(of_like(), like))
         if self._takes_vectors:
@@ -294,7 +287,7 @@ class _Planning:
 
 def _confidence(view: View, plan: _Plan) -> Confidence | None:
     """What scores of the query mean; None where that was not measured."""
-    background = background_of(view.encoder) if view.model is None and not plan.query.has_examples else None
+    background = background_of(view.encoder) if view.model == FRAMES and not plan.query.has_examples else None
     if background is None:
         return None
     here = background.corpus
@@ -305,7 +298,7 @@ def _unknown_chance(view: View, query: Query, encoder: str) -> str:
     """Why there is no confidence, in one line."""
     if query.has_examples:
         why = "of queries with examples"
-    elif view.model is not None:
+    elif view.model != FRAMES:
         why = f"of model {view.model.identity}"
     elif background_of(view.encoder) is not None:
         why = f"of moments within {query.within_s:g} s of each other"

@@ -1,7 +1,7 @@
 """Several prepared queries as one: what is to be seen, what is to follow it, and what must not be seen.
 
-All is made of what any corpus gives, a score a video and a curve of relevance over its time, so that windows, TF-PRVR
-and trained models are combined alike. A curve counts shifted, so that its best time has the score of its video.
+It uses what any corpus gives, a score and a curve of relevance for each video, so that training-free and trained models
+are combined in the same way. A curve is shifted so that its best time has the score of its video.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.corpora.corpus import Incomplete, PreparedQuery, RankedVideo
+from untrimmed.search.corpora.corpus import PreparedQuery
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
 _FIRST_TAKE = 32  # videos of each part; more where others might be among the best
@@ -48,8 +49,8 @@ class _Curves:
     then: Curve
 
 
-class CombinedQuery:
-    """A `PreparedQuery` of several, which finds pairs of moments where something is to follow.
+class CombinedQuery(PreparedQuery):
+    """Several prepared queries as one, which finds pairs of moments where something is to follow.
 
     At a time, what is wanted has the mean of its terms by their weights, less `without` times the most that anything
     unwanted is above what is usual. A video has the score of its best time; with `then`, of its best two times that
@@ -81,8 +82,8 @@ class CombinedQuery:
 
     @property
     def missing(self) -> str:
-        """What answers so far lack, see `Incomplete`."""
-        return next((query.missing for query in self._queries if isinstance(query, Incomplete) and query.missing), "")
+        """What the answers of any part lack so far."""
+        return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """The best videos, see `PreparedQuery.rank`: exact, since no video is above the sum of its terms' scores."""

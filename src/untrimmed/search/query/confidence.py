@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 import untrimmed.encoders
 from untrimmed.search.corpora.corpus import PreparedQuery
-from untrimmed.search.corpora.windows import WindowCorpus
+from untrimmed.search.corpora.frames import NAME, FrameCorpus
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import FrameFeatures
@@ -64,7 +64,7 @@ class Confidence:
 class Background:
     """Clips of everyday footage as one encoder sees them, and what was measured with them."""
 
-    corpus: WindowCorpus
+    corpus: FrameCorpus
     durations_s: dict[str, float]
     calibration: Calibration
 
@@ -99,7 +99,7 @@ def background_of(identity: str) -> Background | None:
         spacing_s, calibration = float(kept["spacing_s"]), Calibration(*map(float, kept["calibration"]))
     videos = [_stored(f"background {n}", vectors, spacing_s, identity) for n, vectors in enumerate(clips)]
     durations_s = {video.record.video_id: video.record.duration_s for video in videos}
-    return Background(WindowCorpus().update(videos), durations_s, calibration)
+    return Background(FrameCorpus().update(videos), durations_s, calibration)
 
 
 def _stored(video_id: str, vectors: Float[np.ndarray, "T D"], spacing_s: float, identity: str) -> StoredVideo:
@@ -116,7 +116,7 @@ def _stored(video_id: str, vectors: Float[np.ndarray, "T D"], spacing_s: float, 
         num_frames=len(vectors),
         sampling=f"{1 / spacing_s:g} fps",
         encoder_identity=identity,
-        model=WindowCorpus.name,
+        model=NAME,
         indexed_at=0.0,
     )
     return StoredVideo(record, FrameFeatures(vectors, spacing_s * np.arange(len(vectors)), duration_s))

@@ -11,8 +11,9 @@ from typing import Literal
 import numpy as np
 
 from untrimmed.errors import ConfigError, UntrimmedError
-from untrimmed.search.corpora.corpus import Incomplete, PreparedQuery, RankedVideo
+from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
+from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.query.combination import CombinedQuery
 from untrimmed.search.query.folding import fold_hits
 from untrimmed.search.query.hits import Hit, Hits
@@ -90,8 +91,8 @@ def find(
         if is_all or len(kept) < len(ranked) or (is_sure and (fold is None or len(hits) >= cutoff.limit)):
             break
         take *= _MORE
-    missing = prepared.missing if isinstance(prepared, Incomplete) else ""
-    return Hits(hits[: cutoff.limit], [missing] if missing else [], partial=bool(missing))
+    missing = [prepared.missing] if prepared.missing else []
+    return Hits(hits[: cutoff.limit], missing, partial=bool(missing))
 
 
 def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
@@ -117,7 +118,7 @@ def _hits_of(
     try:
         times_s, values = prepared.relevance(ranked.video_id)
     except UntrimmedError:
-        if not (isinstance(prepared, Incomplete) and prepared.missing):
+        if not prepared.missing:
             raise
         return []
     values = values + (ranked.score - values.max())

@@ -44,7 +44,7 @@ class Settings:
     word_dim: int
     fps: float
     keyframes_only: bool
-    model: str = "gaussian_windows"
+    model: str = "frames"
     model_folder: str | None = None  # where a trained model lies
     products: str | None = None  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
     format: int = FORMAT

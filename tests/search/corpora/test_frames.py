@@ -5,10 +5,10 @@ import pytest
 
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.corpora import windows as windows_module
-from untrimmed.search.corpora.windows import WindowCorpus
+from untrimmed.search.corpora.frames import FrameCorpus
+from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.pruning import coded_videos as coded_module
-from untrimmed.search.pruning.coded_blocks import CodedBlocks
+from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
 from untrimmed.search.pruning.products import products
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -17,7 +17,7 @@ DIM = 8
 
 def corpus_of(videos):
     """Of videos whose ids are their numbers."""
-    return WindowCorpus().update(stored_video(str(number), video) for number, video in enumerate(videos))
+    return FrameCorpus().update(stored_video(str(number), video) for number, video in enumerate(videos))
 
 
 def unit(vectors):
@@ -80,7 +80,7 @@ def test_products_do_not_depend_on_threads(num_frames, monkeypatch):
     assert np.array_equal(found[0], found[2])
 
 
-def test_ranking_with_the_bound_equals_looking_at_every_window(query):
+def test_a_video_is_as_relevant_as_its_best_frame(query):
     rng = np.random.default_rng(2)
     videos = [
         video_with_moment(rng, query, duration_s=float(rng.integers(3, 40)), span_s=(1.0, 1.0 + rng.random() * 6))
@@ -88,7 +88,7 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
     ]
     corpus = corpus_of(videos)
     prepared = corpus.prepare(query)
-    everything = [float(prepared.relevance(str(number))[1].max()) for number in range(len(videos))]
+    everything = [float((video.vectors.astype(np.float64) @ query.sentence).max()) for video in videos]
     expected = np.argsort(-np.array(everything), kind="stable")[:10]
     assert [int(video.video_id) for video in prepared.rank(limit=10)] == expected.tolist()
 
@@ -97,15 +97,15 @@ def test_ranking_with_the_bound_equals_looking_at_every_window(query):
 def coded(monkeypatch):
     """Codes are worth it for few frames, after the first search; tells how often they were asked."""
     asked = []
-    by_codes = CodedBlocks.by_codes
-    monkeypatch.setattr(windows_module, "LEAST_CODED", 1)
+    by_codes = CodedVideoBlocks.by_codes
+    monkeypatch.setattr(RowCorpus, "least_coded", 1)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 0)
-    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked
 
 
-def test_codes_rank_as_all_windows_do(query, coded):
-    """Videos of several steps, of which one is shorter than a window; some are replaced, some gone."""
+def test_codes_rank_as_all_frames_do(query, coded):
+    """Videos of several frame rates; some are replaced, some removed."""
     rng = np.random.default_rng(5)
 
     def some(number):
@@ -114,7 +114,7 @@ def test_codes_rank_as_all_windows_do(query, coded):
             video = video_with_moment(rng, query, duration_s=max(length_s, 2 / fps), span_s=(0.0, 4.0), fps=fps)
             yield stored_video(str(name), video)
 
-    corpus = WindowCorpus().update(some(200))
+    corpus = FrameCorpus().update(some(200))
     for now in (corpus, corpus.update(some(9), ["20", "30"])):
         wanted, least = now.prepare(query).rank(limit=5), now.prepare(query).rank(limit=5, among=["3", "50", "60"])
         now.coder.wait()
@@ -128,46 +128,28 @@ def test_codes_rank_as_all_windows_do(query, coded):
 def test_a_frame_that_is_not_finite_hides_no_video(query, coded):
     rng = np.random.default_rng(6)
     corpus = corpus_of([video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 31)])
-    corpus.video("7").frames[3] = np.nan
+    corpus.video("7").vectors[3] = np.nan
     wanted = corpus.prepare(query).rank(limit=3)
     corpus.coder.wait()
     assert corpus.prepare(query).rank(limit=3) == wanted
     assert coded
 
 
-def test_where_codes_leave_most_videos_in_doubt_frames_are_read_at_once(coded):
-    rng, dim = np.random.default_rng(7), 160
-    frames = unit(rng.standard_normal((60, 20, dim))).astype(np.float16)  # none is nearer than another
-    corpus = corpus_of([FrameFeatures(some, np.arange(20) / 2, 10.0) for some in frames])
-    sentence = unit(rng.standard_normal(dim)).astype(np.float32)
-    query = TextFeatures("", sentence, sentence[None], ("a",))
-    wanted = corpus.prepare(query).rank(limit=1)
-    corpus.coder.wait()
-    assert all(corpus.prepare(query).rank(limit=1) == wanted for _ in range(30))
-    assert 0 < len(coded) < 10
-
-
-def test_with_a_recall_below_one_fewer_frames_are_read_and_as_many_found(coded, monkeypatch):
+def test_a_recall_below_one_is_kept(coded, monkeypatch):
     rng, dim = np.random.default_rng(8), 160
     monkeypatch.setattr(coded_module, "_MOST_LEFT", 2.0)
     spread = (1.0 + np.arange(dim)) ** -0.5
     frames = [unit(rng.standard_normal((3, dim)) * spread).astype(np.float16) for _ in range(400)]
     corpus = corpus_of([FrameFeatures(some, 2.0 * np.arange(3), 6.0) for some in frames])
-    read = {1.0: 0, 0.8: 0}
     found = []
-    for number in range(40):
+    for _ in range(40):
         sentence = unit(rng.standard_normal(dim) * spread).astype(np.float32)
         query, ranked = TextFeatures("", sentence, sentence[None], ("a",)), {}
-        for recall in read:
-            prepared = corpus.prepare(query, recall=recall)
-            ranked[recall] = prepared.rank(limit=10)
+        for recall in (1.0, 0.8):
+            ranked[recall] = corpus.prepare(query, recall=recall).rank(limit=10)
             corpus.coder.wait()
-            read[recall] += sum(prepared._read)
         found.append(len(set(ranked[0.8]) & set(ranked[1.0])) / 10)
-        if not number:
-            read = dict.fromkeys(read, 0)  # there were no codes yet
     assert 0.8 <= np.mean(found) < 1
-    assert 0 < read[0.8] < read[1.0] / 2
 
 
 def test_the_order_of_the_corpus_changes_no_score(query):
@@ -227,7 +209,7 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
     assert (best.start_s, best.end_s) == (0.0, 1.5)
 
 
-def test_a_single_frame_shorter_than_every_window_is_one_moment(query):
+def test_a_single_short_frame_is_one_moment(query):
     corpus = corpus_of([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
     (moment,) = corpus.prepare(query).moments("0", limit=3)
     assert (moment.start_s, moment.end_s) == (0.0, 0.04)
@@ -251,7 +233,7 @@ def test_bursts_hours_apart_stay_small_and_are_found(query):
     is_sought = (times_s >= 9900) & (times_s < 9902)  # the first four frames of the fourth burst
     vectors = np.where(is_sought[:, None], query.sentence, other).astype(np.float16)
     corpus = corpus_of([FrameFeatures(vectors, times_s, float(times_s[-1]) + 1)])
-    assert sum(len(part.block.frames) for part in corpus.blocks.parts) < 10 * len(times_s)
+    assert corpus.blocks.parts[0].block.sizes.sum() == len(times_s)
     assert corpus.prepare(query).rank(limit=1)[0].score > 0.6
     found_s, relevance = corpus.prepare(query).relevance("0")
     assert 9899 < found_s[relevance.argmax()] < 9903
@@ -288,4 +270,4 @@ def test_all_that_tie_with_the_last_are_given(query):
 
 
 def test_an_empty_corpus_gives_nothing(query):
-    assert WindowCorpus().prepare(query).rank(limit=3) == []
+    assert FrameCorpus().prepare(query).rank(limit=3) == []

@@ -1,0 +1,72 @@
+"""Training-free search by frames: a video is as good as its best frame, and its moments are scenes.
+
+Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares this with other
+ways of ranking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Int
+
+from untrimmed.moments.clearest import SpanSettings
+from untrimmed.moments.scenes import scene_tree
+from untrimmed.search.cache.row_block import TIMES, VECTORS, RowVideo
+from untrimmed.search.corpora.rows import RowCorpus, spacing_s
+from untrimmed.types import FrameFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.store.table import StoredVideo
+
+NAME = "frames"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameSettings(SpanSettings):
+    """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
+
+    change_s: float = 0.5  # squared distance times seconds that a change of scene has to explain
+
+
+class FrameModel:
+    """Searches the frames themselves, so that the table stores nothing else of a video."""
+
+    identity: ClassVar[str] = NAME
+    folder: ClassVar[None] = None
+
+    def encode_video(self, features: FrameFeatures) -> bytes:
+        """Return nothing: frames are stored already."""
+        return b""
+
+    def corpus(self) -> FrameCorpus:
+        """Return a corpus without videos."""
+        return FrameCorpus()
+
+
+class FrameCorpus(RowCorpus):
+    """The frames of all videos; it has no weights."""
+
+    smoothing_s: ClassVar[float] = 0.5
+
+    def __init__(self, settings: FrameSettings | None = None):
+        self.settings = settings or FrameSettings()
+        super().__init__(self.settings)
+
+    @property
+    def layout(self) -> str:
+        """See `LocalCorpus`; the number changes with the form of the arrays."""
+        return f"{NAME} 1"
+
+    def row_video(self, stored: StoredVideo) -> RowVideo:
+        """See `RowCorpus`."""
+        features = stored.features
+        vectors = np.asarray(features.vectors, dtype=np.float16)
+        arrays = {VECTORS: vectors, TIMES: features.times_s}
+        return RowVideo(stored.record.video_id, features.duration_s, vectors.shape[1], arrays)
+
+    def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
+        """Return the scenes of a video."""
+        return scene_tree(video.vectors[:, : video.dim], self.settings.change_s / spacing_s(video.times_s))
