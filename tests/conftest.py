@@ -1,4 +1,4 @@
-"""One fixture world for all tests; `UNTRIMMED_TYPECHECK=1` checks arguments and shapes against annotations meanwhile."""
+"""One fixture world for all tests. With `UNTRIMMED_TYPECHECK=1`, arguments and shapes are checked as they run."""
 
 import os
 from pathlib import Path

@@ -16,6 +16,8 @@ from untrimmed import evaluate, import_module, plugins, train
 from untrimmed.data import outside
 from untrimmed.data.check import check_dataset
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).resolve().parents[2]
 CLIPS = {
     "flag": ["red", "white", "green"],

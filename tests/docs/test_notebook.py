@@ -22,6 +22,7 @@ def sums_of_recalls(text):
     return [float(figure) for figure in re.findall(r"SumR (\d+\.\d)", text)]
 
 
+@pytest.mark.check
 def test_the_cells_print_what_the_page_shows():
     page = notebook.PAGE.read_text(encoding="utf-8")
     now, advice = notebook.run_page(page), "run the page again: python docs/site/notebook.py"

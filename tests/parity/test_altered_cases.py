@@ -78,6 +78,7 @@ def bert_adam(weights, gradients, *, rates, decay):
     return {name: weight.astype(np.float32) for name, weight in moved.items()}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize(("lr", "wd", "t_total", "warmup"), [(0.004, 0.3, 30, 0.2), (0.0005, 0.0, 7, 0.5)])
 def test_two_updates_follow_the_rate_decay_and_schedule_of_the_case(name, lr, wd, t_total, warmup, tmp_path):

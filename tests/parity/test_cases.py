@@ -22,6 +22,7 @@ def test_a_stored_case_is_reproduced(case):
     assert [str(result) for result in results if not result.passed] == []
 
 
+@pytest.mark.check
 @pytest.mark.shared
 @pytest.mark.parametrize("method", METHODS)
 def test_every_case_beside_the_project_is_reproduced(shared, method):

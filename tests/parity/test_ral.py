@@ -26,6 +26,7 @@ def test_a_stored_case_is_reproduced(kind):
     assert [str(result) for result in results if not result.passed] == []
 
 
+@pytest.mark.check
 @pytest.mark.shared
 def test_every_case_beside_the_project_is_reproduced(shared):
     cases = sorted(path.parent for path in (shared / "parity" / "ral").glob("*/config.json"))

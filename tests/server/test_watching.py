@@ -54,7 +54,7 @@ def told():
     return []
 
 
-@pytest.fixture(params=["told by the system", "looked through"])
+@pytest.fixture(params=["told by the system", pytest.param("looked through", marks=pytest.mark.check)])
 def client(request, loader, videos, tmp_path, told, monkeypatch):
     """Asks a service that watches the folder, and has brought the library up to date with it."""
     if request.param == "looked through":

@@ -1,6 +1,10 @@
 """Back and Forward in the browser: between what was asked and opened, not between letters."""
 
+import pytest
+
 from tests.web.browsing import TILE, ask, until
+
+pytestmark = pytest.mark.check
 
 PAUSE_MS = 500  # of who types: what stands there is asked meanwhile
 

@@ -19,6 +19,8 @@ from untrimmed.cli.console import clock
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search import library as library_module
 
+pytestmark = pytest.mark.check
+
 PAINT = """new Promise(done => {
   const seen = () => performance.getEntriesByName('first-contentful-paint')[0]
   const look = () => seen() && done(seen().startTime)
