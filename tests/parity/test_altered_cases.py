@@ -26,7 +26,7 @@ LOSSES = [
 ]
 FORWARD = [
     "ms-sl/forward-masked",
-    "gmmformer-v2/forward-masked",
+    "gmmformer-v2/loss-random-negatives",
     "gmmformer/forward-masked",
     "ral/forward-masked",
     "hlformer/loss",
