@@ -245,8 +245,8 @@ def test_an_unknown_setting_is_refused_by_name(folders, setting, message):
 
 @pytest.mark.parametrize("frames", [np.zeros((2, 8, 8, 3), np.float32), np.zeros((8, 8, 3), np.uint8)])
 def test_frames_that_are_not_a_stack_of_bytes_are_refused(encoders, frames):
+    encode = getattr(TransformersEncoder.encode_frames, "__wrapped__", TransformersEncoder.encode_frames)
     with pytest.raises(FeatureError, match="uint8"):
-        encode = getattr(TransformersEncoder.encode_frames, "__wrapped__", TransformersEncoder.encode_frames)
         encode(encoders["clip"], frames)
 
 
