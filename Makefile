@@ -7,7 +7,7 @@ INSTALLED = $(VENV)/installed-$(shell cat pyproject.toml constraints.txt | cksum
 CHROMIUM ?= /usr/bin/chromium
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs
 
-.PHONY: demo test check rest stress lint report page page-tools page-test docs setup clean
+.PHONY: demo test check rest stress lint report figures page page-tools page-test docs setup clean
 
 demo: setup
 	$(BIN)/untrimmed demo
@@ -36,6 +36,10 @@ lint: setup
 # Long functions and files, and lines by package; never fails.
 report:
 	$(PYTHON) tests/line_counts.py
+
+# Draws the diagrams of docs/architecture.md.
+figures: setup
+	$(BIN)/python docs/site/pictures.py
 
 # Builds the page from web/ into the package.
 page:

@@ -275,5 +275,5 @@ def test_captions_taken_in_another_order_than_released_are_noticed(tmp_path, mon
 )
 def test_another_constant_of_the_release_is_refused_by_name(name, constant, tmp_path):
     folder, _ = copy_of(name, tmp_path, Path(name).name, **constant)
-    with pytest.raises(FeatureError, match=f"{next(iter(constant))} is .* a constant of the release"):
+    with pytest.raises(FeatureError, match=next(iter(constant))):
         run_case(folder)

@@ -194,7 +194,6 @@ def test_a_library_that_another_process_fills_is_tried_again(client, videos, tmp
         wait(client, until=lambda: holds(stack, VideoIndex(tmp_path / "library")))
         write_clip(videos / "new.mp4", ["blue"])
         wait(client, until=lambda: any(job.state == "failed" for job in told))
-        assert "another process is writing" in next(job.problem for job in told if job.problem)
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
 
 
