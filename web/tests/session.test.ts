@@ -98,10 +98,16 @@ describe('address', () => {
     expect(asked[1]).toEqual(asked[0])
     expect(entries.at(-1)).toBe(address)
   })
-  it('of an open moment opens it again, inside its video', async () => {
-    location.search = `?v=${ID}&s=50&e=99`
+  it.each([
+    ['s=50&e=99', 50, 60],
+    ['s=-5&e=1', 0, 1],
+    ['s=100&e=200', 0, 60],
+    ['s=x&e=1', 0, 60],
+    ['', 0, 60]
+  ])('of an open moment (%s) opens it again, inside its video', async (times, start_s, end_s) => {
+    location.search = `?v=${ID}&${times}`
     await session.read()
-    expect(session.open).toMatchObject({ video_id: ID, video: 'known.mp4', start_s: 50, end_s: 60 })
+    expect(session.open).toMatchObject({ video_id: ID, video: 'known.mp4', start_s, end_s })
   })
   it('keeps what is typed as one entry until it is meant', async () => {
     for (const text of ['a', 'a d', 'a dog']) {
@@ -154,6 +160,17 @@ describe('selection', () => {
     expect(session.hasMovedOn).toBe(true)
     session.step(-1)
     expect(session.hasMovedOn).toBe(false)
+  })
+  it('stays with the open moment where a step leads nowhere', () => {
+    session.show(0, 0)
+    session.step(-1)
+    expect([session.hasMovedOn, session.chosen]).toEqual([false, { hit: 0, moment: 0 }])
+  })
+  it('changes the edges of a moment without an entry of the history', () => {
+    session.show(0, 1)
+    const { length } = entries
+    session.nudge('end_s', 0.5)
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&v=${ID}&s=10.000&e=12.500`])
   })
   it('judges a moment, takes the judgement back, and replaces one with other edges', async () => {
     const moment = { video: 'a', video_id: ID, start_s: 0, end_s: 2 }
