@@ -1,5 +1,6 @@
 """One reader over every kind of file: each good one gives frames, each bad one is refused by name."""
 
+import socket
 import time
 
 import pytest
@@ -108,3 +109,15 @@ def test_only_names_of_videos_are_taken_for_videos():
     assert not is_video_path("list.m3u8")
     assert not is_video_path("sound.mp3")
     assert not is_video_path("mp4")
+
+
+@pytest.mark.parametrize("name", ["playlist.m3u8", "playlist.mp4"])
+def test_a_playlist_is_not_followed_to_the_network(tmp_path, name):
+    with socket.create_server(("127.0.0.1", 0)) as server, VideoReader() as reader:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/a.ts"
+        lines = ["#EXTM3U", "#EXT-X-TARGETDURATION:2", "#EXTINF:2,", address, "#EXT-X-ENDLIST"]
+        (tmp_path / name).write_text("\n".join(lines))
+        check_refused(lambda path: list(reader.read(path)), tmp_path / name)
+        server.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            server.accept()
