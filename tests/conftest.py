@@ -1,14 +1,16 @@
-"""One fixture world for all tests; shapes in annotations are checked while tests run."""
+"""One fixture world for all tests. With `UNTRIMMED_TYPECHECK=1`, arguments and shapes are checked as they run."""
 
 import os
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
 
-import tests.typecheck  # noqa: F401 - the hook looks it up by name
+if os.environ.get("UNTRIMMED_TYPECHECK"):
+    from jaxtyping import install_import_hook
 
-install_import_hook("untrimmed", "tests.typecheck.check")
+    import tests.typecheck  # noqa: F401 - the hook looks it up by name
+
+    install_import_hook("untrimmed", "tests.typecheck.check")
 
 pytest_plugins = ["tests.retrieval_world", "tests.run_world"]
 

@@ -150,24 +150,18 @@ def write_sound(path: Path, codec: str, container: str | None = None, *, has_cov
 
 @dataclass(frozen=True)
 class Zoo:
-    """Media of every kind. `bad` maps a path to a part of the reason that must be given."""
+    """Media of every kind, usable and not."""
 
     good: list[Path]
-    bad: dict[Path, str]
+    bad: list[Path]
 
 
 def make_zoo(folder: Path) -> Zoo:
     """20 files that hold a video, however oddly, and more than 40 that do not or cannot be used."""
     folder.mkdir(parents=True, exist_ok=True)
     good = _make_good(folder)
-    bad = {
-        **_make_cut_off(folder),
-        **_make_not_media(folder),
-        **_make_pointers(folder),
-        **_make_not_files(folder),
-        **_make_sound_only(folder),
-        **_make_damaged(folder),
-    }
+    makers = (_make_cut_off, _make_not_media, _make_pointers, _make_not_files, _make_sound_only, _make_damaged)
+    bad = [path for make in makers for path in make(folder)]
     return Zoo(good, bad)
 
 
@@ -202,19 +196,19 @@ def _make_good(folder: Path) -> list[Path]:
     return files
 
 
-def _make_cut_off(folder: Path) -> dict[Path, str]:
+def _make_cut_off(folder: Path) -> list[Path]:
     whole = {suffix: (folder / name).read_bytes() for suffix, name in _WHOLE.items()}
     pieces = {
-        "empty.mp4": (b"", "empty (0 bytes)"),
-        "empty.mkv": (b"", "empty (0 bytes)"),
-        "one byte.mp4": (whole["mp4"][:1], "no video container"),
-        "half.mp4": (whole["mp4"][: len(whole["mp4"]) // 2], "cut off"),
-        "first 40 bytes.mp4": (whole["mp4"][:40], "cut off"),
-        "first 100 bytes.mkv": (whole["mkv"][:100], "no video"),
-        "first 100 bytes.avi": (whole["avi"][:100], "no video"),
-        "first 60 bytes.webm": (whole["webm"][:60], "no video"),
-        "first 200 bytes.ts": (whole["ts"][:200], "no video"),
-        "beginning lost.mkv": (whole["mkv"][2000:], "no video container"),
+        "empty.mp4": b"",
+        "empty.mkv": b"",
+        "one byte.mp4": whole["mp4"][:1],
+        "half.mp4": whole["mp4"][: len(whole["mp4"]) // 2],
+        "first 40 bytes.mp4": whole["mp4"][:40],
+        "first 100 bytes.mkv": whole["mkv"][:100],
+        "first 100 bytes.avi": whole["avi"][:100],
+        "first 60 bytes.webm": whole["webm"][:60],
+        "first 200 bytes.ts": whole["ts"][:200],
+        "beginning lost.mkv": whole["mkv"][2000:],
     }
     return _write_all(folder, pieces)
 
@@ -222,28 +216,28 @@ def _make_cut_off(folder: Path) -> dict[Path, str]:
 _WHOLE = {"mp4": "plain.mp4", "mkv": "b-frames.mkv", "avi": "mpeg4.avi", "webm": "vp9.webm", "ts": "mpeg2.ts"}
 
 
-def _make_not_media(folder: Path) -> dict[Path, str]:
+def _make_not_media(folder: Path) -> list[Path]:
     noise = random.Random(1).randbytes(20_000)
     png = b"\x89PNG\r\n\x1a\n" + _png_chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0))
     png += _png_chunk(b"IDAT", zlib.compress(bytes(180_000))) + _png_chunk(b"IEND", b"")
     elf = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, 62) + bytes(600)
     files = {
-        "text.mp4": (b"This is not a video.\n" * 40, "holds text"),
-        "page.mkv": (b"<!doctype html><title>404</title><p>Not found</p>" * 9, "holds text"),
-        "data.avi": (b'{"error": "quota exceeded", "code": 429}\n' * 9, "holds text"),
-        "table.mov": (b"a,b,c\n1,2,3\n" * 99, "holds text"),
-        "wide text.mp4": (("kein Film\n" * 50).encode("utf-16"), "no video container"),
-        "zeros.mp4": (bytes(4096), "zero bytes"),
-        "noise.mp4": (noise, "no video"),
-        "noise.mkv": (noise[::-1], "no video"),
-        "archive.mp4": (b"PK\x03\x04" + noise[:4000], "a ZIP archive"),
-        "packed.webm": (b"\x1f\x8b\x08\x00" + noise[:4000], "a gzip archive"),
-        "document.mp4": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj<<>>endobj\n" * 20, "a PDF document"),
-        "program.mp4": (elf, "a program"),
-        "database.mp4": (b"SQLite format 3\x00" + bytes(1000), "a database"),
-        "picture of 60000 pixels.mp4": (png, "a still picture (PNG)"),
-        "drawing.mp4": (b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"></svg>', "a drawing"),
-        "subtitles.mp4": (b"1\n00:00:00,000 --> 00:00:02,000\nHello\n\n" * 9, "not a video container read here"),
+        "text.mp4": b"This is not a video.\n" * 40,
+        "page.mkv": b"<!doctype html><title>404</title><p>Not found</p>" * 9,
+        "data.avi": b'{"error": "quota exceeded", "code": 429}\n' * 9,
+        "table.mov": b"a,b,c\n1,2,3\n" * 99,
+        "wide text.mp4": ("kein Film\n" * 50).encode("utf-16"),
+        "zeros.mp4": bytes(4096),
+        "noise.mp4": noise,
+        "noise.mkv": noise[::-1],
+        "archive.mp4": b"PK\x03\x04" + noise[:4000],
+        "packed.webm": b"\x1f\x8b\x08\x00" + noise[:4000],
+        "document.mp4": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj<<>>endobj\n" * 20,
+        "program.mp4": elf,
+        "database.mp4": b"SQLite format 3\x00" + bytes(1000),
+        "picture of 60000 pixels.mp4": png,
+        "drawing.mp4": b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        "subtitles.mp4": b"1\n00:00:00,000 --> 00:00:02,000\nHello\n\n" * 9,
     }
     return _write_all(folder, files)
 
@@ -252,7 +246,7 @@ def _png_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _make_pointers(folder: Path) -> dict[Path, str]:
+def _make_pointers(folder: Path) -> list[Path]:
     """Files that make a player open other files or the network. None may be followed."""
     target = str(folder / "plain.mp4")
     hls = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{target}\n#EXT-X-ENDLIST\n"
@@ -264,66 +258,62 @@ def _make_pointers(folder: Path) -> dict[Path, str]:
     )
     sdp = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
     files = {
-        "playlist.m3u8": (hls.encode(), "a playlist that points to other files"),
-        "playlist.mp4": (hls.encode(), "a playlist that points to other files"),
-        "far playlist.mp4": (far.encode(), "a playlist that points to other files"),
-        "joined.mp4": (f"ffconcat version 1.0\nfile '{target}'\n".encode(), "a list that points to other files"),
-        "manifest.mpd": (dash.encode(), "a streaming manifest"),
-        "session.sdp": (sdp.encode(), "points to the network"),
-        "session.mp4": (sdp.encode(), "points to the network"),
-        "list.mp4": (
-            f"[playlist]\nFile1={target}\nNumberOfEntries=1\n".encode(),
-            "a playlist that points to other files",
-        ),
-        "link.mov": (b"rtsptextrtsp://127.0.0.1:9/a\r\n", "holds text"),
+        "playlist.m3u8": hls.encode(),
+        "playlist.mp4": hls.encode(),
+        "far playlist.mp4": far.encode(),
+        "joined.mp4": f"ffconcat version 1.0\nfile '{target}'\n".encode(),
+        "manifest.mpd": dash.encode(),
+        "session.sdp": sdp.encode(),
+        "session.mp4": sdp.encode(),
+        "list.mp4": f"[playlist]\nFile1={target}\nNumberOfEntries=1\n".encode(),
+        "link.mov": b"rtsptextrtsp://127.0.0.1:9/a\r\n",
     }
     return _write_all(folder, files)
 
 
-def _make_not_files(folder: Path) -> dict[Path, str]:
+def _make_not_files(folder: Path) -> list[Path]:
     (folder / "folder.mp4").mkdir()
     os.mkfifo(folder / "pipe.mp4")
     (folder / "device.mp4").symlink_to("/dev/zero")
     (folder / "loop.mp4").symlink_to("loop.mp4")
     (folder / "dangling.mp4").symlink_to("nowhere.mp4")
     (folder / "linked pipe.mp4").symlink_to("pipe.mp4")
-    found = {
-        folder / "folder.mp4": "is a folder",
-        folder / "pipe.mp4": "is a named pipe",
-        folder / "linked pipe.mp4": "is a named pipe",
-        folder / "device.mp4": "is a character device",
-        folder / "loop.mp4": "leads back to itself",
-        folder / "dangling.mp4": "does not exist",
-        folder / "missing.mp4": "does not exist",
-        folder / "plain.mp4" / "inside.mp4": "a part of the path is a file",
-        folder / ("n" * 300 + ".mp4"): "too long a name",
-    }
+    found = [
+        folder / "folder.mp4",
+        folder / "pipe.mp4",
+        folder / "linked pipe.mp4",
+        folder / "device.mp4",
+        folder / "loop.mp4",
+        folder / "dangling.mp4",
+        folder / "missing.mp4",
+        folder / "plain.mp4" / "inside.mp4",
+        folder / ("n" * 300 + ".mp4"),
+    ]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as server:  # its path may be too long
         server.bind(str(folder / "s.mp4"))
-        found[folder / "s.mp4"] = "is a socket"
+        found.append(folder / "s.mp4")
     if os.geteuid() != 0:
         shutil.copy(folder / "plain.mp4", folder / "locked.mp4")
         (folder / "locked.mp4").chmod(0)
-        found[folder / "locked.mp4"] = "permission denied"
+        found.append(folder / "locked.mp4")
     return found
 
 
-def _make_sound_only(folder: Path) -> dict[Path, str]:
+def _make_sound_only(folder: Path) -> list[Path]:
     """Sound and no picture."""
-    files = {
-        write_sound(folder / "sound.wav", "pcm_s16le"): "no video stream",
-        write_sound(folder / "sound.mp3", "libmp3lame"): "no video stream",
-        write_sound(folder / "cover.mp3", "libmp3lame", has_cover=True): "no video stream",
-        write_sound(folder / "sound.flac", "flac"): "no video stream",
-        write_sound(folder / "sound.m4a", "aac", "ipod"): "no video stream",
-        write_sound(folder / "sound only.mp4", "aac"): "no video stream",
-        write_sound(folder / "sound only.mkv", "aac"): "no video stream",
-        write_sound(folder / "sound.ogg", "libopus"): "no video stream",
-    }
-    return files
+    return [
+        write_sound(folder / "sound.wav", "pcm_s16le"),
+        write_sound(folder / "sound.mp3", "libmp3lame"),
+        write_sound(folder / "cover.mp3", "libmp3lame", has_cover=True),
+        write_sound(folder / "sound.flac", "flac"),
+        write_sound(folder / "sound.m4a", "aac", "ipod"),
+        write_sound(folder / "sound only.mp4", "aac"),
+        write_sound(folder / "sound only.mkv", "aac"),
+        write_sound(folder / "sound.ogg", "libopus"),
+    ]
 
 
-def _make_damaged(folder: Path) -> dict[Path, str]:
+def _make_damaged(folder: Path) -> list[Path]:
     """Right on the outside, useless inside."""
     whole = (folder / "plain.mp4").read_bytes()
     start = whole.index(b"mdat") + 4
@@ -333,12 +323,12 @@ def _make_damaged(folder: Path) -> dict[Path, str]:
     lossless = (folder / "grey.mkv").read_bytes()
     header = lossless.index(b"\x1fC\xb6u")  # the first cluster of a Matroska file
     files = {
-        "hollow.mp4": (hollow, "no frame of it can be decoded"),
-        "index only.mp4": (whole[: whole.index(b"mdat") - 4] + whole[end:], "no frame of it can be decoded"),
-        "unknown codec.mp4": (unknown, "cannot be decoded here"),
-        "no clusters.mkv": (lossless[:header], "no video container"),
-        "giant.avi": (_avi_header(16_000, 16_000), "declares pictures of 16000 x 16000"),
-        "giant.y4m": (b"YUV4MPEG2 W100000 H100000 F25:1 C420\nFRAME\n" + bytes(4000), "no video container"),
+        "hollow.mp4": hollow,
+        "index only.mp4": whole[: whole.index(b"mdat") - 4] + whole[end:],
+        "unknown codec.mp4": unknown,
+        "no clusters.mkv": lossless[:header],
+        "giant.avi": _avi_header(16_000, 16_000),
+        "giant.y4m": b"YUV4MPEG2 W100000 H100000 F25:1 C420\nFRAME\n" + bytes(4000),
     }
     return _write_all(folder, files)
 
@@ -357,9 +347,7 @@ def _avi_header(width: int, height: int) -> bytes:
     return chunk(b"RIFF", b"AVI " + head + chunk(b"LIST", b"movi" + chunk(b"00dc", bytes(200))))
 
 
-def _write_all(folder: Path, files: dict[str, tuple[bytes, str]]) -> dict[Path, str]:
-    found = {}
-    for name, (data, reason) in files.items():
+def _write_all(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    for name, data in files.items():
         (folder / name).write_bytes(data)
-        found[folder / name] = reason
-    return found
+    return [folder / name for name in files]

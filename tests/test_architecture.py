@@ -44,7 +44,6 @@ ALLOWED = {
     "study": TRAINING | {"training", "reproduction"},
     "demo": {"types", "errors", "files", "moments", "search", "video", "encoders", "evaluation"},
 }
-LONGEST_FUNCTION, LONGEST_FILE = 60, 400
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
@@ -87,17 +86,6 @@ def test_no_module_imports_itself_by_way_of_others():
         for path in free:
             del left[path]
     assert sorted(str(path.relative_to(PACKAGE)) for path in left) == []
-
-
-def test_functions_and_files_are_short():
-    functions = [
-        f"{path.relative_to(PACKAGE)}: {node.name}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST_FUNCTION
-    ]
-    files = [str(path) for path in TREES if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST_FILE]
-    assert functions + files == []
 
 
 def test_no_class_is_made_at_run_time():

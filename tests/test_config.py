@@ -40,19 +40,19 @@ def test_plain_values_become_a_typed_dataclass_and_back():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"dims": 3}, r"unknown key 'dims'. Did you mean 'dim'\?"),
-        ({}, "'dim' is missing"),
-        ({"dim": "3"}, "dim is '3', wanted a whole number"),
-        ({"dim": True}, "dim is True, wanted a whole number"),
-        ({"dim": 3, "kind": "c"}, "kind is 'c', wanted one of a, b"),
-        ({"dim": 3, "widths": 1.0}, "widths is 1.0, wanted a list"),
-        ({"dim": 3, "widths": [1.0, "wide"]}, r"widths\[1\] is 'wide', wanted a number"),
-        ({"dim": 3, "pair": [1]}, "pair has 1 entries, wanted 2"),
-        ({"dim": 3, "inner": {"rates": 1}}, "inner: unknown key 'rates'. Did you mean 'rate'"),
-        ({"dim": 3, "inner": 1}, "inner is 1, wanted a mapping"),
-        ({"dim": 3, "extra": {"x": {"y": "8e-5"}}}, r"extra.x.y is '8e-5', wanted a number \(write 8.0e-5"),
+        ({"dims": 3}, "'dims'.*'dim'"),
+        ({}, "'dim'"),
+        ({"dim": "3"}, "dim is '3'"),
+        ({"dim": True}, "dim is True"),
+        ({"dim": 3, "kind": "c"}, "kind is 'c'.*a, b"),
+        ({"dim": 3, "widths": 1.0}, "widths is 1.0"),
+        ({"dim": 3, "widths": [1.0, "wide"]}, r"widths\[1\] is 'wide'"),
+        ({"dim": 3, "pair": [1]}, "pair.* 1 .* 2"),
+        ({"dim": 3, "inner": {"rates": 1}}, "inner: .*'rates'.*'rate'"),
+        ({"dim": 3, "inner": 1}, "inner is 1"),
+        ({"dim": 3, "extra": {"x": {"y": "8e-5"}}}, r"extra\.x\.y is '8e-5'.*8\.0e-5"),
         ({"dim": 3, "limit": "many"}, "limit is 'many'"),
-        ({"dim": 3, "on": 1}, "on is 1, wanted True or False"),
+        ({"dim": 3, "on": 1}, "on is 1"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key(values, message):
@@ -68,7 +68,7 @@ def test_dotted_overrides_reach_inside_and_leave_the_source_alone():
 
 
 def test_an_override_through_a_single_value_is_refused():
-    with pytest.raises(ConfigError, match="'dim' is a single value"):
+    with pytest.raises(ConfigError, match="'dim'"):
         override({"dim": 1}, {"dim.x": 2})
 
 
@@ -78,16 +78,16 @@ def test_an_override_that_is_no_assignment_is_refused(text):
         parse_overrides([text])
 
 
-@pytest.mark.parametrize(("content", "message"), [("a: [", "not YAML"), ("- 1", "holds list, wanted a mapping")])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path, content, message):
+@pytest.mark.parametrize("content", ["a: [", "- 1"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, content):
     path = tmp_path / "run.yaml"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"run\.yaml"):
         read_yaml(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"none\.yaml"):
         read_yaml(tmp_path / "none.yaml")
 
 
@@ -106,9 +106,9 @@ def wait(seconds: float = 0.0, unit: Literal["s", "ms"] = "s") -> str:
 
 
 def test_a_number_written_as_text_is_yamls_doing_in_settings_alone():
-    with pytest.raises(ConfigError, match=r"^seconds is '1e-3', wanted a number; see help\(wait\)$"):
+    with pytest.raises(ConfigError, match=r"^seconds is '1e-3'.*help\(wait\)"):
         wait("1e-3")
-    with pytest.raises(ConfigError, match=r"rate is '1e-3', wanted a number \(write 8.0e-5, not [^()]*\)$"):
+    with pytest.raises(ConfigError, match=r"rate is '1e-3'.*8\.0e-5"):
         build(Outer, {"dim": 3, "inner": {"rate": "1e-3"}})
 
 
@@ -118,7 +118,7 @@ def test_a_text_of_an_enum_is_the_text_it_equals():
         micro = "us"
 
     assert type(wait(unit=Unit.milli)) is str
-    with pytest.raises(ConfigError, match="wanted one of s, ms"):
+    with pytest.raises(ConfigError, match="s, ms"):
         wait(unit=Unit.micro)
 
 
@@ -140,9 +140,9 @@ def test_settings_are_checked_in_every_class_below():
     made = Below(dim=np.int64(3), widths=[1, 2])
     assert (made, type(made.dim), type(made.widths[0])) == (Below(dim=3, widths=(1.0, 2.0)), int, float)
     assert str(inspect.signature(Below)) == "(*, dim: int = 1, widths: tuple[float, ...] = ()) -> None"
-    with pytest.raises(TypeError, match="unexpected keyword argument 'width'"):
+    with pytest.raises(TypeError, match="'width'"):
         Below(width=3)
-    with pytest.raises(ConfigError, match=r"^widths\[0\] is 'wide', wanted a number; see help\(Below\)$"):
+    with pytest.raises(ConfigError, match=r"^widths\[0\] is 'wide'.*help\(Below\)"):
         Below(widths=["wide"])
-    with pytest.raises(ConfigError, match=r"^dim is True, wanted a whole number; see help\(Below\)$"):
+    with pytest.raises(ConfigError, match=r"^dim is True.*help\(Below\)"):
         replace(made, dim=True)

@@ -33,7 +33,6 @@ def test_auto_is_bfloat16_only_where_the_processor_has_it(processor):
     assert has_fast_bfloat16("cpu") == quick
     chosen = choose_format("auto", "cpu")
     assert chosen.name == ("bfloat16" if quick else "float32")
-    assert chosen.reason == f"the cpu has {'fast bf16 instructions' if quick else 'no fast bf16 instructions in use'}"
 
 
 def test_sums_of_bytes_are_exact_where_the_processor_has_vnni(processor):
@@ -43,7 +42,6 @@ def test_sums_of_bytes_are_exact_where_the_processor_has_vnni(processor):
 def test_what_is_asked_for_is_taken_on_any_processor(processor):
     for name in ("float32", "bfloat16"):
         assert choose_format(name, "cpu").name == name
-        assert choose_format(name, "cpu").reason == "as asked for"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +62,7 @@ def test_a_gpu_is_asked_for_its_generation(capability, quick, monkeypatch):
     assert not has_fast_bfloat16("mps")
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("fp17", "$"), ("bf16", "; bf16 is called bfloat16 now$"), ("fp32", "; fp32 is called float32 now$")],
-)
-def test_another_name_is_refused_and_a_former_one_explained(name, hint):
-    with pytest.raises(ConfigError, match=f"precision is '{name}', wanted auto, float32 or bfloat16{hint}"):
+@pytest.mark.parametrize("name", ["fp17", "bf16", "fp32"])
+def test_another_name_is_refused(name):
+    with pytest.raises(ConfigError, match=f"'{name}'.*float32.*bfloat16"):
         read_precision(name)

@@ -31,6 +31,7 @@ def runs(data_root, small, tmp_path):
     return tmp_path
 
 
+@pytest.mark.check
 def test_runs_of_one_form_are_one_row_before_and_after_training(runs, capsys):
     single = prototype_readings.by_form([runs / "proto,form-0.01-8-1"])
     assert {form: len(found) for form, found in single.items()} == {"proto,form-0.01-8": 1}

@@ -1,5 +1,6 @@
 """Commands run as they are typed, with the toy encoder, on a folder of two clips."""
 
+import re
 import sys
 
 import pytest
@@ -10,6 +11,11 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
 
 NOTICE = "using the encoder 'toy'; install more for better results"
+
+
+def numbers(text, count=None):
+    """The first whole numbers of a text: tests know the figures, not the words between them."""
+    return [int(number) for number in re.findall(r"\d+", text)][:count]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Page(HTMLParser):
 def test_hits_stand_in_one_file_with_pictures_and_links_that_seek(run, videos, tmp_path):
     run("index", videos)
     code, out, told = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
-    assert f"wrote {tmp_path / 'hits.html'}" in " ".join(told.split())
+    assert str(tmp_path / "hits.html") in told
     assert code == 0
     assert "flag.mp4" in out
     page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))

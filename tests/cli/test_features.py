@@ -42,12 +42,10 @@ def captions(tmp_path):
 def test_from_videos_to_a_trained_library_command_by_command(layout, run, videos, captions, tmp_path):
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions, "--layout", layout)
     assert code == 0, err
-    assert "frames  4 videos, width 4" in out
-    assert "words   captions:" in out
-    assert "width 5" in out
-    assert f"next    untrimmed train gmmformer_v2 --data mine --root {tmp_path / 'data'}" in out
+    assert ["4 videos, width 4" in out, "width 5" in out] == [True, True]
+    assert f"untrimmed train gmmformer_v2 --data mine --root {tmp_path / 'data'}" in out
     library = tmp_path / "data" / "mine-library"
-    assert f"then    untrimmed index --model RUN --library {library}" in out
+    assert f"untrimmed index --model RUN --library {library}" in out
     code, _, err = run("data", "check", "mine", "--root", tmp_path / "data")
     assert code == 0, err
     settings = ("model.dim=8", "model.max_frames=12", "train.epochs=1", "train.batch_size=2")
@@ -55,8 +53,7 @@ def test_from_videos_to_a_trained_library_command_by_command(layout, run, videos
     code, _, err = run("train", "ms_sl", "--data", "mine", "--root", tmp_path / "data", "--out", run_folder, *settings)
     assert code == 0, err
     code, _, err = run("index", "--model", run_folder, "--library", library)
-    assert code == 0
-    assert "searching with ms_sl:" in err
+    assert (code, "ms_sl" in err) == (0, True)
     code, out, _ = run("search", "it is green", "--library", library, "--json")
     assert code == 0
     assert {hit["video"] for hit in json.loads(out)["hits"]} == {str(videos / f"{name}.mp4") for name in CLIPS}
@@ -80,9 +77,7 @@ def test_a_library_is_exported_without_decoding(run, videos, tmp_path, monkeypat
     assert run("index", videos, "--library", tmp_path / "library")[0] == 0
     monkeypatch.setattr(WideWordEncoder, "encode_frames", lambda *_: pytest.fail("a frame was encoded again"))
     code, out, _ = run("features", "--library", tmp_path / "library", "--out", tmp_path)
-    assert code == 0
-    assert "words   captions: none" in out
-    assert "next" not in out
+    assert (code, "untrimmed train" in out) == (0, False)
 
 
 def test_captions_of_a_video_that_is_not_there_are_named_and_exit_code_3(run, videos, captions, tmp_path):
@@ -90,8 +85,8 @@ def test_captions_of_a_video_that_is_not_there_are_named_and_exit_code_3(run, vi
         file.write('{"video": "gone", "caption": "it is red"}\n')
     code, out, err = run("features", videos, "--out", tmp_path, "--captions", captions)
     assert code == 3
-    assert f"left out  {captions}, line {len(CAPTIONS) + 1}: no video 'gone'" in err
-    assert "frames  4 videos" in out
+    assert all(value in err for value in (str(captions), f"line {len(CAPTIONS) + 1}", "'gone'"))
+    assert "4 videos" in out
 
 
 def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions, tmp_path):
@@ -99,26 +94,25 @@ def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions,
     code, out, err = run("features", videos, tmp_path / "broken.mp4", "--out", tmp_path, "--captions", captions)
     assert code == 3
     assert "broken.mp4" in err
-    assert "frames  4 videos" in out
+    assert "4 videos" in out
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "named"),
     [
-        ('{"video": "flag", "caption": ""}', "caption is '', wanted a sentence; write one or remove the caption"),
-        ('{"video": "flag", "capt', "not JSON"),
+        ('{"video": "flag", "caption": ""}', "caption"),
+        ('{"video": "flag", "capt', "JSON"),
         ('{"caption": "it is red"}', "video"),
-        ('{"video": "flag", "caption": "it is red", "split": "dev"}', "split 'dev', wanted one of train, val, test"),
+        ('{"video": "flag", "caption": "it is red", "split": "dev"}', "'dev'"),
     ],
 )
-def test_a_wrong_line_is_one_line_before_anything_is_decoded(line, message, run, videos, captions, tmp_path):
+def test_a_wrong_line_is_one_line_before_anything_is_decoded(line, named, run, videos, captions, tmp_path):
     with captions.open("a") as file:
         file.write(line + "\n")
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions)
-    assert code == 2
-    assert out == ""
+    assert (code, out) == (2, "")
     assert err.startswith(f"untrimmed: {captions}, line {len(CAPTIONS) + 1}: ")
-    assert message in err
+    assert named in err
     assert err.count("\n") == 1
     assert not (tmp_path / "data").exists()
 
@@ -127,7 +121,7 @@ def test_captions_that_fit_no_video_at_all_are_refused(run, videos, tmp_path):
     (tmp_path / "c.jsonl").write_text('{"video": "gone", "caption": "it is red"}\n')
     code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "c.jsonl")
     assert code == 2
-    assert "line 1: video 'gone' and all others with captions are not among the 4 videos" in err.splitlines()[-1]
+    assert ["line 1" in err.splitlines()[-1], "'gone'" in err.splitlines()[-1]] == [True, True]
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine-library"]
 
 
@@ -135,21 +129,16 @@ def test_a_data_set_that_is_there_is_refused_before_anything_is_decoded(run, vid
     (tmp_path / "mine").mkdir()
     code, out, err = run("features", videos, "--out", tmp_path)
     assert (code, out) == (2, "")
-    assert err == f"untrimmed: {tmp_path / 'mine'} is already there; choose another --name, or remove it first\n"
+    assert [err.count("\n"), str(tmp_path / "mine") in err, "--name" in err] == [1, True, True]
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
-    code, _, err = run("features", "--out", tmp_path)
-    assert code == 2
-    assert "nothing to export: name video files or folders" in err
+    assert run("features", "--out", tmp_path)[0] == 2
     code, _, err = run("features", tmp_path / "nowhere", "--out", tmp_path)
-    assert code == 2
-    assert "nowhere" in err
+    assert (code, "nowhere" in err) == (2, True)
     code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "no.jsonl")
-    assert code == 2
-    assert "no.jsonl: no such file" in err
-    assert err.count("\n") == 1
+    assert (code, "no.jsonl" in err, err.count("\n")) == (2, True, 1)
     assert not (tmp_path / "data").exists()
 
 
@@ -169,9 +158,8 @@ def test_prepared_captions_get_features_and_are_trained_on(run, prepare, videos,
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades")
     place = tmp_path / "data" / "charades" / "TextData" / "charadestrain.caption.txt"
     assert code == 3
-    assert f"left out  {place}: no video 'gone'" in err
-    assert "frames  4 videos, width 4" in out
-    assert "words   captions: 2 train, 2 val, 2 test, width 5" in out
+    assert [str(place) in err, "'gone'" in err] == [True, True]
+    assert ["4 videos, width 4" in out, "2 train, 2 val, 2 test, width 5" in out] == [True, True]
     code, checked, _ = run("data", "check", "charades", "--root", tmp_path / "data")
     assert code == 0, checked
     (following,) = (line for line in out.splitlines() if line.startswith("next"))
@@ -198,38 +186,28 @@ def test_captions_are_not_prepared_where_they_would_not_be_read(run, prepare, vi
     assert run("features", videos, "--out", tmp_path / "data", "--name", "charades")[0] == 0
     code, _, err = prepare()
     assert code == 2
-    assert err == (
-        f"untrimmed: {tmp_path / 'data' / 'charades'}: a data set in the plain layout, in which no captions of "
-        "charades are read; choose another name (--name), or remove it, prepare, and run untrimmed features for it "
-        "then: it puts frames and words beside prepared captions\n"
-    )
+    assert all(value in err for value in (str(tmp_path / "data" / "charades"), "plain", "--name", "untrimmed features"))
 
 
 def test_captions_of_one_s_own_are_not_written_over(run, prepare, videos, captions, tmp_path):
     command = ("features", videos, "--out", tmp_path / "data", "--name", "charades", "--layout", "field")
     assert run(*command, "--captions", captions)[0] == 0
     code, _, err = prepare()
-    assert code == 2
-    assert "has captions of your own with features; choose another name (--name), or remove it" in err
+    assert (code, "--name" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--captions", "CAPTIONS"], "has prepared captions already; leave --captions out, or choose another --name"),
-        (["--layout", "plain"], "has prepared captions already; leave --layout plain out, or choose another --name"),
-        ([], "has features of another network; prepare the captions again under a name for these"),
-    ],
+    ("words", "named"),
+    [(["--captions", "CAPTIONS"], "--captions"), (["--layout", "plain"], "--layout"), ([], "charades")],
 )
-def test_prepared_captions_keep_their_own_features(words, message, run, prepare, videos, captions, tmp_path):
+def test_prepared_captions_keep_their_own_features(words, named, run, prepare, videos, captions, tmp_path):
     prepare()
     if not words:
         (tmp_path / "data" / "charades" / "TextData" / "roberta_charades_query_feat.hdf5").touch()
     words = [captions if word == "CAPTIONS" else word for word in words]
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades", *words)
     assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
+    assert (named in err, err.count("\n")) == (True, 1)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["charades"]
 
 
@@ -238,6 +216,5 @@ def test_no_video_of_prepared_captions_is_told_before_captions_change(run, prepa
     written = sorted((tmp_path / "data" / "charades").rglob("*"))
     (tmp_path / "other.mp4").write_bytes((videos / "wood.mp4").read_bytes())
     code, _, err = run("features", tmp_path / "other.mp4", "--out", tmp_path / "data", "--name", "charades")
-    assert code == 2
-    assert "none of the 5 videos with captions is among the 1 given, e.g. 'flag'" in err.splitlines()[-1]
+    assert (code, "'flag'" in err.splitlines()[-1]) == (2, True)
     assert sorted((tmp_path / "data" / "charades").rglob("*")) == written

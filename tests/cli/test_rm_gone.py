@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests.cli.conftest import numbers
 from tests.toy import write_clip
 
 
@@ -21,11 +22,17 @@ def listed(run):
     return len(run("ls")[1].splitlines())
 
 
+def forgotten(run, yes=True):
+    """The exit code of `rm --gone`, and how many videos were forgotten."""
+    code, out, _ = run("rm", "--gone", *(["--yes"] if yes else []))
+    return code, numbers(out)
+
+
 def test_without_a_terminal_it_wants_a_yes(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone")
     assert (code, out) == (2, "")
-    assert "1 video gone; see which with --dry-run, and add --yes" in err
+    assert ["--dry-run" in err, "--yes" in err] == [True, True]
     assert listed(indexed) == 3
 
 
@@ -33,7 +40,7 @@ def test_without_a_terminal_it_wants_a_yes(indexed, videos):
 def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
     (videos / "flag.mp4").unlink()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 video no") and answer)
+    monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 ") and answer)
     code, _, _ = indexed("rm", "--gone")
     assert code == (0 if answer else 1)
     assert listed(indexed) == left
@@ -42,9 +49,9 @@ def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
 def test_a_dry_run_names_what_would_be_forgotten(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone", "--dry-run")
-    assert (code, out) == (0, "1 would be forgotten\n")
-    assert f"would forget  {videos / 'flag.mp4'}" in err
-    assert indexed("rm", videos, "--dry-run")[1] == "2 would be forgotten\n"
+    assert (code, numbers(out)) == (0, [1])
+    assert str(videos / "flag.mp4") in err
+    assert numbers(indexed("rm", videos, "--dry-run")[1]) == [2]
     assert listed(indexed) == 3
 
 
@@ -60,10 +67,9 @@ def test_a_missing_drive_is_kept_until_it_is_named(indexed, videos, tmp_path, le
     code, out, err = indexed("rm", "--gone", "--yes")
     assert code == 3
     root = tmp_path / "drive" / ("trip" if leaves == "empty" else "")
-    assert f"kept  1 video below {root}, where nothing is left" in err
     assert f"untrimmed rm {root}" in err
     assert out.startswith("1" if leaves == "empty" else "2")
-    assert indexed("rm", root)[1] == "1 forgotten\n"
+    assert numbers(indexed("rm", root)[1]) == [1]
 
 
 def test_a_folder_deleted_beside_others_is_gone(indexed, videos, tmp_path):
@@ -71,7 +77,7 @@ def test_a_folder_deleted_beside_others_is_gone(indexed, videos, tmp_path):
     (tmp_path / "drive" / "notes.txt").touch()
     write_clip(tmp_path / "drive" / "moon.mp4", ["white"])
     indexed("index", tmp_path / "drive")
-    assert indexed("rm", "--gone", "--yes")[:2] == (0, "1 forgotten\n")
+    assert forgotten(indexed) == (0, [1])
 
 
 def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
@@ -83,7 +89,7 @@ def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
         return own(path, *args, **kwargs)
 
     monkeypatch.setattr("untrimmed.search.store.missing_files.os.stat", stat)
-    assert indexed("rm", "--gone", "--yes")[:2] == (0, "0 forgotten\n")
+    assert forgotten(indexed) == (0, [0])
 
 
 def test_a_link_that_leads_nowhere_is_a_drive_that_is_missing(indexed, videos, tmp_path):
@@ -97,9 +103,9 @@ def test_a_link_that_leads_nowhere_is_a_drive_that_is_missing(indexed, videos, t
     shutil.rmtree(tmp_path / "drive")
     shutil.rmtree(tmp_path / "disk")
     code, out, err = indexed("rm", "--gone", "--yes")
-    assert (code, out, listed(indexed)) == (3, "0 forgotten\n", count)
+    assert (code, numbers(out), listed(indexed)) == (3, [0], count)
     for link in ("usb", "moon.mp4"):
-        assert f"kept  1 video below {videos / link}, where nothing is left" in err
+        assert str(videos / link) in err
 
 
 def test_a_folder_with_hidden_files_alone_is_a_drive_that_is_missing(indexed, videos, tmp_path):
@@ -108,12 +114,12 @@ def test_a_folder_with_hidden_files_alone_is_a_drive_that_is_missing(indexed, vi
     shutil.rmtree(tmp_path / "drive")
     (tmp_path / "drive").mkdir()
     (tmp_path / "drive" / ".keep").touch()
-    assert indexed("rm", "--gone", "--yes")[:2] == (3, "0 forgotten\n")
+    assert forgotten(indexed) == (3, [0])
 
 
 def test_a_drive_that_comes_back_during_the_question_loses_nothing(indexed, videos, monkeypatch):
     (videos / "flag.mp4").rename(videos / "away")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (videos / "away").rename(videos / "flag.mp4"))
-    assert indexed("rm", "--gone")[:2] == (0, "0 forgotten\n")
+    assert forgotten(indexed, yes=False) == (0, [0])
     assert listed(indexed) == 3

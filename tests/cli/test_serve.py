@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.cli.conftest import numbers
 from untrimmed.server.notice import find_notice
 
 
@@ -51,8 +52,8 @@ def test_addresses_that_others_reach_are_refused_without_a_token(refusal, tmp_pa
 
 
 def test_shards_without_a_cluster_and_a_recall_below_a_half_are_refused(refusal, tmp_path):
-    assert "without the address of a Ray cluster" in refusal("serve", "--library", tmp_path, "--shards", 2)
-    assert "recall is 0.3, must be from 0.5 to 1" in refusal("serve", "--library", tmp_path, "--recall", 0.3)
+    assert "Ray" in refusal("serve", "--library", tmp_path, "--shards", 2)
+    assert "recall is 0.3" in refusal("serve", "--library", tmp_path, "--recall", 0.3)
 
 
 def test_a_folder_is_watched(tmp_path):
@@ -82,20 +83,21 @@ def test_a_folder_that_was_added_is_watched_by_the_next_service(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
-    assert "check --watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
-    assert "check --videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
+    assert "--watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
+    assert "--videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
 
 
 def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
     with serving("--library", tmp_path / "library") as (_, address):
         port = address.rstrip("/").rpartition(":")[2]
-        assert "choose another --port" in refusal("serve", "--library", tmp_path, "--port", port)
+        assert "--port" in refusal("serve", "--library", tmp_path, "--port", port)
 
 
 def test_agents_of_other_machines_need_a_token_and_http(refusal, tmp_path):
     assert "--token auto" in refusal("mcp", "--library", tmp_path, "--http", 0, "--host", "0.0.0.0")
     for option in ("--host", "--allow-host"):
-        assert f"{option}: for HTTP alone; add --http PORT" in refusal("mcp", "--library", tmp_path, option, "0.0.0.0")
+        error = refusal("mcp", "--library", tmp_path, option, "0.0.0.0")
+        assert [option in error, "--http PORT" in error] == [True, True]
 
 
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
@@ -104,9 +106,8 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
         [sys.executable, "-c", code, "mcp", "--library", str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "untrimmed: this needs the package 'mcp', which is not installed; run: pip install 'untrimmed[mcp]'"
-    ]
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'untrimmed[mcp]'" in line
 
 
 def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
@@ -122,23 +123,19 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
     tell(job.model_copy(update={"num_skipped": 5, "num_copied": 2, "num_moved": 1}))
     tell(job.model_copy(update={"state": "failed", "problem": "another process is writing"}))
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert lines == [
-        "failed /v/b.mp4: holds text, not video; leave it out",
-        "note: encoder 'toy' in use",
-        "2 indexed, 0 forgotten, 1 failed",
-        "0 indexed, 1 forgotten, 0 failed",
-        "0 indexed, 2 copied, 1 moved, 0 forgotten, 0 failed",
-        "failed another process is writing; it is tried again",
-    ]
+    assert len(lines) == 6
+    assert failed[0].reason in lines[0]
+    assert "encoder 'toy' in use" in lines[1]
+    assert [numbers(line) for line in lines[2:5]] == [[2, 0, 1], [0, 1, 0], [0, 2, 1, 0, 0]]
+    assert "another process is writing" in lines[5]
 
 
 def test_a_service_of_no_library_says_so(tmp_path, capsys):
     from untrimmed.cli.serve import tell_serving
 
     tell_serving(tmp_path)
-    serving, note = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert serving == f"serving {tmp_path}; end with Ctrl-C"
-    assert note.startswith("note: there is no library here yet; ")
+    serving, _ = capsys.readouterr().err.splitlines()
+    assert str(tmp_path) in serving
     (tmp_path / "library.json").write_text("{}")
     tell_serving(tmp_path)
     assert len(capsys.readouterr().err.splitlines()) == 1

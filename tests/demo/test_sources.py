@@ -42,7 +42,7 @@ def test_a_missing_package_names_the_source_and_what_to_install():
 def test_a_clip_shorter_than_the_shot_it_should_hold_is_refused():
     clip = next(source for source in SUBJECTS if source.name == "bow tie")
     longer = Source(name="bow tie", package=clip.package, file=clip.file, frames=(0, 9999))
-    with pytest.raises(VideoError, match="has 120 frames or fewer, the demo takes frames 0 to 9999"):
+    with pytest.raises(VideoError, match=r"120 .*9999"):
         load_pictures(longer)
 
 

@@ -16,6 +16,8 @@ from untrimmed import evaluate, import_module, plugins, train
 from untrimmed.data import outside
 from untrimmed.data.check import check_dataset
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).resolve().parents[2]
 CLIPS = {
     "flag": ["red", "white", "green"],
@@ -90,7 +92,7 @@ def test_it_trains_with_the_attachment_s_term(example):
 
 def test_it_evaluates_and_searches(example):
     folder, printed = example
-    assert "best_frame+spread on mine, test" in printed
+    assert "best_frame+spread" in printed
     hits = re.findall(r"(?m)^(\w+)\.mp4 ([\d.]+) ([\d.]+) (-?[\d.]+)$", printed)
     assert sorted(hit[0] for hit in hits) == sorted(CLIPS)
     scores = [float(hit[3]) for hit in hits]

@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.check
+
 pytest.importorskip("zensical", reason="the docs group is not installed")
 
 

@@ -35,7 +35,7 @@ def test_ranks_agree_with_a_stable_sort():
 
 def test_a_query_without_a_right_video_is_refused():
     for truth in (np.array([4, 0, 0]), np.array([[-1, -1], [0, 1], [0, 1]])):
-        with pytest.raises(ValueError, match="right video"):
+        with pytest.raises(ValueError, match="video"):
             ranks(SCORES, truth)
 
 

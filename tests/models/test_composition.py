@@ -102,6 +102,7 @@ def require_search_of(folder):
         assert all(0 <= moment.start_s < moment.end_s <= duration_s + 1e-5 for moment in moments)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", list_models() + FITTING + TRIPLES)
 def test_a_composition_takes_a_step_scores_the_same_when_loaded_indexes_and_searches(name, tmp_path):
     model, batch = build(name), make_batch()
@@ -123,6 +124,7 @@ def test_a_composition_takes_a_step_scores_the_same_when_loaded_indexes_and_sear
     require_search_of(tmp_path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", FITTING)
 def test_a_composition_works_on_one_of_everything(name):
     model, single = build(name), one_of_each()
@@ -133,6 +135,7 @@ def test_a_composition_works_on_one_of_everything(name):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", FITTING)
 def test_encodings_survive_being_cut_and_joined(name):
     model, batch = build(name).eval(), make_batch()

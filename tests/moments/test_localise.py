@@ -89,7 +89,7 @@ def test_the_score_of_a_video_lifts_its_moments():
 
 
 def test_a_video_without_duration_is_refused():
-    with pytest.raises(FeatureError, match="video 1 of the corpus has duration nan s"):
+    with pytest.raises(FeatureError, match=r"video 1 .*nan"):
         rank(random_units(1, 6), random_units(2, 9, 6), None, torch.tensor([4.0, torch.nan]))
 
 

@@ -13,20 +13,9 @@ from untrimmed.parity.registry import run_case
 from untrimmed.running.validation import query_batches
 
 CASES = Path(__file__).parent / "cases"
-# One loss case of each method, DL-DKD's and JSG's in one of their two versions.
-LOSSES = [
-    "ms-sl/loss",
-    "gmmformer/loss",
-    "gmmformer-v2/loss-random-negatives",
-    "jsg/video-loss",
-    "dl-dkd/pp-loss-soft",
-    "hlformer/loss",
-    "dreamprvr/loss",
-    "holmes/loss",
-]
 FORWARD = [
     "ms-sl/forward-masked",
-    "gmmformer-v2/forward-masked",
+    "gmmformer-v2/loss-random-negatives",
     "gmmformer/forward-masked",
     "ral/forward-masked",
     "hlformer/loss",
@@ -54,55 +43,6 @@ def copy_of(name, tmp_path, kind, **settings):
     config = json.loads((folder / "config.json").read_text()) | settings | {"case": kind}
     (folder / "config.json").write_text(json.dumps(config))
     return folder, config
-
-
-def warmup_linear(step, total_steps, warmup):
-    share = step / total_steps
-    return share / warmup if share < warmup else max((share - 1) / (warmup - 1), 0.0)
-
-
-def bert_adam(weights, gradients, *, rates, decay):
-    """The optimizer as the papers' pages write it, with the same gradients at each step."""
-    moved = {}
-    for name, weight in weights.items():
-        moved[name] = weight.astype(np.float64)
-        if name not in gradients:
-            continue
-        gradient = gradients[name].astype(np.float64)
-        gradient = gradient * min(1.0, 1 / (np.linalg.norm(gradient) + 1e-6))
-        mean, square = np.zeros_like(gradient), np.zeros_like(gradient)
-        own_decay = 0.0 if "bias" in name or "LayerNorm.weight" in name else decay
-        for rate in rates:
-            mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
-            moved[name] = moved[name] - rate * (mean / (np.sqrt(square) + 1e-6) + own_decay * moved[name])
-    return {name: weight.astype(np.float32) for name, weight in moved.items()}
-
-
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize(("lr", "wd", "t_total", "warmup"), [(0.004, 0.3, 30, 0.2), (0.0005, 0.0, 7, 0.5)])
-def test_two_updates_follow_the_rate_decay_and_schedule_of_the_case(name, lr, wd, t_total, warmup, tmp_path):
-    """The first update has rate 0, so both have the gradients that the loss case recorded."""
-    kind = {"jsg": "video-optim", "dl-dkd": "pp-optim"}.get(name.partition("/")[0], "optim")
-    schedule = {"lr": lr, "wd": wd, "t_total": t_total, "lr_warmup_proportion": warmup, "n_steps": 2}
-    folder, config = copy_of(name, tmp_path, kind, **schedule)
-    factors = [warmup_linear(step, t_total, warmup) for step in range(2)]
-    weights, gradients = arrays_of(folder / "weights.npz"), arrays_of(folder / "grads.npz")
-    final = bert_adam(weights, gradients, rates=[lr * factor for factor in factors], decay=wd)
-    for noise in config.get("null_gradient_tensors", []):
-        del final[noise]  # its gradient is the rounding of zero
-    np.savez(folder / "weights_final.npz", **final)
-    total = arrays_of(folder / "expected.npz")["total"]
-    np.savez(
-        folder / "expected.npz",
-        loss_per_step=np.array([total, total], dtype=np.float64),
-        lr_multiplier_per_step=np.array(factors, dtype=np.float32),
-    )
-    (folder / "grads.npz").unlink()
-    assert failures(folder) == []
-    moved = max(float(np.abs(final[n] - weights[n]).max()) for n in final)
-    assert moved > 1e-4
-    (folder / "config.json").write_text(json.dumps(config | {"wd": wd + 0.5}))
-    assert failures(folder) != []
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -274,5 +214,5 @@ def test_captions_taken_in_another_order_than_released_are_noticed(tmp_path, mon
 )
 def test_another_constant_of_the_release_is_refused_by_name(name, constant, tmp_path):
     folder, _ = copy_of(name, tmp_path, Path(name).name, **constant)
-    with pytest.raises(FeatureError, match=f"{next(iter(constant))} is .* a constant of the release"):
+    with pytest.raises(FeatureError, match=next(iter(constant))):
         run_case(folder)

@@ -243,7 +243,7 @@ def test_a_model_that_keeps_no_attention_is_refused(trained):
     run = trained["proto"]
     config = dataclasses.replace(run.model.config, keep_attention=False)
     run.model.config, before = config, run.model.config
-    with pytest.raises(ConfigError, match="proto: the model keeps no attention"):
+    with pytest.raises(ConfigError, match="proto"):
         attendance_of(run)
     run.model.config = before
 
@@ -277,7 +277,7 @@ def test_recall_by_ratio_is_that_of_the_evaluation(trained, runs_folder):
             assert by_run["v2"] == pytest.approx(report.rows[f"M/V {group}"]["SumR"], nan_ok=True)
             assert set(by_run) == {"v2", "ral"}
     assert all(sum(counts.values()) == len(report.rank) for counts in data.num_captions.values())
-    with pytest.raises(FeatureError, match="no caption has a moment"):
+    with pytest.raises(FeatureError):
         recall_by_ratio_of([without_moments(trained["v2"])])
 
 
@@ -340,7 +340,7 @@ def test_recall_by_uncertainty_leaves_out_other_moment_ratios(trained):
     lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
     assert data.level[0] == pytest.approx(uncertainty[lowest].mean())
     assert data.recall["ral"][0] == pytest.approx(100 * (run.rank[kept][lowest] == 1).mean())
-    with pytest.raises(FeatureError, match=r"0 captions with a moment ratio above 3 and up to 4, wanted at least 10"):
+    with pytest.raises(FeatureError, match=r"\b0 .*\b3 .*\b4\b.*\b10\b"):
         recall_by_uncertainty_of([run], (3, 4))
 
 
@@ -380,9 +380,9 @@ def test_frames_are_shown_of_videos_whose_files_are_there(trained, tmp_path):
     figure = draw_top([answer])
     assert [len(axes.images) for axes in figure.axes] == [0, 6, 0]
     (other := tmp_path / "other").mkdir()
-    with pytest.raises(FeatureError, match="no video file is named"):
+    with pytest.raises(FeatureError):
         top_of([run], [caption], other)
-    with pytest.raises(FeatureError, match="nowhere: no such folder"):
+    with pytest.raises(FeatureError, match="nowhere"):
         top_of([run], [caption], tmp_path / "nowhere")
 
 
@@ -459,9 +459,9 @@ def test_a_sweep_over_several_settings_shares_its_base_run():
     base = {"w.a": 1.0, "w.b": 1.0, "m": "x"}
     runs = {"a2": base | {"w.a": 2.0}, "base": base, "a3": base | {"w.a": 3.0}, "b5": base | {"w.b": 5.0}}
     assert swept_settings(runs) == {"w.a": ["a2", "base", "a3"], "w.b": ["base", "b5"]}
-    with pytest.raises(ConfigError, match=r"differ in m, w\.a; a sweep wants"):
+    with pytest.raises(ConfigError, match=r"\bm, w\.a\b"):
         swept_settings({"base": base, "far": base | {"w.a": 2.0, "m": "y"}})
-    with pytest.raises(ConfigError, match="the settings are all alike"):
+    with pytest.raises(ConfigError):
         swept_settings({"one": base, "two": base})
 
 
@@ -489,7 +489,7 @@ def test_a_list_of_one_number_is_swept_as_that_number(trained):
     runs = [with_widths("narrow", 0.5), with_widths("wide", np.inf)]
     (curve,) = sweep_of(runs).curves
     assert curve.values == (0.5, np.inf)
-    with pytest.raises(ConfigError, match=r"gaussian_widths is \[0\.5, 1\.0\], and a sweep wants a number"):
+    with pytest.raises(ConfigError, match=r"gaussian_widths.*\[0\.5, 1\.0\]"):
         sweep_of([*runs, with_widths("both", 0.5, 1.0)])
 
 
@@ -497,14 +497,14 @@ def test_a_swept_word_is_refused(trained):
     run = trained["v2"]
     model = run.config.model | {"window": "paper"}
     other = dataclasses.replace(run, label="other", config=dataclasses.replace(run.config, model=model))
-    with pytest.raises(ConfigError, match=r"model\.window is 'released', and a sweep wants a number"):
+    with pytest.raises(ConfigError, match=r"model\.window.*'released'"):
         sweep_of([run, other])
 
 
 def test_runs_on_different_captions_are_not_compared(trained):
     run = trained["v2"]
     others = dataclasses.replace(run.dataset, annotations=run.dataset.annotations[::-1])
-    with pytest.raises(ConfigError, match="compare runs of one data set"):
+    with pytest.raises(ConfigError):
         require_same_split([run, dataclasses.replace(run, dataset=others)])
 
 

@@ -54,7 +54,7 @@ def test_overrides_reach_into_what_an_attachment_brings():
 
 def test_taking_away_what_the_name_asks_for_is_refused():
     preset = load_preset("ms_sl+matching", "tvr", SMALL | {"losses.optimal_matching": None})
-    with pytest.raises(ConfigError, match="is to carry optimal_matching"):
+    with pytest.raises(ConfigError, match="optimal_matching"):
         create_model(preset.method, **preset.settings)
 
 
@@ -65,7 +65,7 @@ def test_a_variant_of_a_data_set_takes_the_attachment_settings_of_the_data_set()
 def test_a_composition_has_a_preset_where_its_method_has_one():
     assert has_preset("ms_sl+matching", "charades")
     assert not has_preset("ms_sl+matching", "my_videos")
-    with pytest.raises(UnknownNameError, match="no preset of ms_sl named 'my_videos'"):
+    with pytest.raises(UnknownNameError, match=r"ms_sl.*'my_videos'"):
         load_preset("ms_sl+matching", "my_videos")
 
 

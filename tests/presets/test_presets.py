@@ -56,12 +56,12 @@ def test_overrides_attach_and_detach_losses():
 
 
 def test_an_attached_loss_needs_a_weight():
-    with pytest.raises(ConfigError, match="attached loss 'query_diversity' has no weight"):
+    with pytest.raises(ConfigError, match="'query_diversity'"):
         load_preset("ms_sl", "tvr", {"losses.query_diversity": {}})
 
 
 def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
-    with pytest.raises(UnknownNameError, match=r"no attached loss named 'transprt'\. Did you mean 'transport'"):
+    with pytest.raises(UnknownNameError, match=r"'transprt'.*'transport'"):
         load_preset("ms_sl", "tvr", {"losses.transprt.iterations": 1})
 
 
@@ -73,14 +73,13 @@ def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
     ],
 )
 def test_the_weight_of_what_is_not_attached_names_what_carries_it(method, term, carried):
-    message = f"weights.{term} is of {carried.rpartition('+')[2]}, which {method} does not carry; train {carried}, or"
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=re.escape(carried)):
         load_preset(method, "tvr", {f"weights.{term}": 0.5})
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [({"trian.epochs": 3}, "unknown key 'trian'. Did you mean 'train'"), ({"train.epoch": 3}, "Did you mean 'epochs'")],
+    [({"trian.epochs": 3}, "'trian'.*'train'"), ({"train.epoch": 3}, "'epochs'")],
 )
 def test_unknown_keys_are_refused_with_the_nearest(override, message):
     with pytest.raises(ConfigError, match=message):
@@ -88,7 +87,7 @@ def test_unknown_keys_are_refused_with_the_nearest(override, message):
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="Did you mean 'tvr'"):
+    with pytest.raises(UnknownNameError, match="'tvr'"):
         load_preset("ms_sl", "tv")
 
 

@@ -61,18 +61,15 @@ def recalls(figures):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (["gmmformer3", "table1", "MS-SL", "tvr"], "no paper with published figures named 'gmmformer3'. Did you mean"),
-        (
-            ["gmmformer", "table1", "MSSL", "tvr"],
-            "no figure published in gmmformer, table1 named 'MSSL'. Did you mean 'MS-SL'",
-        ),
-        (["gmmformer", "table1", "MS-SL", "tvr", "R@1"], "named 'R@1'"),
-        (["gmmformer", "table1", "MS-SL"], "go on with one of tvr"),
-        (["jsg", "table5", "full", "charades"], "has 12.8, 49.8, wanted R@1, R@5, R@10, R@100, SumR"),
-        (["gmmformer", "table4", "params_m", "GMMFormer"], "has 12.85, wanted R@1"),
-        (["gmmformer", "table5", "runtime_ms", "GMMFormer"], "has 2.68, 2.93, 3.4, 3.94, 4.56, wanted R@1"),
-        (["ral", "table5", "+ RAL", "msrvtt"], "has 47.2, 73.6, 83.1, 2.0, 12.5, wanted R@1"),
-        (["jsg", "table5", "w/o GD", "charades_event"], "wanted R@10 IoU=0.3"),
+        (["gmmformer3", "table1", "MS-SL", "tvr"], "'gmmformer3'.*'gmmformer'"),
+        (["gmmformer", "table1", "MSSL", "tvr"], "gmmformer, table1.*'MSSL'.*'MS-SL'"),
+        (["gmmformer", "table1", "MS-SL", "tvr", "R@1"], "'R@1'"),
+        (["gmmformer", "table1", "MS-SL"], "tvr"),
+        (["jsg", "table5", "full", "charades"], "12.8, 49.8.*R@1, R@5, R@10, R@100, SumR"),
+        (["gmmformer", "table4", "params_m", "GMMFormer"], "12.85.*R@1"),
+        (["gmmformer", "table5", "runtime_ms", "GMMFormer"], "2.68, 2.93, 3.4, 3.94, 4.56.*R@1"),
+        (["ral", "table5", "+ RAL", "msrvtt"], "47.2, 73.6, 83.1, 2.0, 12.5.*R@1"),
+        (["jsg", "table5", "w/o GD", "charades_event"], "R@10 IoU=0.3"),
     ],
 )
 def test_a_row_that_is_not_published_is_told_with_the_near_ones(place, message):
@@ -94,5 +91,5 @@ def test_a_file_of_ones_own_may_name_a_row_or_give_figures(tmp_path):
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values | {"reported": found}))
         assert read_preset(tmp_path / "mine.yaml").reported == (wanted or found)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values | {"reported": ["ral", 1]}))
-    with pytest.raises(UnknownNameError, match="no figure published in ral named '1'"):
+    with pytest.raises(UnknownNameError, match=r"ral.*'1'"):
         read_preset(tmp_path / "mine.yaml")

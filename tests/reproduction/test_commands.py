@@ -120,6 +120,7 @@ def caught(monkeypatch):
     return catch
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("table", TABLES)
 def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caught, type_in, tmp_path):
     place = Place(tmp_path, root=tmp_path)

@@ -66,6 +66,7 @@ def test_matching_and_memory_are_those_of_protoprvr():
         assert round(megabytes_per_video(model), 2) == figures["table1"][name]["tvr"][-1]
 
 
+@pytest.mark.check
 def test_a_larger_corpus_takes_longer():
     torch.manual_seed(0)
     model = published_model("gmmformer", {"model.max_frames": 8, "model.gaussian_widths": [1.0]})
@@ -92,6 +93,7 @@ def test_a_time_is_measured_once_and_kept(tmp_path, monkeypatch):
     assert measured == [(3.5,), (3.5, 7.0)]
 
 
+@pytest.mark.check
 def test_a_table_by_corpus_size_has_a_line_for_each_quantity(tmp_path, monkeypatch):
     monkeypatch.setattr(efficiency, "query_ms", lambda model, num_videos: num_videos / 100)
     grid = efficiency_grid(PAPERS["ral"].entry("table7"), Costs(tmp_path / "times.json"))

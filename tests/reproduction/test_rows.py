@@ -39,6 +39,7 @@ def tiny(tmp_path_factory):
     return place, simulated_data(place)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("row", "column"), ROWS)
 def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
     place, (root, name) = tiny

@@ -100,6 +100,7 @@ def _settled(row):
     return load_preset(row.method, "tvr", row.overrides)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("table", TRAINED)
 def test_on_simulated_features_only_smallness_and_widths_differ(table):
     runs = Path("runs")

@@ -91,11 +91,11 @@ def test_filters_grouping_and_limits_bind_the_search(framework, library, address
 @pytest.mark.parametrize(
     ("place", "token", "line"),
     [
-        ("127.0.0.1:8765", None, "is no address of a service"),
-        ("ftp://127.0.0.1", None, "is no address of a service"),
-        ("http://[::1", None, "is no address of a service"),
-        ("http://127.0.0.1:1", None, "no service answers"),
-        ("{address}", None, "the token is missing or wrong"),
+        ("127.0.0.1:8765", None, "127.0.0.1:8765"),
+        ("ftp://127.0.0.1", None, "ftp://127.0.0.1"),
+        ("http://[::1", None, r"http://\[::1"),
+        ("http://127.0.0.1:1", None, "127.0.0.1:1"),
+        ("{address}", None, "token"),
         ("{address}/no/such/path", TOKEN, "Method Not Allowed"),
     ],
 )
@@ -115,8 +115,8 @@ def test_a_service_says_what_the_library_would(address, library):
 @pytest.mark.parametrize(
     ("status", "answer", "line"),
     [
-        (200, {"ok": True}, "another program answers"),
-        (200, {"hits": [1], "warnings": [], "partial": False}, "another program answers"),
+        (200, {"ok": True}, "8765"),
+        (200, {"hits": [1], "warnings": [], "partial": False}, "8765"),
         (422, {"error": "ConfigError"}, "422"),
         (500, {}, "500"),
     ],

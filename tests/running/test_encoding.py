@@ -17,6 +17,7 @@ def in_a_process(function, *given, **named):
         return pool.submit(function, *given, **named).result()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "method",
     [
@@ -32,6 +33,7 @@ def test_encoders_are_read_once_for_batches_of_all_sizes_and_keep_their_gradient
     assert found["without gradients"] == 0  # what is not trained is not compiled
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("missing", "named"),
     [("g++", r"RuntimeError: no g\+\+"), ("Triton", "TritonMissing: Cannot find a working triton.*")],

@@ -68,6 +68,7 @@ def damage(source, target, kind, rng):
     target.write_bytes(content)
 
 
+@pytest.mark.check
 @pytest.mark.shared
 def test_sixty_damaged_real_files_cost_no_other(shared, tmp_path, videos, lib):
     rng = random.Random(9)

@@ -78,6 +78,7 @@ def kill_repeatedly(folder, videos, undisturbed, *, kills):
     assert {name: vectors for name, (_, vectors) in contents(library).items()} == undisturbed
 
 
+@pytest.mark.check
 def test_thirty_two_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
     kill_repeatedly(tmp_path, videos, undisturbed, kills=32)
 

@@ -97,6 +97,7 @@ def flip_often(folder, flips):
         keep_laid_out(folder)
 
 
+@pytest.mark.check
 def test_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
     flip_often(folder, 25)
 

@@ -189,7 +189,7 @@ def test_addresses_that_others_reach_need_a_token(host):
 
 @pytest.mark.parametrize("token", ["", "short", "fifteen-letters", "sixteen letters\n", "sixteen-lettérs-"])
 def test_tokens_that_can_be_guessed_or_not_sent_are_refused(token):
-    with pytest.raises(ConfigError, match="16 or more"):
+    with pytest.raises(ConfigError, match="16"):
         Access.to("127.0.0.1", token)
 
 

@@ -89,7 +89,7 @@ def test_a_format_of_numbers_of_ones_own_is_searched_here(served, typed, monkeyp
 
 
 def test_a_place_that_is_nowhere_and_a_service_that_is_gone_are_searched_here(served, typed, world):  # noqa: F811
-    assert "by id or path" in typed("search", "--like", "/nowhere.mp4@1", "--library", served)[2]
+    assert "/nowhere.mp4" in typed("search", "--like", "/nowhere.mp4@1", "--library", served)[2]
     os.truncate(served / FILE, 0)
     assert typed("search", "white", "--library", served)[0] == 0
 

@@ -82,6 +82,7 @@ class Load:
             self.errors.append(str(job))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("seconds", "is_timed"),
     [(20, False), pytest.param(20, True, marks=pytest.mark.slow), pytest.param(600, True, marks=pytest.mark.slow)],

@@ -28,7 +28,10 @@ from untrimmed.search import library as library_module
 from untrimmed.server.app import create_app
 
 # Schemathesis draws from the `random` module while it prepares some routes for the first time (DELETE with a pattern).
-pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"),
+]
 
 DESCRIBED = schemathesis.openapi.from_dict(create_app(untrimmed.open("nowhere")).openapi())
 ROUTES = {found.ok().label: found.ok() for found in DESCRIBED.get_all_operations()}

@@ -54,7 +54,7 @@ def told():
     return []
 
 
-@pytest.fixture(params=["told by the system", "looked through"])
+@pytest.fixture(params=["told by the system", pytest.param("looked through", marks=pytest.mark.check)])
 def client(request, loader, videos, tmp_path, told, monkeypatch):
     """Asks a service that watches the folder, and has brought the library up to date with it."""
     if request.param == "looked through":
@@ -194,7 +194,6 @@ def test_a_library_that_another_process_fills_is_tried_again(client, videos, tmp
         wait(client, until=lambda: holds(stack, VideoIndex(tmp_path / "library")))
         write_clip(videos / "new.mp4", ["blue"])
         wait(client, until=lambda: any(job.state == "failed" for job in told))
-        assert "another process is writing" in next(job.problem for job in told if job.problem)
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
 
 

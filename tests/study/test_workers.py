@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 STUDY = """
 import os, time
@@ -15,6 +16,7 @@ pool.submit(time.sleep, 600).result()
 """
 
 
+@pytest.mark.check
 def test_a_study_that_is_killed_leaves_none_at_work():
     with subprocess.Popen([sys.executable, "-c", STUDY], stdout=subprocess.PIPE, text=True) as study:
         worker = psutil.Process(int(study.stdout.readline()))

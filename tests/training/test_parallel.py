@@ -35,6 +35,7 @@ def finish(processes):
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("method", "batch_of"),
     [("gmmformer", "videos"), ("gmmformer_v2", "videos"), ("ms_sl", "videos"), ("ms_sl", "captions")],

@@ -40,6 +40,7 @@ def settings(data_root, folder):
     return {"data": "tvr", "root": data_root, "out": folder, **small}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "kill_at",
     ["step 1", "step 6", "validating 2", "model.safetensors", "config.json", "metrics.jsonl", "last.safetensors"],
@@ -61,6 +62,7 @@ def test_a_killed_run_goes_on_to_the_same_result(kill_at, uninterrupted, data_ro
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kill_at", ["step 8", "validating 2", "last.safetensors"])
 def test_a_killed_run_over_captions_that_is_chosen_by_moments_goes_on_too(kill_at, data_root, tmp_path):
     event = {"preset": "charades_event", "model.num_centers": 4, "model.num_widths": 3}

@@ -81,7 +81,7 @@ def test_cuts_of_odd_files_are_right(tmp_path, name):
 def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
     out = tmp_path / "out.mp4"
     out.write_text("precious")
-    with pytest.raises(ConfigError, match="is there already; choose another name"):
+    with pytest.raises(ConfigError):
         cut(clip, 0.0, 1.0, out)
     assert out.read_text() == "precious"
     cut(clip, 0.0, 0.2, out, overwrite=True)
@@ -89,7 +89,7 @@ def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
 
 
 def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
-    with pytest.raises(VideoError, match=r"shows nothing between 50 and 60 s; choose a span inside the video"):
+    with pytest.raises(VideoError, match="50 and 60 s"):
         cut(clip, 50.0, 60.0, tmp_path / "out.mp4")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,11 +97,11 @@ def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
 @pytest.mark.parametrize(
     ("span", "name", "message"),
     [
-        ((2.0, 2.0), "out.mp4", "wanted 0 <= start < end"),
-        ((-1.0, 2.0), "out.mp4", "wanted 0 <= start < end"),
-        ((0.0, float("nan")), "out.mp4", "wanted 0 <= start < end"),
-        ((0.0, 1.0), "out.gif", "cannot write '.gif' files"),
-        ((0.0, 1.0), "no/such/out.mp4", "create it first"),
+        ((2.0, 2.0), "out.mp4", "0 <= start < end"),
+        ((-1.0, 2.0), "out.mp4", "0 <= start < end"),
+        ((0.0, float("nan")), "out.mp4", "0 <= start < end"),
+        ((0.0, 1.0), "out.gif", ".gif"),
+        ((0.0, 1.0), "no/such/out.mp4", "no/such"),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(clip, tmp_path, span, name, message):
@@ -141,7 +141,7 @@ def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tm
 def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path, monkeypatch):
     monkeypatch.setattr("untrimmed.video.process._SLICE_S", 0.1)
     start = time.monotonic()
-    with pytest.raises(VideoError, match=r"slow.mjpeg: took longer than 1 s and was stopped; allow more time"):
+    with pytest.raises(VideoError, match=r"slow\.mjpeg.* 1 s"):
         cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", limits=Limits(total_s=1.0))
     assert time.monotonic() - start < 10
     assert list(tmp_path.iterdir()) == []

@@ -11,10 +11,13 @@ import pytest
 from tests.web.browsing import TILE, ask, painted_ms, until
 from untrimmed.demo.queries import QUERIES
 
-pytestmark = pytest.mark.skipif(
-    "UNTRIMMED_DEMO_PAGE" not in os.environ,
-    reason="set UNTRIMMED_DEMO_PAGE to the address of a service of the demo's library",
-)
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.skipif(
+        "UNTRIMMED_DEMO_PAGE" not in os.environ,
+        reason="set UNTRIMMED_DEMO_PAGE to the address of a service of the demo's library",
+    ),
+]
 
 
 @pytest.fixture

@@ -1,6 +1,10 @@
 """Back and Forward in the browser: between what was asked and opened, not between letters."""
 
-from tests.web.browsing import TILE, ask, until
+import pytest
+
+from tests.web.browsing import TILE, until
+
+pytestmark = pytest.mark.check
 
 PAUSE_MS = 500  # of who types: what stands there is asked meanwhile
 
@@ -101,13 +105,3 @@ def test_small_changes_are_said_in_the_address_and_make_no_entries(visit, chance
     assert length(page) == before
     page.go_back()
     until(page, "!document.querySelector('video') && location.search === '?q=white&sure=5'")
-
-
-def test_a_search_and_enter_at_once_make_one_entry(visit):
-    page = visit()
-    is_shown(page, "")
-    before = length(page)
-    ask(page, "white")
-    page.press("#q", "Enter")
-    is_shown(page, "white")
-    assert length(page) == before + 1

@@ -15,6 +15,8 @@ from untrimmed.errors import EncoderError, VideoError
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.types import Moment
 
+pytestmark = pytest.mark.check
+
 LEAST_IOU = 0.5  # of the moment that is shown, with the true one
 LEAST_ON_SCREEN = 16  # of 20, with the encoder `builtin`
 ON_SCREEN = f"""

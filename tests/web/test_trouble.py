@@ -11,6 +11,8 @@ from tests.web.browsing import TILE, ask, tile_names, until
 from tests.web.conftest import VP9, load_toy, served
 from untrimmed.search import library as library_module
 
+pytestmark = pytest.mark.check
+
 
 def test_an_answer_that_comes_after_going_back_is_dropped(visit):
     page, held = visit(), []

@@ -237,6 +237,7 @@ def test_every_split_is_a_part_with_files_and_every_published_part_has_files(nam
     assert set(benchmark.parts.values()) | set(benchmark.sizes) <= set(benchmark.files)
 
 
+@pytest.mark.check
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "part", "videos", "captions"),

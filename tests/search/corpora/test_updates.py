@@ -105,6 +105,7 @@ def videos_of(corpus, seeds):
         yield stored_video(video_id, features, encoded if seed % 2 else b"", model=model)
 
 
+@pytest.mark.check
 def test_any_updates_answer_as_a_fresh_corpus(empty):
     @QUICK
     @given(steps=STEPS, among=st.none() | st.sets(st.sampled_from(IDS)))
@@ -263,6 +264,7 @@ def follow_a_library(operations):
                 assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=2e-6)
 
 
+@pytest.mark.check
 @settings(QUICK, max_examples=30)
 @given(operations=OPERATIONS)
 def test_a_library_in_any_of_three_hundred_states_is_searched_as_plain_python_does(small_blocks, operations):

@@ -255,6 +255,7 @@ def query_of(text):
     return TextFeatures(text, np.zeros(4, np.float32), words, ("a", "b"))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
 def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, monkeypatch):
     """Wide enough that vectors have heads, bodies and signs."""
@@ -526,6 +527,7 @@ def test_what_means_fall_short_of_is_learned_from_some_searches_and_then_checked
     assert [shortfalls.allowance(0.9) is None for _ in range(32)].count(True) == 1
 
 
+@pytest.mark.check
 def test_at_a_recall_means_are_searched_first_and_miss_few(many, tmp_path, monkeypatch):
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
     corpus = model.corpus().update([many(model, number) for number in range(300)])

@@ -95,6 +95,7 @@ def steps_of_a_library(index):
             yield
 
 
+@pytest.mark.check
 def test_each_search_sees_one_version_while_others_are_committed(tmp_path, loads):
     index, lib = VideoIndex(tmp_path, create=True), untrimmed.open(tmp_path)
     index.write_settings(SETTINGS)

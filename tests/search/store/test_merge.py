@@ -179,6 +179,7 @@ print("end", flush=True)
 """
 
 
+@pytest.mark.check
 def test_a_killed_merge_is_no_library_and_goes_on(tmp_path, monkeypatch):
     videos = [at(stored(f"/v/{number:02d}.mp4", seed=number), content_hash=str(number)) for number in range(60)]
     folders = [library(tmp_path / f"{number}", *videos[number::3]) for number in range(3)]

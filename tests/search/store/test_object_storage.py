@@ -233,6 +233,7 @@ STEPS = {
 }
 
 
+@pytest.mark.check
 def test_nothing_is_lost_where_two_machines_write_at_once(machines):
     """The second has read the library when the first commits, and then commits what it has begun."""
     one, two, meanwhile = machines

@@ -1,0 +1,65 @@
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import * as api from '../src/api'
+
+afterEach(() => vi.unstubAllGlobals())
+
+const answer = (hits: unknown[]) => ({ hits, warnings: [], partial: false, took_s: 0.1 })
+const QUERY = {} as api.Query
+
+/** Serve these pieces of text as one answer. */
+function serve(...pieces: string[]) {
+  const body = new ReadableStream({
+    start(stream) {
+      for (const piece of pieces) stream.enqueue(new TextEncoder().encode(piece))
+      stream.close()
+    }
+  })
+  vi.stubGlobal('fetch', vi.fn(async () => new Response(body)))
+}
+
+describe('search', () => {
+  it('reports each hit, wherever the network cuts the lines', async () => {
+    const lines = [{ hit: { rank: 1 } }, { hit: { rank: 2 } }, { answer: answer([]) }]
+    const text = lines.map((line) => JSON.stringify(line) + '\n').join('')
+    serve(text.slice(0, 7), text.slice(7, 30), text.slice(30))
+    const ranks: number[] = []
+    const found = await api.search(QUERY, new AbortController().signal, (hit) => ranks.push(hit.rank))
+    expect(ranks).toEqual([1, 2])
+    expect(found).toEqual(answer([]))
+  })
+  it('raises Silence when the answer ends early', async () => {
+    serve('{"hit": {"rank": 1}}\n')
+    await expect(api.search(QUERY, new AbortController().signal, () => {})).rejects.toThrow(api.Silence)
+  })
+  it('raises the problem of a search that fails half way', async () => {
+    serve('{"problem": "out of memory"}\n')
+    await expect(api.search(QUERY, new AbortController().signal, () => {})).rejects.toThrow('out of memory')
+  })
+  it('raises Refusal with the status', async () => {
+    vi.stubGlobal('fetch', async () => new Response('{"detail": "no such video"}', { status: 404 }))
+    await expect(api.detail('x')).rejects.toMatchObject({ status: 404, message: 'no such video' })
+    expect(await api.answers()).toBe(true)
+  })
+  it('raises Silence when nothing answers', async () => {
+    vi.stubGlobal('fetch', async () => Promise.reject(new TypeError('failed')))
+    await expect(api.facts()).rejects.toThrow(api.Silence)
+    expect(await api.answers()).toBe(false)
+  })
+})
+
+describe('names and times', () => {
+  it.each([
+    [0, '0:00.0'],
+    [75.25, '1:15.2'],
+    [75.75, '1:15.8'],
+    [59.96, '1:00.0'],
+    [3725.04, '1:02:05.0']
+  ])('shows %d seconds as %s', (time_s, text) => expect(api.clock(time_s)).toBe(text))
+  it('takes a path apart, without letters that turn or break a line', () => {
+    expect(api.fileName('/a/b\u202e.mp4')).toBe('b\ufffd.mp4')
+    expect(api.folderOf('/a/b.mp4')).toBe('/a')
+  })
+  it('asks for frames at times that are not negative', () => {
+    expect(api.frame('id', -1)).toBe('/api/videos/id/frame?time_s=0.00&short_side=180')
+  })
+})

@@ -1,0 +1,192 @@
+import { beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Hit, Query } from '../src/api'
+
+const ID = '0123456789abcdef'
+const OTHER = 'fedcba9876543210'
+
+function hit(rank: number, video_id: string, ...starts: number[]): Hit {
+  const moments = starts.map((start_s) => ({ start_s, end_s: start_s + 2, score: 1 / rank }))
+  return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, duration_s: 60, moments }
+}
+const HITS = [hit(1, ID, 0, 10), hit(2, OTHER, 5)]
+
+let asked: Query[]
+let entries: string[] // of the browser's history
+let session: (typeof import('../src/session.svelte'))['session']
+
+/** What the page needs of a browser. */
+function stubBrowser(): void {
+  const kept = new Map<string, string>()
+  const location = { pathname: '/', search: '' }
+  const go = (state: unknown, address?: string) => {
+    history.state = state
+    if (!address) return
+    const url = new URL(address, 'http://page')
+    location.search = url.search
+  }
+  const history = {
+    state: null as unknown,
+    pushState: (state: unknown, _: string, address: string) => (entries.push(address), go(state, address)),
+    replaceState: (state: unknown, _: string, address?: string) => {
+      if (address) entries[entries.length - 1] = address
+      go(state, address)
+    }
+  }
+  vi.stubGlobal('location', location)
+  vi.stubGlobal('history', history)
+  vi.stubGlobal('localStorage', { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value) })
+  vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
+    if (path.startsWith('/api/videos/')) return Response.json({ video: 'known.mp4', duration_s: 60 })
+    asked.push(JSON.parse(String(init!.body)))
+    return new Response(JSON.stringify({ answer: { hits: HITS, warnings: [], partial: false, took_s: 0 } }) + '\n')
+  })
+}
+
+beforeEach(async () => {
+  asked = []
+  entries = ['/']
+  stubBrowser()
+  vi.resetModules()
+  session = (await import('../src/session.svelte')).session
+})
+
+describe('query', () => {
+  it('is sent with trimmed words and the usual bounds', async () => {
+    session.text = ' a dog '
+    session.without = 'rain; ;snow '
+    await session.ask('new')
+    expect(asked).toHaveLength(1)
+    expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], within_s: 60, limit: 20, moments: 4, weights: {} })
+    expect(asked[0].filters.min_bytes).toBeNull()
+  })
+  it('holds filters in the units of the service', async () => {
+    Object.assign(session, { text: 'x', minMegabytes: 1.5, minDuration: 90, flat: true, fold: true, minChance: 50 })
+    await session.ask('new')
+    expect(asked[0]).toMatchObject({ group_by: 'moment', fold: 0.95, min_confidence: 0.5 })
+    expect(asked[0].filters).toMatchObject({ min_bytes: 1_500_000, min_duration_s: 90 })
+  })
+  it('leaves out numbers and weights out of bounds', async () => {
+    Object.assign(session, { text: 'x', limit: 501, gap: -1, weights: { text: 2, then: 0 } })
+    await session.ask('new')
+    expect(asked[0]).toMatchObject({ limit: 20, within_s: 60, weights: { text: 2 } })
+    expect(session.numFilters).toBe(1)
+  })
+  it('has no chance where an example is part of it', async () => {
+    session.minChance = 50
+    await session.judge('like', { video: 'a', video_id: ID, start_s: 0, end_s: 2 })
+    expect(asked[0].min_confidence).toBeNull()
+  })
+  it('is not sent when only unwanted things are named', async () => {
+    session.without = 'rain'
+    await session.ask('new')
+    expect(asked).toEqual([])
+    expect(session.answer).toBeNull()
+  })
+})
+
+describe('address', () => {
+  it('gives the same search when it is read', async () => {
+    const set = { text: 'a dog', then: 'a cat', within: 'holiday', gap: 30, minDuration: 1.5, limit: 7, minChance: 40, flat: true, weights: { then: 2 } }
+    Object.assign(session, set)
+    session.unlike = [{ video: 'a', video_id: ID, start_s: 1, end_s: 2.5 }]
+    await session.ask('new')
+    const address = entries.at(-1)!
+    Object.assign(session, { text: '', then: '', within: '', gap: null, minDuration: null, limit: null, minChance: 0, flat: false, weights: {}, unlike: [] })
+    await session.read()
+    expect(session).toMatchObject(set)
+    expect(session.unlike[0]).toMatchObject({ video_id: ID, start_s: 1, end_s: 2.5 })
+    expect(asked[1]).toEqual(asked[0])
+    expect(entries.at(-1)).toBe(address)
+  })
+  it.each([
+    ['s=50&e=99', 50, 60],
+    ['s=-5&e=1', 0, 1],
+    ['s=100&e=200', 0, 60],
+    ['s=x&e=1', 0, 60],
+    ['', 0, 60]
+  ])('of an open moment (%s) opens it again, inside its video', async (times, start_s, end_s) => {
+    location.search = `?v=${ID}&${times}`
+    await session.read()
+    expect(session.open).toMatchObject({ video_id: ID, video: 'known.mp4', start_s, end_s })
+  })
+  it('keeps what is typed as one entry until it is meant', async () => {
+    for (const text of ['a', 'a d', 'a dog']) {
+      session.text = text
+      await session.ask('typed')
+    }
+    expect(entries).toEqual(['/', '/?q=a+dog'])
+    await session.ask('asked')
+    session.text = 'a cat'
+    await session.ask('typed')
+    expect(entries).toEqual(['/', '/?q=a+dog', '/?q=a+cat'])
+  })
+})
+
+describe('selection', () => {
+  beforeEach(async () => {
+    session.text = 'x'
+    await session.ask('new')
+  })
+  it('goes over the moments of all videos, and stops at the ends', () => {
+    const seen = [1, 1, 1, -1, -1, -1, -1].map((by) => {
+      session.step(by)
+      return [session.chosen.hit, session.chosen.moment]
+    })
+    expect(seen).toEqual([[0, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
+  })
+  it('goes from video to video', () => {
+    session.step(1)
+    session.stepVideo(1)
+    expect(session.chosen).toEqual({ hit: 1, moment: 0 })
+    session.stepVideo(5)
+    expect(session.chosen).toEqual({ hit: 1, moment: 0 })
+    session.stepVideo(-1)
+    expect(session.chosen).toEqual({ hit: 0, moment: 0 })
+  })
+  it('moves the edges of the open moment inside the video, never past each other', () => {
+    session.show(0, 0)
+    session.nudge('start_s', -0.5)
+    expect(session.open).toMatchObject({ start_s: 0, end_s: 2 })
+    session.nudge('start_s', 1.95)
+    expect(session.open).toMatchObject({ start_s: 0 })
+    session.nudge('end_s', 100)
+    expect(session.open).toMatchObject({ end_s: 60 })
+    expect(entries.at(-1)).toContain('e=60.000')
+  })
+  it('knows whether the open moment is still the chosen one', () => {
+    session.show(0, 1)
+    expect(session.hasMovedOn).toBe(false)
+    session.step(1)
+    expect(session.hasMovedOn).toBe(true)
+    session.step(-1)
+    expect(session.hasMovedOn).toBe(false)
+  })
+  it('stays with the open moment where a step leads nowhere', () => {
+    session.show(0, 0)
+    session.step(-1)
+    expect([session.hasMovedOn, session.chosen]).toEqual([false, { hit: 0, moment: 0 }])
+  })
+  it('changes the edges of a moment without an entry of the history', () => {
+    session.show(0, 1)
+    const { length } = entries
+    session.nudge('end_s', 0.5)
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&v=${ID}&s=10.000&e=12.500`])
+  })
+  it('judges a moment, takes the judgement back, and replaces one with other edges', async () => {
+    const moment = { video: 'a', video_id: ID, start_s: 0, end_s: 2 }
+    await session.judge('like', moment)
+    expect(asked.at(-1)!.like).toEqual([{ video_id: ID, start_s: 0, end_s: 2 }])
+    await session.judge('unlike', { ...moment, end_s: 3 })
+    expect(asked.at(-1)).toMatchObject({ like: [], unlike: [{ video_id: ID, start_s: 0, end_s: 3 }] })
+    await session.judge('unlike', { ...moment, end_s: 3 })
+    expect(asked.at(-1)!.unlike).toEqual([])
+    expect(session.chosen).toEqual({ hit: 0, moment: 0 })
+  })
+  it('collects a moment once, and remembers it', () => {
+    session.collect('a', ID, 0, 2)
+    session.collect('a', ID, 0, 2)
+    expect(JSON.parse(localStorage.getItem('untrimmed-basket')!)).toEqual([{ video: 'a', video_id: ID, start_s: 0, end_s: 2, note: 'x' }])
+    session.discard(0)
+    expect(session.basket).toEqual([])
+  })
+})
