@@ -157,24 +157,24 @@ def _only_trusted(place: Path | str) -> Iterator[None]:
 
 
 def _imported() -> Iterator[Source]:
-    """All modules that are imported from files, but those of this package and of installed ones, and the program."""
+    """Yield all modules that are imported from files, except the program and what `_is_installed`."""
     for name, module in list(sys.modules.items()):
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if file and name.partition(".")[0] not in ("untrimmed", "__main__") and not _is_installed(file):
+        if file and name != "__main__" and not _is_installed(file):
             with suppress(OSError):
                 yield _source(name, Path(file))
 
 
 @cache
 def _installed_folders() -> tuple[str, ...]:
-    known = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(
-        {os.path.realpath(folder) + os.sep for folder in (*known, *site.getsitepackages(), site.getusersitepackages())}
-    )
+    python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    this_package = str(Path(__file__).parent)  # an editable install has it elsewhere
+    folders = (*python, *site.getsitepackages(), site.getusersitepackages(), this_package)
+    return tuple({os.path.realpath(folder) + os.sep for folder in folders})
 
 
 def _is_installed(file: str) -> bool:
-    """Whether a file is Python's own or of an installed package: nobody else's folder can bring it."""
+    """Whether a file belongs to Python, to this package or to an installed one: no other folder can bring it."""
     return os.path.realpath(file).startswith(_installed_folders())
 
 

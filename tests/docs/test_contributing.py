@@ -1,8 +1,9 @@
-"""The example of CONTRIBUTING, file by file as it stands there: it trains, evaluates, indexes and searches."""
+"""The example in CONTRIBUTING, file by file: its program and its commands, from the source tree and from a wheel."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +28,15 @@ CLIPS = {
     "snow": ["white"],
     "dusk": ["red", "blue"],
 }
-# The example is run with a toy encoder, as wide as the one that it is written for.
-RUN = """
+# The example runs with a toy encoder that is as wide as the encoder it is written for.
+TOY = """
 import runpy
 import sys
 
 import numpy as np
 
 from tests.toy import ToyEncoder
+from untrimmed.cli.app import start
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library
 from untrimmed.types import TextFeatures
@@ -53,18 +55,52 @@ class Wide(ToyEncoder):
 
 
 library.load_encoder = lambda *_, **__: LoadedEncoder(Wide(), None)
-sys.path.insert(0, "")
-runpy.run_path("try_it.py")
 """
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    """A folder with the example's files, six clips and their captions; the example is run, and its output given."""
-    folder = tmp_path_factory.mktemp("example")
+def write_files(folder):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for name, body in re.findall(r"(?ms)^```\w+\n# (\w+\.\w+)\n(.*?)^```", text):
         (folder / name).write_text(body, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A folder with the package as its wheel installs it."""
+    pytest.importorskip("setuptools", minversion="77", reason="the wheel is built with setuptools 77 or later")
+    source, installed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "--no-input", "install", "--no-deps", "--no-build-isolation", "--no-index"]
+    run_program([*pip, "--target", str(installed), str(source)])
+    return installed
+
+
+def run_program(command, folder=None, **environment):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=["source", pytest.param("wheel", marks=pytest.mark.slow)])
+def python(request):
+    """Run Python code in a fresh process that has the package from the source tree (editable), or from a wheel."""
+    package = request.getfixturevalue("wheel") if request.param == "wheel" else ROOT / "src"
+
+    def run(code, *arguments, folder):
+        check = f"import untrimmed\nassert untrimmed.__file__.startswith({str(package)!r})\n"
+        paths = os.pathsep.join([str(package), str(ROOT)])
+        return run_program([sys.executable, "-c", check + code, *arguments], folder, PYTHONPATH=paths)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory, python):
+    """A folder with the example's files, six clips and their captions, and the output of the example's program."""
+    folder = tmp_path_factory.mktemp("example")
+    write_files(folder)
     (folder / "videos").mkdir()
     captions = []
     for number, (name, colours) in enumerate(CLIPS.items()):
@@ -75,11 +111,8 @@ def example(tmp_path_factory):
             for i, colour in enumerate(colours)
         ]
     (folder / "captions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in captions), encoding="utf-8")
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-c", RUN]
-    made = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | {"PYTHONPATH": paths})
-    assert made.returncode == 0, made.stderr
-    return folder, made.stdout
+    program = TOY + 'sys.path.insert(0, "")\nrunpy.run_path("try_it.py")\n'
+    return folder, python(program, folder=folder)
 
 
 def test_it_trains_with_the_attachment_s_term(example):
@@ -101,9 +134,25 @@ def test_it_evaluates_and_searches(example):
     assert json.loads((folder / "library/library.json").read_text("utf-8"))["model"].startswith("best_frame+spread:")
 
 
-def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(example, tmp_path, monkeypatch):
+def test_later_commands_import_the_example_s_files_again(example, python):
+    def untrimmed(*words):
+        return python(TOY + "start()\n", *words, folder=example[0])
+
+    untrimmed(
+        *("train", "best_frame+spread", "--import", "best_frame.py", "--import", "spread.py", "--data", "mine"),
+        *("--root", "data", "--out", "runs/typed", "--preset", "best_frame.yaml"),
+    )
+    assert "best_frame+spread on mine, test" in untrimmed("evaluate", "runs/typed")
+    untrimmed("plot", "moment-ratio", "runs/typed", "--out", "ratio.svg")
+    assert (example[0] / "ratio.svg").is_file()
+    untrimmed("index", "--library", "library", "--model", "runs/typed")
+    assert "flag.mp4" in untrimmed("search", "--library", "library", "a dog jumps into a lake")
+
+
+def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
-    import_module(example[0] / "my_layout.py")
+    write_files(tmp_path)
+    import_module(tmp_path / "my_layout.py")
     folder = tmp_path / "talks"
     folder.mkdir()
     lines = {
