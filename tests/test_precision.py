@@ -64,10 +64,7 @@ def test_a_gpu_is_asked_for_its_generation(capability, quick, monkeypatch):
     assert not has_fast_bfloat16("mps")
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("fp17", "$"), ("bf16", "; bf16 is called bfloat16 now$"), ("fp32", "; fp32 is called float32 now$")],
-)
-def test_another_name_is_refused_and_a_former_one_explained(name, hint):
-    with pytest.raises(ConfigError, match=f"precision is '{name}', wanted auto, float32 or bfloat16{hint}"):
+@pytest.mark.parametrize("name", ["fp17", "bf16"])
+def test_another_name_is_refused(name):
+    with pytest.raises(ConfigError, match=name):
         read_precision(name)
