@@ -6,7 +6,7 @@ import pytest
 
 from untrimmed import precision
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import FORMAT, open_run
 from untrimmed.training.train import train
 

@@ -16,7 +16,8 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.running.opened import OpenedModel, load, open_model
+from untrimmed.running.loaded import load, open_model
+from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
 from untrimmed.training.train import train

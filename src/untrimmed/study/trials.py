@@ -24,7 +24,7 @@ from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.precision import Precision
 from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run, is_run, open_run
 from untrimmed.study.identity import identity_of
 from untrimmed.training.loop import Callback
