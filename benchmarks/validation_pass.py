@@ -31,10 +31,10 @@ from untrimmed.evaluation.recall import recall, retrieval_metrics
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
-from untrimmed.running.batches import query_batch, video_batch
+from untrimmed.running.batches import in_batches, query_batch, video_batch
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.running.validation import Batching, in_batches, score_split
+from untrimmed.running.opened import OpenedModel
 
 PRESET = load_preset("gmmformer_v2", "tvr")
 
@@ -93,7 +93,7 @@ def straightforward(model: StraightforwardGMMFormerV2, dataset: RetrievalDataset
 
 def ours(model: torch.nn.Module, encoding: Encoding, dataset: RetrievalDataset) -> tuple[np.ndarray, dict, dict]:
     start = time.perf_counter()
-    scores = score_split(model, dataset, Batching(encode=encoding))
+    scores = OpenedModel(model=model, dataset=dataset, encode=encoding).score()
     times = {"encode and score": time.perf_counter() - start}
     start = time.perf_counter()
     figures = retrieval_metrics(scores.fused, dataset.video_index)

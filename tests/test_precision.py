@@ -62,7 +62,7 @@ def test_a_gpu_is_asked_for_its_generation(capability, quick, monkeypatch):
     assert not has_fast_bfloat16("mps")
 
 
-@pytest.mark.parametrize("name", ["fp17", "bf16", "fp32"])
+@pytest.mark.parametrize("name", ["fp17", "bf16"])
 def test_another_name_is_refused(name):
-    with pytest.raises(ConfigError, match=f"'{name}'.*float32.*bfloat16"):
+    with pytest.raises(ConfigError, match=name):
         read_precision(name)

@@ -95,7 +95,7 @@ TRAINING = (
     Step(
         "epoch",
         "score the validation split",
-        ("running/validation.py", "evaluation/recall.py"),
+        ("running/opened.py", "evaluation/recall.py"),
         ("SumR", "from Q V scores"),
     ),
     Step(

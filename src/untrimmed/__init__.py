@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from untrimmed.data.simulation.world import SimulationSettings
     from untrimmed.models.registry import create_model, list_models
     from untrimmed.plugins import import_module
-    from untrimmed.running.opened import evaluate, load
+    from untrimmed.running.evaluate import evaluate
+    from untrimmed.running.loaded import load
     from untrimmed.search.indexing.report import Failure, IndexReport, Progress
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
@@ -41,10 +42,10 @@ _PUBLIC = {
     "Weights": "untrimmed.search.query.query:Weights",
     "create_model": "untrimmed.models.registry:create_model",
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
-    "evaluate": "untrimmed.running.opened:evaluate",
+    "evaluate": "untrimmed.running.evaluate:evaluate",
     "import_module": "untrimmed.plugins:import_module",
     "list_models": "untrimmed.models.registry:list_models",
-    "load": "untrimmed.running.opened:load",
+    "load": "untrimmed.running.loaded:load",
     "load_dataset": "untrimmed.data.dataset:load_dataset",
     "open": "untrimmed.search.library:open_library",
     "simulate": "untrimmed.data.simulation.simulate:simulate",

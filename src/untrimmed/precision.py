@@ -16,7 +16,6 @@ from untrimmed.errors import ConfigError
 
 Format = Literal["float32", "bfloat16"]
 Precision = Literal["auto", "float32", "bfloat16"]
-OLD_NAMES = {"fp32": "float32", "bf16": "bfloat16"}  # in runs that were saved before searching and training agreed
 BUILTIN_PRODUCTS = "int8"  # of the encoder `builtin`, in its network for images, on any processor
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -39,12 +38,11 @@ class NumberFormat:
 def read_precision(name: str) -> Precision:
     """The choice of that name.
 
-    Raises: ConfigError for any other name, former ones included.
+    Raises: ConfigError for any other name.
     """
     if name in get_args(Precision):
         return cast(Precision, name)
-    now = f"; {name} is called {OLD_NAMES[name]} now" if name in OLD_NAMES else ""
-    raise ConfigError(f"precision is {name!r}, wanted auto, float32 or bfloat16{now}")
+    raise ConfigError(f"precision is {name!r}, expected auto, float32 or bfloat16")
 
 
 def choose_format(precision: str, device: str) -> NumberFormat:

@@ -9,7 +9,7 @@ from tests.run_world import SMALL
 from untrimmed.cli.plot import plot
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.plots.catalogue import PICTURES
-from untrimmed.running.opened import open_model
+from untrimmed.running.loaded import open_model
 from untrimmed.training.train import train
 
 app = typer.Typer()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from untrimmed.errors import ConfigError
-from untrimmed.running.opened import evaluate, open_model
+from untrimmed.running.evaluate import evaluate
+from untrimmed.running.loaded import open_model
 from untrimmed.running.top import top_videos
 from untrimmed.training.train import train
 

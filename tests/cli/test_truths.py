@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from untrimmed.data.layout import read_split
-from untrimmed.running.opened import open_model
+from untrimmed.running.loaded import open_model
 from untrimmed.training.train import train
 
 LABELLED = 12  # of the 18 captions of the split, the first ones

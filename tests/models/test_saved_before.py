@@ -1,4 +1,4 @@
-"""What earlier versions wrote is read: a model with attachments, encodings in a library, the state of a training run.
+"""What earlier versions wrote is read: a model with attachments, encodings in a library.
 
 `saved_before/` was written when attachments were classes made at run time: weights under `extensions.`, the shares of
 prototypes under the field alone. `expected.json` holds what that program computed with it.
@@ -17,8 +17,6 @@ from tests.retrieval_world import make_batch
 from untrimmed.errors import CheckpointError
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.search.corpora.trained import TrainedModel
-from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.state import TrainingState, load_state, save_state
 
 FOLDER = Path(__file__).parent / "saved_before"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -60,23 +58,6 @@ def test_encodings_in_a_library_are_read():
     assert torch.allclose(scores, torch.tensor(EXPECTED["stored_scores"]), atol=1e-6)
     units, _ = stored.model.timeline(videos)
     assert torch.allclose(units[0], torch.tensor(EXPECTED["timeline"]), atol=1e-6)
-
-
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path):
-    model = load_model(FOLDER)
-    optimizer = BertAdam(parameter_groups(model), lr=0.01)
-    model.attachments["ral"].csa.hidden.weight.sum().backward()
-    optimizer.step()
-    save_state(tmp_path / "now", TrainingState(epoch=3), model, optimizer)
-    tensors = {name.replace(".attachments.", ".extensions."): t for name, t in load_file(tmp_path / "now").items()}
-    assert any(name.startswith("mean.extensions.ral.") for name in tensors)
-    save_file(tensors, tmp_path / "before", metadata={"state": json.dumps({"epoch": 3})})
-    resumed = load_model(FOLDER)
-    again = BertAdam(parameter_groups(resumed), lr=0.01)
-    assert load_state(tmp_path / "before", resumed, again).epoch == 3
-    ours, theirs = (m.attachments["ral"].csa.hidden.weight for m in (resumed, model))
-    assert torch.equal(ours, theirs)
-    assert torch.equal(again.state[ours]["square"], optimizer.state[theirs]["square"])
 
 
 def test_a_tensor_that_belongs_nowhere_is_still_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from untrimmed.errors import FeatureError
 from untrimmed.parity import data_cases
 from untrimmed.parity.registry import run_case
-from untrimmed.running.validation import query_batches
+from untrimmed.running.batches import query_batches
 
 CASES = Path(__file__).parent / "cases"
 FORWARD = [

@@ -34,7 +34,7 @@ from untrimmed.plots.tsne import captions_of_some, closest_videos, embeddings_of
 from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
 from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
 from untrimmed.plots.words import with_even_confidences, word_confidence_of, word_names
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 
 
 def without_moments(run):
@@ -510,7 +510,7 @@ def test_runs_on_different_captions_are_not_compared(trained):
 
 def test_ranks_are_those_of_the_scores(trained):
     run = trained["ral"]
-    fused = run.score(run.dataset).fused
+    fused = run.score().fused
     assert np.array_equal(run.rank, ranks(fused, run.dataset.video_index))
 
 

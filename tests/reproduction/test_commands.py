@@ -5,12 +5,14 @@ import itertools
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
 
 from untrimmed.cli.app import build_app
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.packed import PackSettings
 from untrimmed.evaluation.report import COLUMNS, heading
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
@@ -29,7 +31,7 @@ from untrimmed.reproduction.tables import (
     TrainedTable,
     UntrainedTable,
 )
-from untrimmed.running import opened
+from untrimmed.running import evaluate as evaluation
 from untrimmed.running.run import DataSettings, Run
 from untrimmed.training import arguments
 from untrimmed.training import train as training
@@ -56,10 +58,16 @@ WIDTHS = {  # of the features of words and of frames, as they are published
 
 
 class Features(RetrievalDataset):
-    """A split of which nothing is known but the name and the widths of its features."""
+    """A split of which only the name is known, and how its features are read."""
 
-    def __init__(self, name):
-        self.__dict__ |= {"name": name, "split": "train", "video_ids": ("a", "b")}
+    def __init__(self, name, settings):
+        features = SimpleNamespace(settings=settings)
+        self.__dict__ |= {"name": name, "split": "train", "video_ids": ("a", "b"), "features": features}
+
+    @classmethod
+    def load(cls, data, sizes, features, split, **_):
+        limits = {key: getattr(sizes, key) for key in ("num_clips", "max_frames", "max_words")}
+        return cls(data.name, PackSettings(**limits, fixed_frames=features.fixed_frames))
 
     @property
     def query_dim(self):
@@ -102,13 +110,12 @@ def caught(monkeypatch):
         bound.apply_defaults()
         raise Stopped(bound.arguments | {"changed": bound.arguments["changed"] or {}})
 
-    real_evaluate = opened.evaluate
+    real_evaluate = evaluation.evaluate
     monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
-    monkeypatch.setattr(training, "load_split", lambda data, *_, **__: Features(data.name))
-    for check in ("require_sizes", "require_content"):  # of features, and there are none; their widths are checked
-        monkeypatch.setattr(arguments, check, lambda *_: None)
+    monkeypatch.setattr(training, "load_split", Features.load)
+    monkeypatch.setattr(arguments, "require_content", lambda _: None)  # of features, and there are none
     monkeypatch.setattr(training, "_require_own", stop_training)
-    monkeypatch.setattr(opened, "evaluate", stop_evaluating)
+    monkeypatch.setattr(evaluation, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
     monkeypatch.setattr("untrimmed.cli.run_evaluation.is_model_folder", lambda folder: True)
 

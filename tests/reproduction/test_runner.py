@@ -12,7 +12,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.reproduction.commands import commands_of, drawing
 from untrimmed.reproduction.results import printed_grids, smoke_grid, trained_grids
 from untrimmed.reproduction.runner import Plan, run_table, simulated_data
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import is_run
 
 

@@ -10,7 +10,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.reproduction.document import grids_of
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.runner import Place
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 
 TABLE = PAPERS["tf_prvr"].entry("table1")
 

@@ -1,16 +1,13 @@
 """A run's folder of which files are missing: said in one line, and nothing of what is left is overwritten."""
 
-import json
 import shutil
 
 import pytest
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from untrimmed import precision
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
-from untrimmed.running.opened import evaluate
-from untrimmed.running.run import open_run
+from untrimmed.running.evaluate import evaluate
+from untrimmed.running.run import FORMAT, open_run
 from untrimmed.training.train import train
 
 
@@ -94,54 +91,16 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_written(finish
     assert not (tmp_path / "run").exists()
 
 
-def test_epochs_of_a_run_saved_when_they_were_counted_from_0_are_counted_from_1(finished, tmp_path):
-    whole, options = finished
-    folder = tmp_path / "run"
-    shutil.copytree(whole, folder)
-    before = [{**entry, "epoch": entry["epoch"] - 1} for entry in open_run(whole).history]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in before))
-    assert open_run(folder).history == open_run(whole).history
-    with safe_open(folder / "last.safetensors", framework="pt") as file:
-        state = json.loads(file.metadata()["state"]) | {"history": before}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    save_file(tensors, folder / "last.safetensors", metadata={"state": json.dumps(state)})
-    assert [entry["epoch"] for entry in train("ms_sl", out=folder, **options).history] == [1, 2]
-    assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-
-
-@pytest.mark.parametrize(("before", "now"), [("joint", "released"), ("per_direction", "per_direction")])
-def test_a_run_saved_under_a_settings_former_name_opens_and_goes_on(data_root, tmp_path, before, now):
-    settings = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20, "model.nce": now}
-    settings |= {"train.batch_size": 8, "train.epochs": 1, "weights.gaze_nce": 0.04}
-    folder, options = tmp_path / "run", {"data": "tvr", "root": data_root, **settings}
-    train("jsg", out=folder, **options)
-    for name, text in (("config.json", '"nce": "{}"'), ("config.yaml", "  nce: {}\n")):
-        file = folder / name
-        assert text.format(now) in file.read_text()
-        file.write_text(file.read_text().replace(text.format(now), text.replace("nce", "logarithms").format(before)))
-    assert open_run(folder).config.model["nce"] == now
-    assert open_run(folder).load_model().config.nce == now
-    assert len(train("jsg", out=folder, **options).history) == 1
-    with pytest.raises(ConfigError, match=f"holds a run with model.nce = {now}, this one has paper"):
-        train("jsg", out=folder, **options | {"model.nce": "paper"})
-    with pytest.raises(ConfigError, match=r"unknown key 'logarithms'; known: .* nce,"):
-        train("jsg", out=tmp_path / "other", **options | {"model.logarithms": before})
-
-
-@pytest.mark.parametrize(("before", "now"), [("fp32", "float32"), ("bf16", "bfloat16")])
-def test_a_run_saved_under_a_formats_former_name_opens_and_goes_on(finished, tmp_path, before, now):
+@pytest.mark.parametrize("line", ["", "format: 0\n"])
+def test_a_run_of_an_earlier_format_is_not_read(finished, tmp_path, line):
     whole, options = finished
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     config = (folder / "config.yaml").read_text()
-    assert "\nprecision: float32\n" in config
-    (folder / "config.yaml").write_text(config.replace("precision: float32", f"precision: {before}"))
-    assert open_run(folder).config.precision == now
-    assert evaluate(folder, moments=False).rows
-    assert len(train("ms_sl", out=folder, precision=now, **options).history) == 2
-    other = {"float32": "bfloat16", "bfloat16": "float32"}[now]
-    with pytest.raises(ConfigError, match=f"holds a run with precision = {now}, this one has {other}"):
-        train("ms_sl", out=folder, precision=other, **options)
+    (folder / "config.yaml").write_text(config.replace(f"format: {FORMAT}\n", line))
+    for use in (open_run, evaluate, lambda folder: train("ms_sl", out=folder, **options)):
+        with pytest.raises(CheckpointError, match="earlier development version"):
+            use(folder)
 
 
 def test_auto_is_settled_when_a_run_begins(data_root, finished, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.moments.overlap import iou
 from untrimmed.moments.tf_prvr import TFPRVRSettings, moment_scores, video_moments
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")

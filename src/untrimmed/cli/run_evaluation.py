@@ -65,7 +65,7 @@ def evaluate_run(
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
-    from untrimmed.running.opened import evaluate
+    from untrimmed.running.evaluate import evaluate
     from untrimmed.running.training_free import is_training_free
 
     require_format(output)

@@ -30,7 +30,7 @@ def evaluate_top(
     """Print the first `count` videos of all captions of a split, or of those that `queries` names."""
     import numpy as np
 
-    from untrimmed.running.opened import open_model
+    from untrimmed.running.loaded import open_model
     from untrimmed.running.top import named_captions, read_names, top_videos
 
     require_format(output)

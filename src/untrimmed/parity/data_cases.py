@@ -18,8 +18,7 @@ from untrimmed.evaluation.recall import Ties, ranks, recall, retrieval_metrics
 from untrimmed.losses.matching import matched_pairs, optimal_matching
 from untrimmed.nn.window import constraint_windows
 from untrimmed.parity.case import Arrays, Case
-from untrimmed.running.batches import query_batch, training_batch, video_batch
-from untrimmed.running.validation import in_batches, query_batches
+from untrimmed.running.batches import in_batches, query_batch, query_batches, training_batch, video_batch
 
 
 def preprocessing(case: Case) -> Arrays:

@@ -31,7 +31,9 @@ from untrimmed.parity.compare import RAW_SCORES, RULES, Rules, Tolerance
 from untrimmed.parity.data_cases import DATA_CASES, metric_values, toy_dataset
 from untrimmed.parity.draws import RecordedDraws
 from untrimmed.parity.registry import MethodParity
-from untrimmed.running.validation import Batching, encode_queries, encode_videos, query_batches, score_split
+from untrimmed.presets.settings import TrainSettings
+from untrimmed.running.batches import query_batches
+from untrimmed.running.opened import OpenedModel
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
 from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
 
@@ -259,10 +261,12 @@ class RetrievalParity(MethodParity, Generic[M]):
         def encode(encoder: Callable[[Any], Any], rows: Any, /) -> Any:
             return encoder(rows.to("cpu", case.precision))
 
-        sizes = {"videos": case.setting("eval_context_bsz"), "queries": case.setting("eval_query_bsz")}
-        batching = Batching(**sizes, encode=encode, order="released")
-        scored = score_split(model, dataset, batching)
-        rows = np.concatenate(query_batches(dataset, batching.queries, batching.order))
+        train = TrainSettings(
+            eval_video_batch=case.setting("eval_context_bsz"), eval_query_batch=case.setting("eval_query_bsz")
+        )
+        opened = OpenedModel(model=model, dataset=dataset, train=train, encode=encode, order="released")
+        scored = opened.score()
+        rows = np.concatenate(query_batches(dataset, train.eval_query_batch, "released"))
         truth = dataset.video_index[rows]
         made: Arrays = {
             "query_caption_ids": np.array(dataset.caption_ids)[rows],
@@ -272,8 +276,8 @@ class RetrievalParity(MethodParity, Generic[M]):
         }
         for name, scores in ({"fused": scored.fused} | scored.branches).items():
             made |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
-        queries = encode_queries(model, dataset, batching).select(torch.from_numpy(rows))
-        videos = EncodedVideos.cat([encoded for _, encoded in encode_videos(model, dataset, batching)])
+        queries = opened.all_queries.select(torch.from_numpy(rows))
+        videos = EncodedVideos.cat([encoded for _, encoded in opened.all_videos()])
         return _expected(made | _numpy(self.encodings(model, queries, videos)))
 
     def align(

@@ -99,7 +99,7 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
             # A folder of its own: the cache tells feature files apart, and noise is in none of them.
             with tempfile.TemporaryDirectory() as folder:
                 noisy = noisy_dataset(run, level, Path(folder))
-                found.append(recall(ranks(run.score(noisy).fused, noisy.video_index))["SumR"])
+                found.append(recall(ranks(replace(run, dataset=noisy).score().fused, noisy.video_index))["SumR"])
         sum_r[run.label] = tuple(found)
     return Robustness(tuple(levels), sum_r)
 

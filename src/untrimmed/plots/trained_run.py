@@ -13,7 +13,8 @@ from jaxtyping import Int
 
 from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
-from untrimmed.running.opened import OpenedModel, open_model
+from untrimmed.running.loaded import open_model
+from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import RunConfig, is_run, open_run
 
 

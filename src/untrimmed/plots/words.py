@@ -14,7 +14,7 @@ from untrimmed.data.annotations import Span
 from untrimmed.models.ral import RALQueries
 from untrimmed.plots.style import BLUE, GREY, HEAT, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
-from untrimmed.running.opened import with_settings
+from untrimmed.running.loaded import with_settings
 from untrimmed.running.top import top_videos
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from untrimmed.reproduction.tables import (
     UntrainedTable,
     titled,
 )
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.untrained import untrained_rows_of
 
 DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "memory_mb": 2, "matching_g": 3}

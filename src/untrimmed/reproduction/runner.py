@@ -22,7 +22,7 @@ from untrimmed.files import write_whole
 from untrimmed.presets import Preset, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
 from untrimmed.training.loop import Progress
 from untrimmed.training.train import OWN_DATA_PRESET, train

@@ -18,6 +18,7 @@ from untrimmed.errors import FeatureError
 from untrimmed.models.settings import ModelConfig
 
 T = TypeVar("T")
+QueryOrder = Literal["length", "released"]
 
 
 def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
@@ -138,3 +139,19 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
             waiting = following
         if waiting is not None:
             yield waiting.result()
+
+
+def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
+    """The captions of each batch: by length over the split, so that little is padded, or as the releases take them.
+
+    Those go through the file and put the longest caption of each batch first, ties in file order.
+    """
+    lengths = dataset.features.words_packed.lengths
+    if order == "length":
+        return in_batches(np.argsort(lengths, kind="stable"), size)
+    return [rows[np.argsort(-lengths[rows], kind="stable")] for rows in in_batches(np.arange(len(lengths)), size)]
+
+
+def in_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """Consecutive groups of at most `size`."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -1,16 +1,32 @@
 """How the encoders of a model run: on which device, in which number format."""
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from untrimmed.batches import E, R
+from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError
 from untrimmed.models.base import RetrievalModel
-from untrimmed.precision import Format
+from untrimmed.precision import Format, Precision, choose_format
+
+
+@contextmanager
+def evaluating(model: RetrievalModel) -> Iterator[None]:
+    """The model in evaluation mode and without gradients; then as it was, after an error too."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
 
 
 def require_float32(model: RetrievalModel) -> None:
@@ -34,6 +50,12 @@ class Encoding:
     precision: Format = "float32"
     compiled: bool = False
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def on(cls, device: str | torch.device, precision: Precision) -> Encoding:
+        """Encoders on a device, with the number format that a choice means there."""
+        chosen = choose_device(device)
+        return cls(chosen, choose_format(precision, str(chosen)).name)
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of a batch.

@@ -2,7 +2,7 @@
 
 What lies in it:
 
-    config.yaml         every setting, defaults included; the same settings give the same run
+    config.yaml         the format version and every setting, defaults included; the same settings give the same run
     metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
     model.safetensors   the best model by `train.select_by` on the validation split,
     config.json         its method and sizes (together: what `load_model` reads)
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ from untrimmed.config import build, flat, read_yaml, to_plain
 from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.files import write_whole
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.registry import plain_settings
-from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model, settings_as_now
-from untrimmed.precision import OLD_NAMES, Format
+from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
+from untrimmed.precision import Format
 from untrimmed.presets import Preset
 
 CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
+FORMAT = 1
+"""The format of what a run stores. Raised when a run of the version before can no longer be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,10 @@ class RunConfig(Preset):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that `train` has written; `history` has one entry for each finished epoch, counted as in `counted`."""
+    """A folder that `train` has written; `history` has one entry for each finished epoch.
+
+    Epochs are counted from 1. A model that is not trained has a single epoch 0.
+    """
 
     folder: Path
     config: RunConfig
@@ -104,35 +108,27 @@ def open_run(folder: Path | str) -> Run:
         raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines() if (folder / METRICS).exists() else []
-        history = counted([json.loads(line) for line in lines])
+        history = [json.loads(line) for line in lines]
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / METRICS}: cannot be read ({error}); copy the file again") from error
     return Run(folder, read_config(folder), history)
 
 
-def counted(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of a run's epochs with these counted from 1, and 0 for a model that has not been trained.
-
-    Earlier versions wrote epochs counted from 0, and 1 for an untrained model.
-    """
-    return [
-        entry | {"epoch": number if entry.get("updates") != 0 else 0} for number, entry in enumerate(history, start=1)
-    ]
-
-
 def read_config(folder: Path) -> RunConfig:
-    """The settings of the run in a folder."""
+    """The settings of the run in a folder.
+
+    Raises: CheckpointError if the run has another format than this version writes.
+    """
     values = read_yaml(folder / CONFIG)
-    if values.get("precision") in OLD_NAMES:
-        values["precision"] = OLD_NAMES[values["precision"]]
-    if isinstance(values.get("model"), dict):
-        values["model"] = settings_as_now(values["model"])
+    if values.pop("format", None) != FORMAT:
+        raise CheckpointError(f"{folder}: was made by an earlier development version of untrimmed; train it again")
     return build(RunConfig, values, where=str(folder / CONFIG))
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write the settings; the folder is made."""
-    write_whole(folder / CONFIG, yaml.safe_dump(to_plain(config), sort_keys=False), alone=True)
+    values = {"format": FORMAT, **to_plain(config)}
+    write_whole(folder / CONFIG, yaml.safe_dump(values, sort_keys=False), alone=True)
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
@@ -143,24 +139,14 @@ def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
 
 
 def require_same(folder: Path, wanted: RunConfig) -> None:
-    """Raise a ConfigError naming the first difference if the run in the folder has other settings.
-
-    An option that is younger than the run had its default there.
-    """
-    there, here = (flat(to_plain(_spelled_out(config))) for config in (read_config(folder), wanted))
+    """Raise a ConfigError naming the first difference if the run in the folder has other settings."""
+    there, here = (flat(to_plain(config)) for config in (read_config(folder), wanted))
     for key in here | there:  # in their order: another method is told before what follows from it
         if here.get(key) != there.get(key):
             raise ConfigError(
                 f"{folder}: holds a run with {key} = {there.get(key)}, this one has {here.get(key)}; choose another "
                 "--out, or use the same settings to go on"
             )
-
-
-def _spelled_out(config: RunConfig) -> RunConfig:
-    """The same settings with all defaults of the model and of the attached losses."""
-    model = plain_settings(config.sizes())
-    losses = model.pop("losses")
-    return replace(config, model=model, losses=losses)
 
 
 def require_best_model(folder: Path) -> None:

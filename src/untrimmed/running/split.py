@@ -36,22 +36,18 @@ def load_split(
     )
 
 
-def require_widths(sizes: ModelConfig, dataset: RetrievalDataset, wanted_by: str) -> None:
-    """Raise a FeatureError if features are not as wide as the model reads them."""
-    for what, key, found in (
-        ("frame", "video_dim", dataset.video_dim),
-        ("word", "query_dim", dataset.query_dim),
-    ):
-        wanted = getattr(sizes, key)
-        if found != wanted:
+def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, wanted_by: str) -> None:
+    """Refuse features that are not as a model reads them; `wanted_by` names it in messages.
+
+    Raises: FeatureError for another width, ConfigError for arrays that were resampled to other sizes.
+    """
+    place = f"{dataset.name}, split {dataset.split}"
+    for what, key, found in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
+        if found != (wanted := getattr(sizes, key)):
             raise FeatureError(
-                f"{dataset.name}, split {dataset.split}: {what} features have width {found}, {wanted_by} "
-                f"expects {wanted}; extract others, or set model.{key}={found}"
+                f"{place}: {what} features have width {found}, {wanted_by} expects {wanted}; extract others, or set "
+                f"model.{key}={found}"
             )
-
-
-def require_sizes(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, wanted_by: str) -> None:
-    """Raise a ConfigError if features of a data set in memory were resampled to what the model does not read."""
     made = dataset.features.settings
     for key, limit, wanted, fits in (
         ("num_clips", "", sizes.num_clips, made.num_clips == sizes.num_clips),
@@ -61,6 +57,6 @@ def require_sizes(sizes: ModelConfig, features: FeatureSettings, dataset: Retrie
     ):
         if not fits:
             raise ConfigError(
-                f"{dataset.name}, split {dataset.split}: made with {key}={getattr(made, key)}, {wanted_by} reads "
-                f"{limit}{wanted}; make it with {key}={wanted}"
+                f"{place}: made with {key}={getattr(made, key)}, {wanted_by} reads {limit}{wanted}; make it with "
+                f"{key}={wanted}"
             )

@@ -15,8 +15,9 @@ from untrimmed.data.annotations import Span
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, NoTimelineError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
+from untrimmed.running.batches import in_batches
+from untrimmed.running.encoding import evaluating
 from untrimmed.running.opened import OpenedModel
-from untrimmed.running.validation import evaluating, in_batches
 
 QUERIES_AT_A_TIME = 512  # bounds similarities with the clips or frames of a batch of videos
 
@@ -111,7 +112,7 @@ def top_videos(opened: OpenedModel, captions: Int[np.ndarray, " N"], count: int)
 def _encoded(opened: OpenedModel, captions: Int[np.ndarray, " N"]) -> EncodedQueries:
     if len(captions) == len(opened.dataset.annotations):
         return opened.all_queries.select(torch.from_numpy(captions))
-    parts = [opened.queries(rows) for rows in in_batches(captions, opened.batching.queries)]
+    parts = [opened.queries(rows) for rows in in_batches(captions, opened.train.eval_query_batch)]
     return parts[0].cat(parts)
 
 
@@ -136,7 +137,7 @@ def best_moments(
     """
     dataset = opened.dataset
     found: list[list[Span | None]] = [[None] * videos.shape[1] for _ in videos]
-    for batch in in_batches(np.arange(len(dataset.video_ids)), opened.batching.videos):
+    for batch in in_batches(np.arange(len(dataset.video_ids)), opened.train.eval_video_batch):
         wanted = np.intersect1d(videos, batch)
         if not len(wanted):
             continue

@@ -22,8 +22,7 @@ from untrimmed.moments.localise import LocateSettings
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_scores, video_moments
 from untrimmed.presets.settings import TrainSettings
-from untrimmed.running.events import event_recall_of, why_no_events
-from untrimmed.running.split_report import split_report
+from untrimmed.running.results import event_recall_of, split_report, why_no_events
 
 _VIDEOS_AT_A_TIME = 50  # whose moments are ranked before they are joined with the best so far
 

@@ -24,7 +24,7 @@ from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.precision import Precision
 from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
-from untrimmed.running.opened import evaluate
+from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run, is_run, open_run
 from untrimmed.study.identity import identity_of
 from untrimmed.training.loop import Callback
@@ -122,7 +122,7 @@ class World:
         if not self._noted.is_file():
             return
         there = dict(json.loads(self._noted.read_text(encoding="utf-8")))
-        data, sizes = there.pop("data", None), self._sizes  # an older version did not note which data
+        data, sizes = there.pop("data"), self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
         runs = set(names) - {self._noted.name, UNTRAINED}  # and what is kept of them
         for name in there if runs else ():
@@ -130,7 +130,7 @@ class World:
                 raise ConfigError(
                     f"{folder}: its runs have {name} {there[name]}, this study has {sizes[name]}; choose another --out"
                 )
-        if data is not None and (runs or UNTRAINED in names) and data != self.identity:
+        if (runs or UNTRAINED in names) and data != self.identity:
             raise ConfigError(
                 f"{folder}: what it keeps is of data {data}, {Layout.at(self.root, self.data).folder} has data "
                 f"{self.identity}; choose another --out, or the --root that it was made from"

@@ -22,7 +22,7 @@ from untrimmed.models.registry import plain_settings
 from untrimmed.presets import Preset
 from untrimmed.running.encoding import require_float32
 from untrimmed.running.run import DataSettings
-from untrimmed.running.split import require_sizes, require_widths
+from untrimmed.running.split import require_fit as require_features
 from untrimmed.running.training_free import require_learner
 from untrimmed.training.loop import Callback
 
@@ -90,9 +90,8 @@ def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
     """
     train_set, val_set = sets
     for dataset in sets:
-        require_widths(sizes, dataset, f"{preset.name}/{preset.dataset}")
+        require_features(sizes, preset.features, dataset, f"{preset.name}/{preset.dataset}")
         require_content(dataset)
-        require_sizes(sizes, preset.features, dataset, str(preset.name))
     for dataset, use in ((train_set, "learn to tell it from"), (val_set, "choose the epoch by")):
         if len(dataset.video_ids) == 1:
             what = f"{dataset.name}, split {dataset.split}: there is one video and no other to {use}"

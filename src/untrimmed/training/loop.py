@@ -22,8 +22,8 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
-from untrimmed.running.events import why_no_events
 from untrimmed.running.opened import OpenedModel
+from untrimmed.running.results import why_no_events
 from untrimmed.running.run import (
     LAST,
     RunConfig,

@@ -18,8 +18,7 @@ from torch.optim import Optimizer
 
 from untrimmed.errors import CheckpointError
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.storage import named_as_now, write_tensors
-from untrimmed.running.run import counted
+from untrimmed.models.storage import write_tensors
 
 MOMENTS = ("mean", "square")
 
@@ -63,7 +62,6 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))
-            state.history = counted(state.history)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); choose another --out to start again") from error
@@ -82,9 +80,7 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
 
 
 def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return named_as_now(
-        {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
-    )
+    return {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def seed_of(seed: int, update: int, stream: int) -> int:

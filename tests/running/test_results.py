@@ -11,12 +11,16 @@ from untrimmed.errors import FeatureError
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.moments.ranked_moments import RankedMoments
-from untrimmed.running import events
-from untrimmed.running.events import event_recall_of_split, locate_split, why_no_events
-from untrimmed.running.validation import Batching
+from untrimmed.presets.settings import TrainSettings
+from untrimmed.running.opened import OpenedModel
+from untrimmed.running.results import why_no_events
 
 SIZES = {"query_dim": 12, "video_dim": 10, "dim": 8, "max_frames": 20}
-BATCHES = Batching(videos=5, queries=7)
+
+
+def opened(model, split, videos=5, queries=7):
+    train = TrainSettings(eval_video_batch=videos, eval_query_batch=queries)
+    return OpenedModel(model=model, dataset=split, train=train)
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def split(data_root, tmp_path):
 @pytest.mark.parametrize("method", list_models())
 def test_every_method_has_an_event_recall(method, split):
     torch.manual_seed(0)
-    result = event_recall_of_split(create_model(method, **SIZES), split, BATCHES)
+    result = opened(create_model(method, **SIZES), split).event_recall()
     assert set(result) == {f"R@{k} IoU={m}" for k in (1, 10, 100) for m in (0.3, 0.5, 0.7)}
     assert all(0 <= value <= 100 for value in result.values())
     assert result["R@1 IoU=0.3"] <= result["R@100 IoU=0.3"]
@@ -38,8 +42,8 @@ def test_batches_of_videos_are_joined_to_one_ranking(split):
     torch.manual_seed(0)
     model = create_model("jsg", **SIZES, init_std=0.3)
     settings = LocateSettings(before_suppression=30, limit=12)
-    in_parts = locate_split(model, split, BATCHES, settings=settings)
-    at_once = locate_split(model, split, Batching(videos=100, queries=100), settings=settings)
+    in_parts = opened(model, split).locate(settings)
+    at_once = opened(model, split, 100, 100).locate(settings)
     assert np.allclose(in_parts.score, at_once.score, atol=1e-5)
     assert len(in_parts.score) == len(split.caption_ids)
     assert model.training
@@ -52,10 +56,10 @@ def test_two_of_several_annotators_must_agree_but_one_of_several_moments_is_enou
     for found, agreed in (((0.0, 1.0), 0.0), ((5.0, 6.0), 100.0)):
         span_s = np.broadcast_to(np.float32(found), (*right.shape, 2))
         located = RankedMoments(right, span_s, np.ones(right.shape, np.float32))
-        monkeypatch.setattr(events, "locate_split", lambda *_, located=located, **__: located)
+        monkeypatch.setattr(OpenedModel, "locate", lambda *_, located=located: located)
         for several, wanted in ((True, agreed), (False, 100.0)):
             own = dataclasses.replace(split, annotations=tuple(annotated), several_annotators=several)
-            result = event_recall_of_split(create_model("ms_sl", **SIZES), own, BATCHES)
+            result = opened(create_model("ms_sl", **SIZES), own).event_recall()
             assert result["R@1 IoU=0.7"] == wanted
 
 
@@ -64,7 +68,7 @@ def test_a_split_without_durations_or_moments_is_refused(split):
     timeless = [dataclasses.replace(annotation, duration_s=None) for annotation in split.annotations]
     assert why_no_events(split) == ""
     with pytest.raises(FeatureError, match="has no duration"):
-        locate_split(model, dataclasses.replace(split, annotations=tuple(timeless)), BATCHES)
+        opened(model, dataclasses.replace(split, annotations=tuple(timeless))).locate()
     momentless = [dataclasses.replace(annotation, moments=()) for annotation in split.annotations]
     with pytest.raises(FeatureError, match="no caption has a moment"):
-        event_recall_of_split(model, dataclasses.replace(split, annotations=tuple(momentless)), BATCHES)
+        opened(model, dataclasses.replace(split, annotations=tuple(momentless))).event_recall()

@@ -1,0 +1,73 @@
+"""Evaluate any model on a split: of a run, imported, in memory, or one that needs no training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from untrimmed.config import checked
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.report import Report
+from untrimmed.models.base import RetrievalModel
+from untrimmed.precision import Precision
+from untrimmed.running.encoding import Encoding
+from untrimmed.running.loaded import DATASET, LoadedModel, load, open_model, without_run
+from untrimmed.running.run import Run
+from untrimmed.running.training_free import evaluate_training_free, is_training_free
+
+
+@checked(model="a run, the folder of one, or a model", dataset=DATASET)
+def evaluate(
+    model: Run | Path | str | LoadedModel | RetrievalModel,
+    dataset: RetrievalDataset | None = None,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    device: str | torch.device = "auto",
+    precision: Precision = "float32",
+    moments: bool = True,
+    truths: Path | str | None = None,
+    changed: Mapping[str, Any] | None = None,
+) -> Report:
+    """The results of a run's best model, of any saved model or of one in memory, on a split; "tf_prvr", which needs no
+    training, takes data sets of one space (`load_shared_space`).
+
+    The split is `dataset`, or named as in `open_model`; `device` and `precision` are for what is not loaded yet. Where
+    the data has moments, event-level recall is reported for any method, else the report's note says why not;
+    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`, `changed` as in
+    `load`; the title names the changed settings.
+
+    Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else what
+        `open_model` raises.
+    """
+    if isinstance(model, RetrievalModel):
+        if dataset is None:
+            raise ConfigError(f"{model.name}: a model in memory knows no data set; give one: evaluate(model, dataset)")
+        encoding = Encoding.on(device, precision)
+        model = without_run(model.to(encoding.device), encoding, model.name)
+    labels = None if truths is None else Path(truths)
+    named: dict[str, Any] = {"data": data, "root": root, "video_features": video_features}
+    if dataset is not None and any(value is not None for value in named.values()):
+        raise ConfigError("evaluate: a data set is given, and data, root or video_features name one; leave one out")
+    if isinstance(model, Path | str) and is_training_free(model):
+        report = evaluate_training_free(
+            str(model), dataset, split=split, moments=moments, truths=labels, changed=changed, **named
+        )
+    else:
+        if dataset is None and not isinstance(model, LoadedModel):
+            opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
+        else:
+            loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
+            loaded = loaded.changed(changed or {})
+            opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
+        report = opened.report(moments=moments, truths=labels)
+    if not changed:
+        return report
+    return replace(report, title=f"{report.title}, {', '.join(f'{key}={value}' for key, value in changed.items())}")

@@ -1,0 +1,233 @@
+"""Load the model of a run or an imported one, ready to encode, to score, and to be opened with a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from untrimmed.batches import Encode, EncodedQueries, EncodedVideos
+from untrimmed.config import build, checked, override, to_plain
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.errors import CheckpointError, ConfigError
+from untrimmed.evaluation.report import Report
+from untrimmed.models.base import RetrievalModel
+from untrimmed.models.naming import ModelName
+from untrimmed.models.registry import configure, plain_settings
+from untrimmed.models.storage import SETTINGS, load_model
+from untrimmed.precision import Precision
+from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
+from untrimmed.presets.settings import FeatureSettings, TrainSettings
+from untrimmed.running.batches import query_batch_of, video_batch_of
+from untrimmed.running.encoding import Encoding, evaluating, require_float32
+from untrimmed.running.memory import keep_freed_memory
+from untrimmed.running.opened import OpenedModel
+from untrimmed.running.run import METRICS, DataSettings, Run, is_model, is_run, read_config
+from untrimmed.running.split import load_split, require_fit
+from untrimmed.scores.score import Scores
+
+DATASET = "a data set (load_dataset, dataset_of_arrays)"
+JUDGING = "train.annotators"  # the one setting of training that says how results are counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model on its device, ready to encode and to score; `data` is what its run learned on, where that is known."""
+
+    model: RetrievalModel
+    encode: Encode
+    train: TrainSettings = field(default_factory=TrainSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+    data: DataSettings | None = None
+    place: str = "the model"  # where it lies, for messages
+
+    @checked(words="a table of word vectors for each sentence")
+    def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
+        """The encodings of sentences, each given by its word vectors [words, query_dim] as their encoder gave them: an
+        array, a tensor, or lists of rows.
+
+        Raises: FeatureError for a table of another width, or with numbers that are not finite.
+        """
+        batch = query_batch_of(words, self.model.config)
+        with evaluating(self.model):
+            return self.encode(self.model.encode_queries, batch)
+
+    @checked(frames="a table of frame vectors for each video")
+    def encode_videos(self, frames: Sequence[Any]) -> EncodedVideos:
+        """The encodings of videos, each given by its frame vectors [frames, video_dim] in order of time: an array, a
+        tensor, or lists of rows.
+
+        Raises: FeatureError for a table of another width, or with numbers that are not finite.
+        """
+        batch = video_batch_of(frames, self.model.config, fixed_frames=self.features.fixed_frames)
+        with evaluating(self.model):
+            return self.encode(self.model.encode_videos, batch)
+
+    @checked(queries="what encode_queries gave", videos="what encode_videos gave")
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """Every query against every video: `fused` ranks the videos, higher is better; branches by name."""
+        with evaluating(self.model):
+            return self.model.score(queries, videos)
+
+    @checked()
+    def load_dataset(
+        self,
+        split: str = "test",
+        *,
+        data: str | None = None,
+        root: Path | str | None = None,
+        video_features: str | None = None,
+    ) -> RetrievalDataset:
+        """A split of the run's data set, which may have moved to `root`, or of another, as the model reads features.
+
+        Raises:
+            ConfigError: when the data set is not known.
+            FeatureError: for missing, damaged or unfitting features.
+        """
+        own = self.data
+        name = data or (own.name if own else None)
+        folder = str(root) if root is not None else (own.root if own else None)
+        if name is None or folder is None:
+            raise ConfigError(
+                f"{self.place}: does not say which data set to use; give --data NAME and --root DIR, or "
+                "evaluate(model, dataset)"
+            )
+        if video_features is None and own is not None and data in (None, own.name):
+            video_features = own.video_features
+        settings = DataSettings(name=name, root=folder, video_features=video_features)
+        return load_split(settings, self.model.config, self.features, split)
+
+    @checked(dataset=DATASET)
+    def on(self, dataset: RetrievalDataset) -> OpenedModel:
+        """The model with a split, which may be in memory.
+
+        Raises: FeatureError for features that it was not made for.
+        """
+        require_fit(self.model.config, self.features, dataset, self.place)
+        return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
+
+    @checked()
+    def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
+        """The same with other settings by dotted keys: those of the model, and `train.annotators`, which judges it.
+
+        Raises: ConfigError when a setting cannot change after training.
+        """
+        judging = {key.removeprefix("train."): value for key, value in settings.items() if key == JUDGING}
+        own = {key: value for key, value in settings.items() if key != JUDGING}
+        train = build(TrainSettings, override(to_plain(self.train), judging), where="train") if judging else self.train
+        return replace(self, model=with_settings(self.model, own) if own else self.model, train=train)
+
+    @checked(dataset=DATASET)
+    def evaluate(
+        self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | str | None = None
+    ) -> Report:
+        """The results on a split, as `OpenedModel.report`; without one, on the test split of the run's data set."""
+        labels = None if truths is None else Path(truths)
+        return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=labels)
+
+
+@checked(folder="a run, or the folder of one or of an imported model")
+def load(
+    folder: Run | Path | str,
+    *,
+    device: str | torch.device = "auto",
+    precision: Precision = "float32",
+    changed: Mapping[str, Any] | None = None,
+) -> LoadedModel:
+    """The best model of a run, or an imported one, in evaluation mode.
+
+    `changed` are settings that it gets instead of its own, by dotted keys as in training:
+    `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
+
+    Raises:
+        CheckpointError: when the folder holds no model, or a damaged one.
+        ConfigError: when a setting cannot change after training.
+    """
+    folder = folder.folder if isinstance(folder, Run) else Path(folder)
+    encoding = Encoding.on(device, precision)
+    if not is_model(folder):
+        unfinished = is_run(folder) and not (folder / METRICS).is_file()
+        state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
+        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
+    model = load_model(folder)
+    keep_freed_memory()
+    loaded = without_run(model.to(encoding.device).eval(), encoding, str(folder))
+    if is_run(folder):
+        config = read_config(folder)
+        loaded = replace(loaded, train=config.train, features=config.features, data=config.data)
+    return loaded.changed(changed or {})
+
+
+def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
+    """A model of no run: it reads features, and is evaluated in batches, as its method's preset says.
+
+    Raises: ConfigError if its weights are not float32.
+    """
+    require_float32(model)
+    method = ModelName.of(model.name).method
+    if not has_preset(method, OWN_DATA_PRESET):
+        return LoadedModel(model=model, encode=encode, place=place)
+    preset = load_preset(method, OWN_DATA_PRESET)
+    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher: training alone has one
+    return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
+
+
+def open_model(
+    folder: Run | Path | str,
+    *,
+    split: str = "test",
+    data: str | None = None,
+    root: Path | str | None = None,
+    video_features: str | None = None,
+    device: str | torch.device = "auto",
+    precision: Precision = "float32",
+    changed: Mapping[str, Any] | None = None,
+) -> OpenedModel:
+    """The best model of a run, or an imported one, with a split of a data set.
+
+    A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
+    needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
+    the batch. `changed` is as in `load`.
+
+    Raises:
+        CheckpointError: when the folder holds no model, or a damaged one.
+        ConfigError: when the data set is not known, or a setting cannot change after training.
+        FeatureError: for missing, damaged or unfitting features.
+    """
+    loaded = load(folder, device=device, precision=precision)
+    if loaded.data is None and data is not None and has_preset(loaded.model.name, data):
+        preset = load_preset(loaded.model.name, data)
+        loaded = replace(loaded, train=preset.train, features=preset.features)
+    loaded = loaded.changed(changed or {})
+    return loaded.on(loaded.load_dataset(split, data=data, root=root, video_features=video_features))
+
+
+def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
+    """The model with other settings, by dotted keys that begin with `model.`, and the weights that it has learned.
+
+    Raises: ConfigError when a setting cannot change after training.
+    """
+    for key in changed:
+        if not key.startswith("model."):
+            raise ConfigError(
+                f"setting {key!r} cannot change after training; write model.KEY=VALUE or {JUDGING}=COUNT, or train "
+                "again"
+            )
+    settings = override(plain_settings(model.config), {key.removeprefix("model."): changed[key] for key in changed})
+    other = type(model)(configure(ModelName.of(model.name), settings))
+    own, wanted = ({name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, other))
+    if own != wanted:
+        unfit = min(name for name in own | wanted if own.get(name) != wanted.get(name))
+        raise ConfigError(
+            f"{', '.join(changed)}: the learned weights do not fit ({unfit} has shape {_shape(own.get(unfit))}, wanted "
+            f"{_shape(wanted.get(unfit))}); train a model with this setting"
+        )
+    other.load_state_dict(model.state_dict())
+    return other.to(next(model.parameters()).device).train(model.training)
+
+
+def _shape(shape: torch.Size | None) -> str:
+    return "none" if shape is None else str(tuple(shape))
