@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import untrimmed
-from untrimmed.search.corpora.windows import WindowCorpus
+from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.query.confidence import best_fifth
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -62,7 +62,7 @@ class Case:
 
 
 def scores_of(videos: Sequence[StoredVideo], queries: np.ndarray) -> np.ndarray:
-    corpus, ids = WindowCorpus().update(videos), [video.record.video_id for video in videos]
+    corpus, ids = FrameCorpus().update(videos), [video.record.video_id for video in videos]
     rows = []
     for vector in queries:
         text = TextFeatures("", vector, np.empty((0, 1), np.float32), ())

@@ -85,13 +85,11 @@ def test_a_dry_run_tells_of_several_rates_what_they_are_trained_for(typed, words
 def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed, refusal, words, tmp_path):
     runs = tmp_path / "runs"
     assert typed(*words, "--seeds", 1)[0] == 0
-    (runs / "tvr" / "sizes.json").write_text('{"dim": 8, "frames": 20, "batch": 4, "precision": "float32"}')
     before = {path: path.read_bytes() for path in runs.rglob("*.json")}
     assert typed(*words, "--dry-run")[0] == 0
     assert re.search(r"\b8\b.*\b16\b", refusal(*words, "--dim", 16, "--dry-run"))
     assert {path: path.read_bytes() for path in runs.rglob("*.json")} == before
 
-    assert typed(*words, "--seeds", 1)[0] == 0  # notes which data
     simulate("tvr", tmp_path / "other", num_videos=24, settings=replace(SMALL, seed=7))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     refusal(*words, "--root", tmp_path / "other", "--dry-run")

@@ -297,9 +297,9 @@ def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folde
     read.clear()
     engine.view().corpus()
     for file in blocks_of(folder):
-        frames = MappedArrays(file)["frames"].tobytes()
+        vectors = MappedArrays(file)["vectors"].tobytes()
         with file.open("r+b") as opened:  # in place
-            opened.seek(opened.read().index(frames))
+            opened.seek(opened.read().index(vectors))
             opened.write(bytes(64))
     assert hits(engine) == expected
     assert read

@@ -290,8 +290,8 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
         of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
         monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
-        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5) == alone
-        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some) == of_some
+        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == alone
+        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some)[0] == of_some
         monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
@@ -313,7 +313,7 @@ def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many
     assert all(query.known is None for query in queries)
     assert rank_together([], limit=5) == []
     nothing = model.corpus()
-    assert nothing.rank_all([query_of(text) for text in SENTENCES], limit=5) == [[]] * len(SENTENCES)
+    assert nothing.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == [[]] * len(SENTENCES)
     assert nothing.prepare(query_of("first")).rank(limit=5, among={str(number) for number in range(30)}) == []
 
 
