@@ -22,8 +22,8 @@ import torch
 from benchmarks.search_peer import Search, made_queries
 
 from untrimmed.batches import EncodedVideos
-from untrimmed.search.cache.encoded_block import EncodedBlock
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
+from untrimmed.search.corpora.encoded_block import EncodedBlock
 
 NUM_BEST, NUM_QUERIES = 100, 40
 CLIPS, DIM, MADE_AT_A_TIME = 32, 384, 1000
@@ -103,11 +103,12 @@ def clips_of(block: EncodedBlock, rows: np.ndarray) -> np.ndarray:
 
 def held(search: Search) -> str:
     """How much memory what is searched takes."""
-    each = [coded for block in search.blocks for coded in search.corpus.coder.of(block).values()]
+    each = [
+        coded for together in search.corpus.coder.together(search.corpus.blocks).values() for coded in together.each
+    ]
     sizes = {
-        "codes": sum(coded.codes.nbytes for coded in each),
-        "codes of means": sum(coded.means.nbytes for coded in each),
-        "rows of 8 bits": sum(coded.rows.nbytes + coded.row_unit.nbytes for coded in each),
+        "leads": sum(coded.lead.nbytes for coded in each),
+        "rests": sum(coded.rest.nbytes for coded in each),
     }
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     own = 1e-6 * int(status["RssAnon"].split()[0]) * 1.024

@@ -22,12 +22,11 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBa
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.search.cache.encoded_block import EncodedBlock
-from untrimmed.search.corpora import trained
 from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.encoded_block import EncodedBlock
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery
-from untrimmed.search.pruning import coded_videos
+from untrimmed.search.pruning import coder
 
 METHODS = ("ms_sl", "gmmformer", "gmmformer_v2", "gmmformer_v2+ral", "proto", "dl_dkd", "jsg")
 VIDEOS_AT_A_TIME = 500
@@ -118,7 +117,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     options = parser.parse_args()
     print(f"{options.videos} videos, medians of {options.queries} queries, the best 10 of each")
-    print(f"{'':18} {'float32':>10} {'codes':>10} {'times':>7}   kB a video: {'float32':>7} {'rows':>7} {'codes':>7}")
+    print(f"{'':18} {'float32':>10} {'codes':>10} {'times':>7}   kB a video: {'float32':>7} {'rows':>7} {'leads':>7}")
     for method in options.methods:
         torch.manual_seed(0)
         model = create_model(method, **load_preset(method, "tvr").settings).eval()
@@ -131,7 +130,8 @@ def main() -> None:
             query = asked(template, part.videos, int(rng.integers(len(part.ids))), rng)
             ranked = {}
             for way, least in (("float32", options.videos + 1), ("codes", 1)):
-                trained.LEAST_CODED, coded_videos.LEAST_SEARCHES = least, 0
+                TrainedCorpus.least_coded = least
+                coder.LEAST_SEARCHES = 0
                 corpus.coder.wait()
                 assert all(len(part.block.videos) for part in corpus.blocks.parts), "made before the clock starts"
                 prepared = TrainedQuery(corpus, query)
@@ -143,11 +143,11 @@ def main() -> None:
         medians = {way: 1000 * float(np.median(some)) for way, some in times.items()}
         ratio = medians["float32"] / medians["codes"]
         blocks = [part.block for part in corpus.blocks.parts]
-        coded = [codes for block in blocks for codes in corpus.coder.of(block).values()]
+        coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
-            sum(videos.rows.nbytes for videos in coded),
-            sum(videos.codes.nbytes for videos in coded),
+            sum(videos.lead.nbytes + videos.rest.nbytes for videos in coded),
+            sum(videos.lead.nbytes for videos in coded),
         )
         kilobytes = " ".join(f"{size / options.videos / 1e3:7.1f}" for size in sizes)
         spent = f"{medians['float32']:7.1f} ms {medians['codes']:7.1f} ms {ratio:7.1f}"

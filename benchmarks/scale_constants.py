@@ -28,7 +28,7 @@ def video(number: int, frames: np.ndarray) -> StoredVideo:
     path = f"/videos/films/{number % 997:03d}/{number}.mp4"
     record = VideoRecord(
         f"{number:016x}", path, f"{number:040x}", 10**8, 10**18, 240.0, 1280, 720, FRAMES,
-        "2 fps", "builtin:0123456789ab", "gaussian_windows", 1.7e9,
+        "2 fps", "builtin:0123456789ab", "frames", 1.7e9,
     )  # fmt: skip
     return StoredVideo(record, FrameFeatures(frames, np.arange(FRAMES) / 2, 240.0))
 

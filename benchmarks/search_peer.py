@@ -27,12 +27,12 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
-from untrimmed.search.cache.encoded_block import EncodedBlock
 from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.encoded_block import EncodedBlock
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery
-from untrimmed.search.pruning.coded_videos import LEAST_SEARCHES
+from untrimmed.search.pruning.coder import LEAST_SEARCHES
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096

@@ -6,7 +6,7 @@
 
 The library is real (written to disk, opened anew); its vectors are made: shots of random length around 4,096
 directions, whose spread falls as learned vectors' does. Text goes through the real encoder. Every answer is checked
-against looking at every window. Then ranking alone, of sentences that are moments with noise, by turns: by every frame;
+against looking at every frame. Then ranking alone, of sentences that are moments with noise, by turns: by every frame;
 by codes, which must give the same; by codes that have to find 99 % of the best, after as many searches with other
 sentences as these learn from; and, of frames that fit in memory so, the way of evaluation programs: one product with
 all of them in float32. With a width there is no encoder, and ranking is all: blocks of frames and their codes are laid
@@ -32,8 +32,10 @@ import numpy as np
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.snapshot import LaidOut
-from untrimmed.search.corpora.windows import WindowCorpus
-from untrimmed.search.pruning import coded_videos
+from untrimmed.search.corpora.frames import FrameCorpus
+from untrimmed.search.corpora.row_block import VECTORS
+from untrimmed.search.corpora.rows import RowCorpus
+from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share
 from untrimmed.search.store.records import Records, Settings, VideoRecord
@@ -110,16 +112,16 @@ def build(folder: Path, hours: float, settings: Settings, world: World) -> None:
             index.put(StoredVideo(record_of(number, settings), world.video(DURATION_S)))
 
 
-def lay_out(folder: Path, hours: float, world: World) -> WindowCorpus:
+def lay_out(folder: Path, hours: float, world: World) -> FrameCorpus:
     """A corpus as searches map it, without a table."""
     settings = Settings("made", "made", len(world.spread), 1, FPS, keyframes_only=False)
     records = Records(record_of(number, settings) for number in range(int(hours * 3600 / DURATION_S)))
-    laid_out = LaidOut(folder, WindowCorpus().layout)
+    laid_out = LaidOut(folder, FrameCorpus().layout)
     if not laid_out.paths(".codes"):
         videos = (StoredVideo(record, world.video(DURATION_S)) for record in records)
-        assert laid_out.keep((block.arrays for block in WindowCorpus()._laid_out(videos)), records)
-        laid_out.keep_codes(WindowCorpus().restored(laid_out.read(records)))
-    return WindowCorpus().restored(laid_out.read(records))
+        assert laid_out.keep((block.arrays for block in FrameCorpus().new_blocks(videos)), records)
+        laid_out.keep_codes(FrameCorpus().restored(laid_out.read(records)))
+    return FrameCorpus().restored(laid_out.read(records))
 
 
 def median_ms(call, repeats: int = 15) -> float:
@@ -177,37 +179,39 @@ def search(folder: Path, options: argparse.Namespace) -> None:
     started = time.perf_counter()
     library.search(QUERIES[0])
     print(f"first search (load models and vectors)   {time.perf_counter() - started:8.2f} s")
-    for _ in range(coded_videos.LEAST_SEARCHES + 1):
+    for _ in range(coder.LEAST_SEARCHES + 1):
         library.search(QUERIES[0])
-    library.engine.view().windows().coder.wait()  # beside a thread that makes codes searches take longer
+    library.engine.view().frames().coder.wait()  # beside a thread that makes codes searches take longer
     total = [median_ms(lambda text=text: library.search(text, limit=10)) for text in QUERIES]
     print(f"warm search, worst median of 5 sentences {max(total):8.1f} ms")
     text_ms = median_ms(lambda: encoder.encode_texts([QUERIES[0]]))
     print(f"  of that, the sentence's vector         {text_ms:8.1f} ms")
     view = library.engine.view()
-    frames = [part.block.frames for part in view.windows().blocks.parts]
+    frames = [part.block.arrays[VECTORS] for part in view.frames().blocks.parts]
     ones = np.ones((1, frames[0].shape[1]), dtype=np.float16)
     product_ms = median_ms(lambda: [products(block, ones) for block in frames])
     gigabytes = sum(block.nbytes for block in frames) / 1e9
     speed = f"{gigabytes:.2f} GB, {gigabytes / product_ms * 1e3:.1f} GB/s"
     print(f"  one product with all frames            {product_ms:8.1f} ms ({speed})")
     for text in QUERIES:
-        prepared = view.windows().prepare(encoder.encode_texts([text])[0])
+        sentence = encoder.encode_texts([text])[0].sentence
         ids = [record.video_id for record in view.records]
-        best = {video_id: float(prepared.relevance(video_id)[1].max()) for video_id in ids}
+        frames_of = {video_id: view.index.get(video_id).features.vectors for video_id in ids}
+        best = {video_id: float((frames @ sentence).max()) for video_id, frames in frames_of.items()}
         expected = sorted(ids, key=best.__getitem__, reverse=True)[:10]
         assert [hit.video_id for hit in library.search(text, limit=10)] == expected, text
-    print("answers equal looking at every window    5 of 5")
-    compare(view.windows(), world, options.sentences)
+    print("answers equal looking at every frame     5 of 5")
+    compare(view.frames(), world, options.sentences)
 
 
-def compare(corpus: WindowCorpus, world: World, repeats: int) -> None:
+def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     """Ranking by turns."""
     ways = {"every frame": (math.inf, 1.0), "codes, all of the best": (1, 1.0), "codes, 99 % of them": (1, 0.99)}
     times, found = {way: [] for way in ways}, {way: [] for way in ways}
-    coded_videos.LEAST_SEARCHES, coded_videos._MOST_LEFT = 0, 2.0  # whatever codes are worth here
-    windows.LEAST_CODED, world.rng = 1, np.random.default_rng(1)
-    if 2 * sum(part.block.frames.nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
+    coder.LEAST_SEARCHES, coder._MOST_LEFT = 0, 2.0  # whatever codes are worth here
+    RowCorpus.least_coded_at_once = 1
+    world.rng = np.random.default_rng(1)
+    if 2 * sum(part.block.arrays[VECTORS].nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
         times[FIELD], found[FIELD], by_product = [], [], in_float32(corpus)
     for _ in range(HELD_BACK):  # codes are made, or read, during the first
         corpus.prepare(world.sentence(), recall=0.99).rank(limit=10)
@@ -215,7 +219,8 @@ def compare(corpus: WindowCorpus, world: World, repeats: int) -> None:
     for _ in range(repeats):
         sentence, ranked = world.sentence(), {}
         for way in times:
-            windows.LEAST_CODED, recall = ways.get(way, (math.inf, 1.0))
+            least, recall = ways.get(way, (math.inf, 1.0))
+            RowCorpus.least_coded = least  # type: ignore[assignment]
             prepared = corpus.prepare(sentence, recall=recall)
             time.sleep(REST_S)
             started = time.perf_counter()
@@ -229,27 +234,28 @@ def compare(corpus: WindowCorpus, world: World, repeats: int) -> None:
         print(f"  {way:22} {spent}, {100 * np.mean(found[way]):.1f} % of the best")
     assert min(found["codes, all of the best"]) == 1
     blocks = [part.block for part in corpus.blocks.parts]
-    coded = [codes for block in blocks for codes in corpus.coder.of(block).values()]
-    speed = bandwidth([codes.codes.tail for codes in coded])
+    coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
+    speed = bandwidth([codes.rest for codes in coded])
     sizes = {
-        "frames": sum(block.frames.nbytes for block in blocks),
-        "codes": sum(codes.codes.nbytes for codes in coded),
-        "codes of means": sum(codes.means.nbytes for codes in coded),
+        "frames": sum(block.arrays[VECTORS].nbytes for block in blocks),
+        "leads of rounded frames": sum(codes.lead.nbytes for codes in coded),
+        "their rests": sum(codes.rest.nbytes for codes in coded),
     }
     for name, size in sizes.items():
         print(f"  {name:22} {size / 1e9:9.2f} GB, at {speed / 1e9:.1f} GB/s {1e3 * size / speed:.1f} ms")
 
 
-def in_float32(corpus: WindowCorpus) -> Callable[[np.ndarray], set[str]]:
-    """Ranking by every window of frames that are in memory in float32, as evaluation programs have them."""
+def in_float32(corpus: FrameCorpus) -> Callable[[np.ndarray], set[str]]:
+    """Ranking by the best of all frames that are in memory in float32, as evaluation programs have them."""
     blocks = [part.block for part in corpus.blocks.parts]
-    frames = [block.frames.astype(np.float32) for block in blocks]
+    frames = [block.arrays[VECTORS].astype(np.float32) for block in blocks]
     ids = np.concatenate([block.ids for block in blocks])
 
     def rank(sentence: np.ndarray) -> set[str]:
         query = np.pad(sentence, (0, frames[0].shape[1] - len(sentence)))
         scores = [
-            group.best(rows @ query) for block, rows in zip(blocks, frames, strict=True) for group in block._groups
+            np.maximum.reduceat(rows @ query, np.cumsum([0, *block.sizes[:-1]]))
+            for block, rows in zip(blocks, frames, strict=True)
         ]
         return set(ids[np.argpartition(-np.concatenate(scores), 10)[:10]])
 

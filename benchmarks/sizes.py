@@ -22,7 +22,7 @@ from benchmarks.ranking_speed import METHODS, corpus_of
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search.cache.mapped import write_arrays
-from untrimmed.search.pruning.kept_codes import arrays_of
+from untrimmed.search.pruning.coder import arrays_of
 
 TOTALS_MB = {"GMMFormer T5": {"ms_sl": 250.11, "gmmformer": 12.67}}
 TOTALS_MB["v2 T2"] = {"ms_sl": 250.11, "gmmformer": 12.67, "gmmformer_v2": 61.57}
@@ -47,7 +47,7 @@ def written(arrays: Mapping[str, np.ndarray]) -> int:
 
 @torch.inference_mode()
 def sizes(method: str, videos: int, **options: int) -> tuple[int, ...]:
-    """Bytes: of float32, of the table's rows and of a block, of codes with their rows, of codes that a search reads."""
+    """Bytes: of float32, of the table's rows and of a block, of rounded rows, of codes that a search reads."""
     torch.manual_seed(0)
     model = create_model(method, **load_preset(method, "tvr").settings | options).eval()
     corpus = corpus_of(model, videos)
@@ -61,7 +61,7 @@ def sizes(method: str, videos: int, **options: int) -> tuple[int, ...]:
             sum(tensor.nbytes for tensor in halves.values()),
             written(own),
             written(arrays_of(codes, "")),
-            sum(some.codes.nbytes for some in codes.values()),
+            sum(some.lead.nbytes for some in codes.values()),
         ]
     return tuple(found.tolist())
 
@@ -74,7 +74,7 @@ def main() -> None:
     asked = [(method, method, {}) for method in options.methods]
     if "proto" in options.methods:
         asked += [(f"proto of {number}", "proto", {"num_prototypes": number}) for number in PROTOTYPES]
-    print("kB a video of 32 clips and 128 frames; disk: the table's row, its block, codes with their rows")
+    print("kB a video of 32 clips and 128 frames; disk: the table's row, its block, rounded rows")
     print(f"{'':18} {'float32':>8} {'table':>8} {'block':>8} {'codes':>8} {'scanned':>8}   printed")
     for name, method, settings in asked:
         each = " ".join(f"{size / options.videos / 1e3:8.1f}" for size in sizes(method, options.videos, **settings))

@@ -10,10 +10,10 @@ import torch
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, long_tensors
+from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, long_tensors
 from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedBlocks
 from untrimmed.search.pruning.coded_videos import CodedVideos
 from untrimmed.search.pruning.codes import Axes
 
@@ -81,7 +81,7 @@ def test_few_rows_score_as_all_do(name, settings):
     longest = np.max([[t.shape[1] for _, t in long_tensors(video)] for some in videos for video in some], axis=0)
     blocks, axes = [block(some, longest) for some in videos], {}
     each = [coded(model, axes, some) for some in blocks]
-    codes = {branch: CodedVideoBlocks([codes[branch] for codes in each]) for branch in each[0]}
+    codes = {branch: CodedBlocks([codes[branch] for codes in each]) for branch in each[0]}
     best, in_float64 = BestRows(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
     split = Split.of([(some, np.arange(len(some.ids))) for some in blocks])
     words = torch.randn(10, 1, 5, WIDTH, generator=torch.Generator().manual_seed(9))

@@ -11,7 +11,7 @@ from untrimmed.batches import EncodedQueries
 from untrimmed.models.registry import create_model
 from untrimmed.models.two_branches import TwoBranchVideos
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.corpora.encoded_block import EncodedBlock
 from untrimmed.search.corpora.exact_scores import exact_scores
 
 CLIPS, FRAMES, WIDTH = 5, 9, 16

@@ -8,7 +8,7 @@ from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.pruning import coded_videos as coded_module
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedBlocks
 from untrimmed.search.pruning.products import products
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -97,10 +97,10 @@ def test_a_video_is_as_relevant_as_its_best_frame(query):
 def coded(monkeypatch):
     """Codes are worth it for few frames, after the first search; tells how often they were asked."""
     asked = []
-    by_codes = CodedVideoBlocks.by_codes
+    by_codes = CodedBlocks.by_codes
     monkeypatch.setattr(RowCorpus, "least_coded", 1)
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 0)
-    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked
 
 

@@ -25,7 +25,7 @@ from untrimmed.search.corpora.local import CachedBlock
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.corpora.trained import TrainedModel
-from untrimmed.search.pruning.kept_codes import KeptCodes
+from untrimmed.search.cache.snapshot import CodeFiles
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.records import Records, Settings
 from untrimmed.search.store.table import VideoIndex
@@ -129,7 +129,7 @@ def test_what_is_laid_out_in_files_answers_as_what_was_written(empty, tmp_path):
     for number, arrays in enumerate(corpus.arrays()):
         write_arrays(tmp_path / f"{number}", arrays)
         mapped = MappedArrays(tmp_path / f"{number}")
-        kept.append(CachedBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), KeptCodes()))
+        kept.append(CachedBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), CodeFiles()))
     restored = empty.restored(kept)
     left = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
     fresh = empty.update(videos_of(empty, left))

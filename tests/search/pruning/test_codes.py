@@ -19,7 +19,7 @@ from hypothesis.extra.numpy import arrays
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import branches_of
+from untrimmed.search.corpora.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
 from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora.together import rank_together
@@ -29,7 +29,7 @@ from untrimmed.search.pruning import coded_blocks, intrinsics, kernels, threads
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import codes as codes_module
 from untrimmed.search.pruning.candidates import Candidates
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedBlocks
 from untrimmed.search.pruning.coded_videos import CodedVideos
 from untrimmed.search.pruning.codes import Axes, Codes
 from untrimmed.search.pruning.shortfalls import Shortfalls
@@ -61,18 +61,18 @@ def asked(videos):
 
 def by_codes(coded, probe, videos):
     found = np.empty((3, len(videos)), dtype=np.float32)
-    CodedVideoBlocks([coded]).by_codes(probe, asked(videos), 0, len(videos), found)
+    CodedBlocks([coded]).by_codes(probe, asked(videos), 0, len(videos), found)
     return found
 
 
 def by_rows(coded, probe, videos, needed=-np.inf):
-    return CodedVideoBlocks([coded]).by_rows(probe, asked(videos), np.full(len(videos), needed))
+    return CodedBlocks([coded]).by_rows(probe, asked(videos), np.full(len(videos), needed))
 
 
 def opened(coded, *probes_and_counts):
     """Which rows may be the best of their video, one video after the other."""
     *probes, counts = probes_and_counts
-    is_open = CodedVideoBlocks([coded]).open_rows(probes, asked(np.arange(len(counts))))
+    is_open = CodedBlocks([coded]).open_rows(probes, asked(np.arange(len(counts))))
     return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
 
 
@@ -96,7 +96,7 @@ def test_codes_say_what_their_numbers_do(dim):
     coded, each = CodedVideos.of(axes, rows, np.ones(48, int)), np.arange(48)
     assert all(map(np.array_equal, coded.means.arrays, codes.arrays)), "the mean of one row is that row"
     found = np.empty(48, dtype=np.float32)
-    CodedVideoBlocks([coded]).by_means(probe, asked(each), 0, 48, found)
+    CodedBlocks([coded]).by_means(probe, asked(each), 0, 48, found)
     assert found == pytest.approx(wanted, abs=1e-6)
 
 
@@ -145,7 +145,7 @@ def test_what_several_vectors_are_off_together_is_within_their_deviation(alike):
     rng = np.random.default_rng(1)
     vectors = [unit(alike * first + (1 - alike) * some_rows(160, [1], seed)[1]) for seed in rng.integers(1, 99, 6)]
     coded = CodedVideos.of(axes := Axes.of(rows), rows, counts)
-    blocks = {"clip": CodedVideoBlocks([coded])}
+    blocks = {"clip": CodedBlocks([coded])}
     probes = [("clip", axes.probe(vector)) for vector in vectors]
     candidates = Candidates(blocks, lambda branch, *asked: blocks[branch].by_rows(*asked), probes, fuzz=0.0)
     places = np.arange(len(counts))
@@ -192,7 +192,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
         assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
         assert (by_rows(codes, probe, videos) >= wanted - 1e-5).all()
-        assert (CodedVideoBlocks([codes]).by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
+        assert (CodedBlocks([codes]).by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
         assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
 
 
@@ -214,7 +214,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, s
     probe, videos = axes.probe(query), np.arange(700)
 
     def everything():
-        coded = {"only": CodedVideoBlocks([codes])}
+        coded = {"only": CodedBlocks([codes])}
         found = Candidates(
             coded, lambda _, *given: coded["only"].by_rows(*given), [("only", probe)], fuzz=0, allowance=1
         )
@@ -265,8 +265,8 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, exact = CodedVideoBlocks.by_codes, trained_query.exact_of
-    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    by_codes, exact = CodedBlocks.by_codes, trained_query.exact_of
+    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(
         trained_query,
         "exact_of",
@@ -289,10 +289,10 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         some = {f"{number:016x}" for number in range(4, 59)}
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
         of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
-        monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
+        monkeypatch.setattr(CodedBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == alone
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some)[0] == of_some
-        monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+        monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
 
@@ -346,8 +346,8 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     lay_out(library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True)
     kept = LaidOut(library, model.corpus().layout)
     assert (len(kept.paths()), len(kept.paths(".codes"))) == (1, 1)
-    wanted, used, by_codes = model.corpus().update(videos), [], CodedVideoBlocks.by_codes
-    monkeypatch.setattr(CodedVideoBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    wanted, used, by_codes = model.corpus().update(videos), [], CodedBlocks.by_codes
+    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
     monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 99)
     corpus = model.corpus().restored(kept.read(records))
@@ -423,7 +423,7 @@ from untrimmed.search.pruning import coded_blocks, coded_videos, codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
-made = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))])
+made = coded_blocks.CodedBlocks([coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))])
 asked = blocks.Split((None,), np.zeros(1000, int), np.arange(1000))
 
 def search():
@@ -458,7 +458,7 @@ from untrimmed.search.cache import blocks
 from untrimmed.search.pruning import coded_blocks, coded_videos, codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
-coded = coded_blocks.CodedVideoBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])
+coded = coded_blocks.CodedBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])
 asked = blocks.Split((None,), np.zeros(300, int), np.arange(300))
 found = np.empty((3, 300), dtype=np.float32)
 coded.by_codes(axes.probe(given["query"]), asked, 0, 300, found)
@@ -512,7 +512,7 @@ def test_codes_of_means_rank_videos_about_as_their_means_do(counts):
     ]
     for coded in (CodedVideos.of(axes, rows, counts), CodedVideos.joined(parts)):
         found = np.empty(len(counts), dtype=np.float32)
-        CodedVideoBlocks([coded]).by_means(axes.probe(query), asked(videos), 0, len(videos), found)
+        CodedBlocks([coded]).by_means(axes.probe(query), asked(videos), 0, len(videos), found)
         assert np.abs(found - wanted).max() < 0.08
         assert np.corrcoef(found, wanted)[0, 1] > 0.97
 
@@ -532,8 +532,8 @@ def test_at_a_recall_means_are_searched_first_and_miss_few(many, tmp_path, monke
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
     corpus = model.corpus().update([many(model, number) for number in range(300)])
     means, found = [], []
-    by_means = CodedVideoBlocks.by_means
-    monkeypatch.setattr(CodedVideoBlocks, "by_means", lambda *args: means.append(len(args[2])) or by_means(*args))
+    by_means = CodedBlocks.by_means
+    monkeypatch.setattr(CodedBlocks, "by_means", lambda *args: means.append(len(args[2])) or by_means(*args))
     for number in range(60):
         query = model.encode_query(query_of(f"{number} {number * 7}"))
         means.clear()

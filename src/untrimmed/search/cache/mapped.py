@@ -145,15 +145,6 @@ class MappedArrays(Mapping[str, np.ndarray]):
             self.rows(name, row, row + 1)
         return _at(self._arrays[name], rows, places)
 
-    def spans(self, name: str, starts: Int[np.ndarray, " K"], stops: Int[np.ndarray, " K"]) -> np.ndarray:
-        """An array, of which the rows from each start to before its stop have been checked.
-
-        Raises: DamagedError; KeyError for a name that is not there.
-        """
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            self.rows(name, start, stop)
-        return self._arrays[name]
-
     def _pages(self, name: str, start: int, stop: int) -> range:
         """Those with a checksum that an array is in from one row to before another."""
         array = self._arrays[name]
@@ -179,16 +170,6 @@ def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) 
     Raises: DamagedError where the file is not as it was written.
     """
     return arrays.rows(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
-
-
-def with_spans(
-    arrays: Mapping[str, np.ndarray], name: str, starts: Int[np.ndarray, " K"], stops: Int[np.ndarray, " K"]
-) -> np.ndarray:
-    """An array that is in memory or in a file, of which all is as it was written from each start to before its stop.
-
-    Raises: DamagedError where the file is not as it was written.
-    """
-    return arrays.spans(name, starts, stops) if isinstance(arrays, MappedArrays) else arrays[name]
 
 
 def picked(

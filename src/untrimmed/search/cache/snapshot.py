@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Bool
 
+from untrimmed.search.cache.blocks import Block, gathered
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
-from untrimmed.search.corpora.local import CachedBlock, LocalCorpus
-from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
 if TYPE_CHECKING:
@@ -26,11 +27,50 @@ if TYPE_CHECKING:
 FOLDER = "laid_out"
 _SUFFIX, _CODES, _AXES = ".block", ".codes", ".axes"
 _CONTENTS = "contents"  # what each video's record says of its vectors
-_FRAMES_AT_A_TIME = 2**18  # are in memory while they are laid out; some times the rows of a block
+_FRAMES_AT_A_TIME = 2**18  # about as many are in memory while they are laid out
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class CodeFiles:
+    """The files of a block's codes and of the axes that all codes of a library share, where they exist."""
+
+    axes: Path | None = None
+    codes: Path | None = None
+
+
+class CachedBlock(NamedTuple):
+    """The arrays of a block, which of its videos are still valid, and where its codes are stored."""
+
+    arrays: Arrays
+    present: Bool[np.ndarray, " V"]
+    codes: CodeFiles
+
+
+class Cached(Protocol):
+    """A corpus that consists of blocks."""
+
+    @property
+    def layout(self) -> str:
+        """Names the form of the blocks with every setting that it depends on; the first word names a folder."""
+
+    def arrays(self) -> Sequence[Arrays]:
+        """Return the arrays of each block."""
+
+    def restored(self, cached: Iterable[CachedBlock]) -> Cached:
+        """Return the corpus of blocks that `arrays` gave."""
+
+    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Cached:
+        """Return the corpus with more videos and without some."""
+
+    def missing_codes(self) -> Iterable[tuple[Block, Arrays, Arrays]]:
+        """Yield each block without codes on disk, with the arrays of its new codes and of the axes."""
 
 
 class LaidOut:
-    """The cached blocks of one library in one layout (`LocalCorpus.layout`); any number of processes may use them."""
+    """The cached blocks of one library in one layout (`Cached.layout`); any number of processes may use them."""
 
     def __init__(self, library: Path, layout: str):
         self.folder = library / FOLDER / layout.partition(" ")[0]
@@ -56,7 +96,7 @@ class LaidOut:
                 del wanted[ids[row]]
             if present.any():
                 own = {self._codes_of(block, axes)} & codes if axes else set()
-                yield CachedBlock(block, present, KeptCodes(axes, next(iter(own), None)))
+                yield CachedBlock(block, present, CodeFiles(axes, next(iter(own), None)))
 
     def keep(self, blocks: Iterable[Mapping[str, np.ndarray]], records: Records) -> bool:
         """Write those blocks that are not kept already, and remove all files that are none of them, nor their codes.
@@ -74,7 +114,7 @@ class LaidOut:
 
         return self._alone(write)
 
-    def keep_codes(self, corpus: LocalCorpus[Any]) -> None:
+    def keep_codes(self, corpus: Cached) -> None:
         """Write codes that blocks lack, and remove those of other axes; where that cannot be done, nothing happens."""
 
         def write() -> None:
@@ -135,7 +175,7 @@ class LaidOut:
 
 def lay_out(
     library: Path,
-    empty: LocalCorpus[Any],
+    empty: Cached,
     records: Records,
     read: Callable[[Sequence[str]], Iterable[StoredVideo]],
     *,
@@ -150,8 +190,10 @@ def lay_out(
         try:
             blocks = list(kept.read(records, damaged))
             there = set(ids_of(blocks))
-            for some in _some_at_a_time([record for record in records if record.video_id not in there]):
-                corpus = empty.restored(blocks).update(read(some) if some else ())
+            new = [record for record in records if record.video_id not in there]
+            for some in list(gathered(new, _get_num_frames, _FRAMES_AT_A_TIME)) or [[]]:
+                added = read([record.video_id for record in some]) if some else ()
+                corpus = empty.restored(blocks).update(added)
                 if not kept.keep(corpus.arrays(), records):
                     return
                 blocks = list(kept.read(records))
@@ -176,6 +218,10 @@ def remove_damaged(library: Path) -> list[Path]:
     return damaged
 
 
+def _get_num_frames(record: VideoRecord) -> int:
+    return record.num_frames
+
+
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
@@ -185,17 +231,3 @@ def ids_of(blocks: Iterable[CachedBlock]) -> Iterator[str]:
     """The videos of blocks that are meant."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()
-
-
-def _some_at_a_time(records: Sequence[VideoRecord]) -> Iterator[list[str]]:
-    """Ids of videos that together have about so many frames; at least one list, if an empty one."""
-    ids: list[str] = []
-    num_frames = 0
-    for record in records:
-        ids.append(record.video_id)
-        num_frames += record.num_frames
-        if num_frames >= _FRAMES_AT_A_TIME:
-            yield ids
-            ids, num_frames = [], 0
-    if ids or not records:
-        yield ids

@@ -14,8 +14,8 @@ from jaxtyping import Int
 from untrimmed.batches import EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock, Places, long_tensors
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.corpora.encoded_block import EncodedBlock, Places, long_tensors
+from untrimmed.search.pruning.coded_videos import CodedBlocks
 from untrimmed.search.pruning.codes import Probe
 
 
@@ -38,7 +38,7 @@ class BestRows:
         return bool(self._tensors)
 
     def places(
-        self, coded: Mapping[str, CodedVideoBlocks], probes: Sequence[tuple[str, Probe]], split: Split[EncodedBlock]
+        self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], split: Split[EncodedBlock]
     ) -> Places:
         """What `with_rows` reads of videos that have codes, for a query with these probes.
 

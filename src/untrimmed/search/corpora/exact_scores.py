@@ -15,7 +15,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock, Places, with_rows
+from untrimmed.search.corpora.encoded_block import EncodedBlock, Places, with_rows
 from untrimmed.search.corpora.torch_threads import each_alone
 from untrimmed.search.pruning.threads import cores, share
 

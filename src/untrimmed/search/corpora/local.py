@@ -11,40 +11,31 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Blocks, Part, Split
+from untrimmed.search.cache.snapshot import Arrays, CachedBlock
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
-from untrimmed.search.pruning.candidates import Candidates
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
-from untrimmed.search.pruning.coded_videos import Arrays, CodedVideos, Coder
+from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
+from untrimmed.search.pruning.coder import Coder
 from untrimmed.search.pruning.codes import Probe
-from untrimmed.search.pruning.kept_codes import KeptCodes
 from untrimmed.search.pruning.ranking import (
     RankedVideo,
     Requests,
+    UpperBounds,
     answered,
     ranked_by_bounds,
     ranked_by_rough_scores,
 )
-from untrimmed.search.pruning.shortfalls import Shortfalls
 
 if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 B = TypeVar("B", bound=Block)
 C = TypeVar("C", bound="LocalCorpus[Any]")
-
-
-class CachedBlock(NamedTuple):
-    """The arrays of a block, which of its videos are still valid, and where its codes are stored."""
-
-    arrays: Mapping[str, np.ndarray]
-    present: Bool[np.ndarray, " V"]
-    codes: KeptCodes
 
 
 class LocalCorpus(Corpus, Generic[B]):
@@ -61,9 +52,7 @@ class LocalCorpus(Corpus, Generic[B]):
     def __init__(self, join: Callable[[Sequence[Part[B]]], B], most: int):
         """Start without videos. `join` makes one block of several whose sizes add up to `most` at most."""
         self.blocks: Blocks[B] = Blocks(join, most)
-        # All corpora that `update` returns share these two.
-        self.coder: Coder[B, CodedVideos] = Coder(CodedVideos)
-        self.shortfalls = Shortfalls()
+        self.coder: Coder[B] = Coder()  # shared by all corpora that `update` returns
 
     @property
     @abstractmethod
@@ -126,7 +115,7 @@ class LocalCorpus(Corpus, Generic[B]):
     def missing_codes(self) -> Iterator[tuple[B, Arrays, Arrays]]:
         """Yield each block without codes on disk, with the arrays of its new codes and of the axes."""
         if self._size >= self.least_coded:
-            yield from self.coder.lacking([part.block for part in self.blocks.parts], self.coded)
+            yield from self.coder.missing([part.block for part in self.blocks.parts], self.coded)
 
     def coded(self, block: B) -> dict[str, CodedVideos]:
         """Return new codes of a block by branch."""
@@ -194,25 +183,21 @@ class LocalQuery(PreparedQuery, Generic[B]):
         self.uses_codes = can_prune and self._corpus.codes_are_ready(len(videos))
         if not self.uses_codes:
             return (yield from ranked_by_rough_scores(videos, self.rough, limit, rounding=self.rounding))
-        candidates = self._candidates()
-        ranked = yield from ranked_by_bounds(videos, candidates.bounds, limit)
+        bounds = UpperBounds[B](self.coded, self.probes, fuzz=2 * self.rounding, known=self.known)
+        ranked = yield from ranked_by_bounds(videos, bounds.bounds, limit)
         self.coder.learn(self.num_scored / max(1, len(videos)))
-        if self._recall < 1 and candidates.allowance is None and not self.known and ranked:
-            best = self.blocks.split([video.video_id for video in ranked])
-            scores = np.array([video.score for video in ranked])
-            self._corpus.shortfalls.learn(candidates.shortfalls(best, scores))
         return ranked
 
     @property
-    def coded(self) -> dict[str, CodedVideoBlocks]:
+    def coded(self) -> dict[str, CodedBlocks]:
         """Codes of all blocks by branch; only once they are ready."""
-        return self.coder.together(self.blocks, CodedVideoBlocks)
+        return self.coder.together(self.blocks)
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
         """The query's vectors as codes are compared with them, each with its branch; only once codes are ready."""
         return [
-            (branch, coded.axes.probe(vector, self._recall))
+            (branch, coded.axes.probe(vector))
             for branch, coded in self.coded.items()
             for vector in self.vectors[branch]
         ]
@@ -226,16 +211,3 @@ class LocalQuery(PreparedQuery, Generic[B]):
     def has_finite_vectors(self) -> bool:
         """Whether codes can say anything about the query."""
         return self.num_vectors > 0 and all(np.isfinite(rows).all() for rows in self.vectors.values())
-
-    def _candidates(self) -> Candidates[B]:
-        coded, allowance = self.coded, None
-        if self._recall < 1 and not self.known:
-            allowance = self._corpus.shortfalls.allowance((1 + self._recall) / 2)
-        return Candidates(
-            coded,
-            lambda branch, probe, split, needed: coded[branch].by_rows(probe, split, needed),
-            self.probes,
-            fuzz=2 * self.rounding,
-            allowance=allowance,
-            known=self.known,
-        )

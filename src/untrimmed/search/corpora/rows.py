@@ -17,8 +17,8 @@ from jaxtyping import Float, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
 from untrimmed.search.cache.blocks import Split, gathered
-from untrimmed.search.cache.row_block import RowBlock, RowVideo
 from untrimmed.search.corpora.local import LocalCorpus, LocalQuery
+from untrimmed.search.corpora.row_block import RowBlock, RowVideo
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves
 from untrimmed.search.pruning.threads import share
 from untrimmed.types import Moment, TextFeatures

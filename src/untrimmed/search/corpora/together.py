@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float32
 
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock
+from untrimmed.search.corpora.encoded_block import EncodedBlock
 from untrimmed.search.corpora.trained_query import TrainedQuery, exact_of
-from untrimmed.search.pruning.coded_blocks import CodedVideoBlocks
+from untrimmed.search.pruning.coded_videos import CodedBlocks
 from untrimmed.search.pruning.codes import Probe
 from untrimmed.search.pruning.ranking import RankedVideo
 
@@ -31,7 +31,7 @@ class Together:
 
     def __init__(
         self,
-        coded: Callable[[], Mapping[str, CodedVideoBlocks]],
+        coded: Callable[[], Mapping[str, CodedBlocks]],
         queries: Callable[[], Iterable[Sequence[tuple[str, Probe]]]],
     ):
         """Once blocks have codes, both give something: `queries` the probes of each, with the branches they look at."""

@@ -28,8 +28,8 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.search.cache.blocks import gathered
-from untrimmed.search.cache.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery

@@ -13,8 +13,8 @@ from jaxtyping import Float, Float32, Int
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.encoded_block import EncodedBlock, Places
 from untrimmed.search.corpora.corpus import Doubt
+from untrimmed.search.corpora.encoded_block import EncodedBlock, Places
 from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
 from untrimmed.search.corpora.local import LocalQuery
 from untrimmed.search.pruning.ranking import RankedVideo

@@ -1,296 +1,234 @@
-"""Videos whose best rows are found by codes of all rows, and what makes the codes while searches go on without."""
+"""Videos as rounded rows, and upper bounds of the best product that a query's vector has with a row of each."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any
 
+import numkong
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, Int8
+from jaxtyping import Bool, Float, Float32, Int, Int8, UInt8
 
-from untrimmed.search.cache.blocks import Blocks
-from untrimmed.search.cache.mapped import DamagedError, MappedArrays
-from untrimmed.search.pruning.codes import FITTED_TO, Axes, Codes, whole_rows
-from untrimmed.search.pruning.kept_codes import KeptCodes, arrays_of, arrays_of_axes, codes_of, read_axes
-from untrimmed.search.pruning.products import LANES
+from untrimmed.search.cache.blocks import Split
+from untrimmed.search.pruning.codes import CODED, Axes, Probe
+from untrimmed.search.pruning.threads import share
 
-LEAST_SEARCHES = 2
-_MOST_LEFT = 0.5  # of all videos
-_TRIED_EACH = 32  # searches
-NUM_ARRAYS = 20  # at most: see `kernels`
-_KINDS = (*("u1", "f4", "u1", "f4", "u8", "f4", "f4") * 2, "i8", "i8", "i8", "b1", "i1", "f4")  # of their numbers
-GROUP = 4  # rows of which there is a mean
+_SCANNED_AT_A_TIME = 2**17  # rows that one thread takes at once
+_READ_AT_A_TIME = 256  # videos
+_MULTIPLIED_AT_A_TIME = 1024  # rows: few enough for the processor's cache
+_LINE = 64  # bytes that the processor fetches at once
 
 
 @dataclass(frozen=True, eq=False)
-class CodedRows:
-    """Codes of the rows of some videos, one video after the other, each in blocks of its own."""
+class CodedVideos:
+    """The rounded rows of some videos, one video after the other.
 
-    codes: Codes
-    means: Codes  # of every `GROUP` rows of a video that follow each other, one video after the other
-    longest: float  # of what is read where codes leave it open
+    Loops read these arrays without a look at each index, so they are checked here.
+    """
+
+    axes: Axes
+    codes: UInt8[np.ndarray, "R C"]  # see `Rounded`
+    code_unit: Float32[np.ndarray, " R"]
+    rest_length: Float32[np.ndarray, " R"]
+    rows: Int8[np.ndarray, "R W"]
+    row_unit: Float32[np.ndarray, " R"]
     first_row: Int[np.ndarray, " _"]  # of each video, and where the last one ends
-    first: Int[np.ndarray, " _"]  # block of each video, and where the last one ends
-    first_mean: Int[np.ndarray, " V"]  # of each video
     unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
+    longest: float  # row of all
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError where arrays do not belong together."""
+        number = len(self.rows)
+        shapes = {"codes": (number, CODED // 2), "rows": (number, self.axes.width), "unbounded": (len(self),)}
+        shapes |= dict.fromkeys(["code_unit", "rest_length", "row_unit"], (number,))
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} of videos have the shape {getattr(self, name).shape}, expected {shape}")
+        if self.first_row[0] != 0 or self.first_row[-1] != number or (np.diff(self.first_row) < 1).any():
+            raise ValueError(f"videos of {number} rounded rows do not follow each other, each with a row at least")
+
+    @classmethod
+    def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
+        """Videos with so many rows each, at least one."""
+        rows = np.asarray(rows, np.float32)
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            rows = np.where(finite[:, None], rows, 0)
+        first_row = np.concatenate([[0], np.cumsum(counts)])
+        return cls(
+            axes=axes,
+            **axes.rounded(rows)._asdict(),
+            first_row=first_row,
+            unbounded=~np.logical_and.reduceat(finite, first_row[:-1]),
+            longest=float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max())),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
+        """The videos of all parts, which have the same axes."""
+        names = ("codes", "code_unit", "rest_length", "rows", "row_unit", "unbounded")
+        return cls(
+            axes=parts[0].axes,
+            longest=max(part.longest for part in parts),
+            first_row=np.cumsum([0, *np.concatenate([np.diff(part.first_row) for part in parts])]),
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        )
 
     def __len__(self) -> int:
-        return len(self.first) - 1
+        return len(self.first_row) - 1
 
     @property
     def num_rows(self) -> int:
         """Of all videos."""
-        return int(self.first_row[-1])
+        return len(self.rows)
 
     @cached_property
     def most_rows(self) -> int:
         """Of one video."""
         return int(np.diff(self.first_row).max())
 
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """As loops take them, see `kernels`."""
-        own = self.first, self.first_mean, self.first_row, self.unbounded
-        return (*self.codes.arrays, *self.means.arrays, *own)
+    def by_codes(
+        self, probe: Probe, videos: Int[np.ndarray, " N"]
+    ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
+        """The best row of each video by its codes, and what no row of it is above."""
+        from untrimmed.search.pruning.kernels import best_codes
+
+        videos = self._checked(videos)
+        best = np.empty(len(videos), dtype=np.float32)
+        most = np.empty(len(videos), dtype=np.float32)
+        given = self.codes, self.code_unit, self.rest_length, self.first_row, videos
+        best_codes(*given, *self._query(probe), best, most)
+        most[self.unbounded[videos]] = np.inf
+        return best, most
+
+    def by_rows(
+        self,
+        probe: Probe,
+        videos: Int[np.ndarray, " N"],
+        needed: Float32[np.ndarray, " N"],
+        is_open: Bool[np.ndarray, "_ M"],
+    ) -> Float32[np.ndarray, " N"]:
+        """What no row of each video is above; minus infinity where codes show that none is as good as `needed`.
+
+        Unless it has no rows, `is_open` is told which rows of each video may be the best.
+        """
+        from untrimmed.search.pruning.kernels import best_rows
+
+        videos = self._checked(videos)
+        best = np.empty(len(videos), dtype=np.float32)
+        if needed.shape != best.shape or (len(is_open) and is_open.shape != (len(videos), self.most_rows)):
+            raise ValueError(f"{len(videos)} videos are asked for {needed.shape} scores and {is_open.shape} rows")
+        given = self.codes, self.code_unit, self.rest_length, self.rows, self.row_unit, self.first_row, videos
+        best_rows(*given, *self._query(probe), needed, best, is_open)
+        unbounded = self.unbounded[videos]
+        best[unbounded] = np.inf
+        if len(is_open):
+            is_open[unbounded] = np.arange(self.most_rows) < np.diff(self.first_row)[videos[unbounded], None]
+        return best
+
+    def _checked(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+        """Raises: IndexError for a video that is not there."""
+        if len(videos) and not (videos.min() >= 0 and videos.max() < len(self)):
+            raise IndexError(f"videos {videos.min()} to {videos.max()} of {len(self)}")
+        return np.ascontiguousarray(videos)
+
+    def _query(self, probe: Probe) -> tuple[Any, ...]:
+        """A query as loops take it: its numbers, their unit, its rest, and how far rounding puts a product off.
+
+        Raises: ValueError for one with other axes.
+        """
+        numbers, unit = probe.numbers
+        if len(numbers) != self.rows.shape[1]:
+            raise ValueError(f"the query has {len(numbers)} numbers, rows have {self.rows.shape[1]}")
+        return numbers, unit, probe.rest_length, *probe.rounding(unit, self.longest)
+
+
+class CodedBlocks:
+    """Those of all blocks of a corpus, one for each."""
+
+    def __init__(self, each: Sequence[CodedVideos]):
+        self.each = each
+        self.axes = each[0].axes  # of all of them
+        self.longest = max(coded.longest for coded in each)
+        self.before = np.cumsum([0, *map(len, each)])  # videos before each block, and all of them
 
     @cached_property
-    def addresses(self) -> Int[np.ndarray, " _"]:
-        """Where its arrays lie."""
-        assert all(array.flags.c_contiguous for array in self.arrays)
-        kinds = tuple(f"{array.dtype.kind}{array.dtype.itemsize}" for array in self.arrays)
-        if kinds != _KINDS[: len(kinds)]:
-            raise TypeError(f"codes have numbers of the kinds {kinds}, loops read {_KINDS}")
-        found = np.zeros(NUM_ARRAYS, dtype=np.int64)
-        found[: len(self.arrays)] = [array.ctypes.data for array in self.arrays]
+    def at_a_time(self) -> int:
+        """Videos that one thread takes at once."""
+        return max(1, _SCANNED_AT_A_TIME * int(self.before[-1]) // sum(coded.num_rows for coded in self.each))
+
+    def by_codes(self, probe: Probe, split: Split[Any], start: int, stop: int) -> Float32[np.ndarray, "2 N"]:
+        """Of some of the videos: the best row by its codes, and what no row is above."""
+        found = [coded.by_codes(probe, split.row[begin:end]) for coded, begin, end in self._runs(split, start, stop)]
+        return np.concatenate(found, axis=1)
+
+    def by_rows(self, probe: Probe, split: Split[Any], needed: Float[np.ndarray, " N"]) -> Float32[np.ndarray, " N"]:
+        """What no row of each video is above; minus infinity where codes show that none is as good as `needed`."""
+        least = (needed - 1e-5).astype(np.float32)  # rounded
+        return self._read(probe, split, least, np.empty((0, 0), dtype=bool))
+
+    def open_rows(self, probes: Sequence[Probe], split: Split[Any]) -> Bool[np.ndarray, "N R"]:
+        """Which rows of each video may be the best for one of the probes."""
+        is_open = np.zeros((len(split), max(coded.most_rows for coded in self.each)), dtype=bool)
+        needed = np.full(len(split), -np.inf, dtype=np.float32)
+        for probe in probes:
+            own = np.zeros_like(is_open)
+            self._read(probe, split, needed, own)
+            is_open |= own
+        return is_open
+
+    def _runs(self, split: Split[Any], start: int, stop: int) -> Iterator[tuple[CodedVideos, int, int]]:
+        """The videos that follow each other in one block."""
+        number = split.number[start:stop]
+        cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+        for begin, end in itertools.pairwise(cuts):
+            if begin < end:
+                yield self.each[number[begin]], start + begin, start + end
+
+    def _read(
+        self, probe: Probe, split: Split[Any], needed: Float32[np.ndarray, " N"], is_open: Bool[np.ndarray, "_ R"]
+    ) -> Float32[np.ndarray, " N"]:
+        found = np.empty(len(split), dtype=np.float32)
+
+        def read(start: int, stop: int) -> None:
+            for coded, begin, end in self._runs(split, start, stop):
+                own = np.zeros((end - begin if len(is_open) else 0, coded.most_rows), dtype=bool)
+                found[begin:end] = coded.by_rows(probe, split.row[begin:end], needed[begin:end], own)
+                if len(is_open):
+                    is_open[begin:end, : coded.most_rows] = own
+
+        share(len(split), _READ_AT_A_TIME, read)
         return found
 
+    def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
+        """What no row of each video of all blocks is above, for each of many probes: rows are read once for all."""
+        from untrimmed.search.pruning.kernels import best_of_videos
 
-def codes_of_rows(axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> dict[str, Any]:
-    """What `CodedRows` has of videos with so many rows each, at least one, but for `longest`."""
-    finite = np.isfinite(rows).all(axis=1)
-    if not finite.all():
-        rows = np.where(finite[:, None], rows, 0)
-    padded = -(-counts // LANES) * LANES
-    first_row, first = (np.concatenate([[0], np.cumsum(some)]) for some in (counts, padded // LANES))
-    place = np.arange(padded.sum()) - np.repeat(first[:-1] * LANES, padded)
-    order = np.repeat(first_row[:-1], padded) + np.minimum(place, np.repeat(counts, padded) - 1)
-    groups = -(-counts // GROUP)
-    first_mean = np.cumsum(groups) - groups
-    inside = np.arange(groups.sum()) - np.repeat(first_mean, groups)
-    starts = np.repeat(first_row[:-1], groups) + GROUP * inside
-    sizes = np.minimum(GROUP, np.repeat(first_row[1:], groups) - starts)
-    return {
-        "codes": Codes.of(axes, rows, order),
-        "means": Codes.of(axes, np.add.reduceat(rows, starts) / sizes[:, None]),
-        "first_row": first_row,
-        "first": first,
-        "first_mean": first_mean,
-        "unbounded": ~np.logical_and.reduceat(finite, first_row[:-1]),
-    }
+        queries, units = zip(*(probe.short_numbers for probe in probes), strict=True)
+        margins = [probe.rounding(unit, self.longest) for probe, unit in zip(probes, units, strict=True)]
+        of_row, of_query = np.array(margins, dtype=np.float32).T.copy()
+        packed = numkong.dots_pack(np.stack(queries))
+        most = np.empty((len(probes), int(self.before[-1])), dtype=np.float32)
+        pieces = [
+            (coded, before, start, min(start + step, len(coded)))
+            for coded, before in zip(self.each, self.before.tolist(), strict=False)
+            for step in [max(1, _MULTIPLIED_AT_A_TIME * len(coded) // coded.num_rows)]
+            for start in range(0, len(coded), step)
+        ]
 
+        def look(first: int, last: int) -> None:
+            for coded, before, start, stop in pieces[first:last]:
+                ends = coded.first_row[start : stop + 1]
+                rows = slice(ends[0], ends[-1])
+                coded.rows[rows].reshape(-1)[::_LINE].max()  # rows are in the cache then; a product waits for each
+                products = np.asarray(numkong.dots_packed(coded.rows[rows], packed))
+                best = np.empty((stop - start, len(probes)), dtype=np.float32)
+                best_of_videos(products, coded.row_unit[rows], ends - ends[0], np.array(units), of_row, best)
+                most[:, before + start : before + stop] = best.T + of_query[:, None]
 
-def longest_of(rows: Float[np.ndarray, "R D"]) -> float:
-    """How long the longest row is."""
-    return float(np.sqrt(np.einsum("rd,rd->r", rows, rows, dtype=np.float32).max()))
-
-
-@dataclass(frozen=True, eq=False)
-class CodedVideos(CodedRows):
-    """With the rows in 8 bits, one video after the other."""
-
-    rows: Int8[np.ndarray, "R E"]  # along mixed axes, see `whole_rows`
-    row_unit: Float32[np.ndarray, " R"]
-
-    @classmethod
-    def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
-        """Codes of videos with so many rows each, at least one."""
-        rows = np.asarray(rows, np.float32)
-        finite = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0)
-        whole, unit = whole_rows(axes, finite)
-        return cls(rows=whole, row_unit=unit, longest=longest_of(finite), **codes_of_rows(axes, rows, counts))
-
-    @classmethod
-    def joined(cls, parts: Sequence[CodedVideos]) -> CodedVideos:
-        """The videos of all parts, which have the same axes."""
-        before = LANES * np.cumsum([0, *(len(part.means.tail) for part in parts[:-1])])
-        return cls(
-            codes=Codes.joined([part.codes for part in parts]),
-            means=Codes.joined([part.means for part in parts]),
-            rows=np.concatenate([part.rows for part in parts]),
-            row_unit=np.concatenate([part.row_unit for part in parts]),
-            longest=max(part.longest for part in parts),
-            first_row=_joined_ends([part.first_row for part in parts]),
-            first=_joined_ends([part.first for part in parts]),
-            first_mean=np.concatenate([part.first_mean + at for part, at in zip(parts, before, strict=True)]),
-            unbounded=np.concatenate([part.unbounded for part in parts]),
-        )
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """With those of rows."""
-        return (*super().arrays, self.rows, self.row_unit)
-
-
-Arrays = Mapping[str, np.ndarray]
-K = TypeVar("K")
-C = TypeVar("C")
-J = TypeVar("J")
-
-
-class Coder(Generic[K, C]):
-    """Codes of blocks of videos by branch, from disk or made after some searches, and kept as long as the block.
-
-    To code a video takes as long as to compare it with dozens of queries, so that a thread of its own does it: whoever
-    searches once or twice is better off without, and nobody waits for them. Loops over codes have to be loaded, too.
-    """
-
-    def __init__(self, kind: type[C]) -> None:
-        """`kind`: what the codes of a branch are."""
-        self._kind = kind
-        self._lock = threading.Lock()
-        self._axes: dict[str, Axes] = {}
-        self._axes_read: dict[Path, dict[str, Axes]] = {}
-        self._kept: WeakKeyDictionary[K, tuple[KeptCodes, str]] = WeakKeyDictionary()
-        self._codes: WeakKeyDictionary[K, dict[str, C]] = WeakKeyDictionary()
-        self._together: WeakKeyDictionary[Blocks[Any], dict[str, Any]] = WeakKeyDictionary()
-        self._searches = 0
-        self._left = (
-            0.0  # of all videos, the share that codes left in doubt: the mean of searches, the last counts most
-        )
-        self._maker: threading.Thread | None = None
-
-    def keep(self, block: K, kept: KeptCodes, context: str = "") -> None:
-        """Note where the codes of a block are on disk; those that depend on another `context` do not count."""
-        self._kept[block] = kept, context
-
-    def ready(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]], *, many: bool = False) -> bool:
-        """Whether all blocks have their codes, and these help; after a few searches those that lack begin to be made.
-
-        Where codes leave most videos in doubt they are of no use: they are tried now and then only. Those on disk are
-        read when so `many` videos are searched that it is worth it at once, or after as many searches.
-
-        Raises: DamagedError where those on disk are not as they were written.
-        """
-        with self._lock:
-            self._searches += 1
-            often = self._searches > LEAST_SEARCHES
-            if not ((often or many) and can_scan()):
-                return False
-            for block in blocks:
-                if block not in self._codes and (found := self._read(block)) is not None:
-                    self._codes[block] = found
-            lacking = [block for block in blocks if block not in self._codes]
-            idle = self._maker is None or not self._maker.is_alive()
-            if lacking and idle and often:
-                self._maker = threading.Thread(target=self._make, args=(lacking, make), name="codes", daemon=True)
-                _makers.add(self._maker)
-                self._maker.start()
-            return not lacking and (self._left < _MOST_LEFT or self._searches % _TRIED_EACH == 0)
-
-    def lacking(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]]) -> Iterator[tuple[K, Arrays, Arrays]]:
-        """Blocks that have no codes on disk, with the arrays of their codes and of the axes; each is made in its turn.
-
-        Raises: DamagedError where what is there is not as it was written.
-        """
-        for block in blocks:
-            if can_scan() and self._where(block) is None:
-                codes, (_, context) = make(block), self._kept.get(block, (None, ""))
-                yield block, arrays_of(codes, context), arrays_of_axes(self._axes, self._kind)
-
-    def learn(self, share: float) -> None:
-        """Remember how many of all videos the last search by codes had to look at besides."""
-        with self._lock:
-            self._left += (share - self._left) / 4
-
-    def of(self, block: K) -> dict[str, C]:
-        """The codes of a block that is ready."""
-        return self._codes[block]
-
-    def together(self, blocks: Blocks[Any], join: Callable[[Sequence[C]], J]) -> dict[str, J]:
-        """The codes of all blocks, which are ready, joined by branch; they are kept as long as these are together."""
-        if (found := self._together.get(blocks)) is None:
-            each = [self._codes[part.block] for part in blocks.parts]
-            found = {branch: join([codes[branch] for codes in each]) for branch in each[0]}
-            self._together[blocks] = found
-        return found
-
-    def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """For all blocks those on disk, or else the axes that fit the first of them; only `make` may ask."""
-        if _ending.is_set():
-            raise _EndingError
-        for kept, _ in [*self._kept.values()]:
-            if not self._axes and kept.axes is not None:
-                with contextlib.suppress(DamagedError):  # others do as well
-                    self._axes = dict(self._axes_at(kept.axes))
-        if branch not in self._axes:
-            self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO], len(self._axes))
-        return self._axes[branch]
-
-    def wait(self) -> None:
-        """Until what is being made is there."""
-        if self._maker is not None:
-            self._maker.join()
-
-    def _axes_at(self, path: Path) -> dict[str, Axes]:
-        if path not in self._axes_read:
-            self._axes_read[path] = read_axes(path, self._kind)
-        return self._axes_read[path]
-
-    def _where(self, block: K) -> tuple[MappedArrays, dict[str, Axes]] | None:
-        """The codes of a block on disk, and their axes; None where there are none that count."""
-        kept, context = self._kept.get(block, (KeptCodes(), ""))
-        if kept.axes is None or kept.codes is None or not (axes := self._axes_at(kept.axes)):
-            return None
-        arrays = MappedArrays(kept.codes)
-        return (arrays, axes) if arrays["context"] == context else None
-
-    def _read(self, block: K) -> dict[str, C] | None:
-        found = self._where(block)
-        return None if found is None else codes_of(*found, self._kind)
-
-    def _make(self, blocks: Sequence[K], make: Callable[[K], dict[str, C]]) -> None:
-        if sys.platform == "linux":  # there alone threads have a priority of their own; searches come first
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        with contextlib.suppress(_EndingError):
-            for block in blocks:
-                made = make(block)
-                with self._lock:
-                    self._codes[block] = made
-
-
-class _EndingError(Exception):
-    """Nobody needs what is being made."""
-
-
-_ending = threading.Event()
-_makers: WeakSet[threading.Thread] = WeakSet()
-
-
-def _end() -> None:
-    """Let those that make codes come to an end: torch aborts a process that ends while another thread is in it."""
-    _ending.set()
-    for maker in [*_makers]:
-        maker.join()
-
-
-atexit.register(_end)
-
-
-def can_scan() -> bool:
-    """Whether what scans codes is installed."""
-    return find_spec("numba") is not None
-
-
-def _joined_ends(lists: Sequence[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " _"]:
-    """Where each video begins and the last one ends, of lists that each begin at 0."""
-    return np.cumsum([0, *np.concatenate([np.diff(ends) for ends in lists])])
+        share(len(pieces), 1, look)
+        most[:, np.concatenate([coded.unbounded for coded in self.each])] = np.inf
+        return most

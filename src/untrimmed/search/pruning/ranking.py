@@ -1,15 +1,24 @@
-"""Rank videos by exact scores, which are computed only for those that cheaper scores or upper bounds leave."""
+"""Rank videos by exact scores, which are computed only for those that cheaper scores or upper bounds leave.
+
+A score is the sum of what each of a query's vectors finds best in a video. All vectors are compared with the codes of
+all rows, unless upper bounds are known already (`Together`). Of the videos that remain whole rows are
+read, by one vector after the other, the longest first, while a video can still reach the score that is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Split
+from untrimmed.search.pruning.coded_videos import CodedBlocks
+from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.threads import share
 
 _SCOUTS = 2  # times `limit`: how many likely videos are scored early, for each bound that remains
 
@@ -25,13 +34,12 @@ class RankedVideo:
     score: float
 
 
-Scored = tuple[Int[np.ndarray, " _"], Float[np.ndarray, " _"]]  # positions in the split that is ranked, and scores
 Scorer = Callable[[Split[B]], Float[np.ndarray, " _"]]
 # Yields videos whose exact scores it needs, receives these scores, and returns a result.
 Requests = Generator[Split[B], Float[np.ndarray, " _"], T]
-# Given videos, their positions among all that are ranked, and the score they have to reach: an estimate of each
-# video's score, and an upper bound of it.
-Bound = Callable[[Split[B], Int[np.ndarray, " _"], float], tuple[Float[np.ndarray, " _"], Float[np.ndarray, " _"]]]
+Places = Int[np.ndarray, " _"]  # of some videos among all that are ranked
+Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # an estimate of each video's score, and a bound
+Bound = Callable[[Split[B], Places, float], Bounds]  # given the score that videos have to reach
 
 
 def answered(requests: Requests[B, T], exact: Scorer[B]) -> T:
@@ -93,6 +101,72 @@ def ranked_by_rough_scores(
     least = float(np.partition(finite, len(finite) - kept)[len(finite) - kept]) - margin
     places = np.flatnonzero(scores >= least)
     return _best(videos, places, (yield from _scored(videos.at(places))), limit)
+
+
+class UpperBounds(Generic[B]):
+    """Upper bounds of the scores of videos for one search, the cheap ones first."""
+
+    def __init__(
+        self,
+        coded: Mapping[str, CodedBlocks],
+        probes: Sequence[tuple[str, Probe]],
+        *,
+        fuzz: float,
+        known: Callable[[], Float32[np.ndarray, " V"]] | None = None,
+    ):
+        """`coded` by branch, of all blocks; `probes` with the branches they look at; an exact score is off by `fuzz`.
+
+        With what is `known`, which all probes find at most in every video of all blocks, no rows are looked at.
+        """
+        self._coded = coded
+        self._fuzz = fuzz
+        self._known = known
+        order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
+        self._probes = [probes[number] for number in order]
+        self._most = np.empty((len(probes), 0), dtype=np.float32)  # what each finds at most in each video
+
+    @property
+    def bounds(self) -> Sequence[Bound[B]]:
+        """The first sees all videos."""
+        if self._known is not None:
+            return (self._as_known,)
+        return (self._by_codes, self._by_rows)
+
+    @cached_property
+    def _at_a_time(self) -> int:
+        """Videos of which one thread looks at codes at once: so few that they stay in its cache from probe to probe."""
+        branches = [branch for branch, _ in self._probes]
+        return min(max(1, self._coded[branch].at_a_time // branches.count(branch)) for branch in branches)
+
+    def _as_known(self, split: Split[B], places: Places, _: float) -> Bounds:
+        assert self._known is not None
+        before, total = next(iter(self._coded.values())).before, self._known()
+        if len(split) < len(total):
+            total = total[before[split.number] + split.row]
+        return total, total + np.float32(self._fuzz)
+
+    def _by_codes(self, split: Split[B], places: Places, _: float) -> Bounds:
+        self._most = np.empty((len(self._probes), len(places)), dtype=np.float32)
+        best = np.empty(len(places), dtype=np.float32)
+
+        def scan(start: int, stop: int) -> None:
+            found = [self._coded[branch].by_codes(probe, split, start, stop) for branch, probe in self._probes]
+            best[start:stop] = sum(own for own, _ in found)
+            self._most[:, start:stop] = [most for _, most in found]
+
+        share(len(split), self._at_a_time, scan)
+        return best, self._most.sum(axis=0) + np.float32(self._fuzz)
+
+    def _by_rows(self, split: Split[B], places: Places, least: float) -> Bounds:
+        most = self._most[:, places]
+        total = most.sum(axis=0, dtype=np.float64)
+        left = np.flatnonzero(np.isfinite(total))
+        for (branch, probe), allowed in zip(self._probes, most, strict=True):
+            others = total[left] - allowed[left]
+            found = self._coded[branch].by_rows(probe, split.at(left), least - self._fuzz - others)
+            total[left] = others + found
+            left = left[total[left] + self._fuzz >= least]
+        return total, total + self._fuzz
 
 
 def _best(
