@@ -146,8 +146,8 @@ def main() -> None:
         coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
-            sum(videos.lead.nbytes + videos.rest.nbytes for videos in coded),
-            sum(videos.lead.nbytes for videos in coded),
+            sum(videos.codes.nbytes + videos.rows.nbytes for videos in coded),
+            sum(videos.codes.nbytes for videos in coded),
         )
         kilobytes = " ".join(f"{size / options.videos / 1e3:7.1f}" for size in sizes)
         spent = f"{medians['float32']:7.1f} ms {medians['codes']:7.1f} ms {ratio:7.1f}"
