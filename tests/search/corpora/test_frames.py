@@ -135,23 +135,6 @@ def test_a_frame_that_is_not_finite_hides_no_video(query, coded):
     assert coded
 
 
-def test_a_recall_below_one_is_kept(coded, monkeypatch):
-    rng, dim = np.random.default_rng(8), 160
-    monkeypatch.setattr(coded_module, "_MOST_LEFT", 2.0)
-    spread = (1.0 + np.arange(dim)) ** -0.5
-    frames = [unit(rng.standard_normal((3, dim)) * spread).astype(np.float16) for _ in range(400)]
-    corpus = corpus_of([FrameFeatures(some, 2.0 * np.arange(3), 6.0) for some in frames])
-    found = []
-    for _ in range(40):
-        sentence = unit(rng.standard_normal(dim) * spread).astype(np.float32)
-        query, ranked = TextFeatures("", sentence, sentence[None], ("a",)), {}
-        for recall in (1.0, 0.8):
-            ranked[recall] = corpus.prepare(query, recall=recall).rank(limit=10)
-            corpus.coder.wait()
-        found.append(len(set(ranked[0.8]) & set(ranked[1.0])) / 10)
-    assert 0.8 <= np.mean(found) < 1
-
-
 def test_the_order_of_the_corpus_changes_no_score(query):
     rng = np.random.default_rng(3)
     videos = [video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 6)]
