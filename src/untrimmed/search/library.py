@@ -55,7 +55,6 @@ class Library:
         ray: str | None = None,
         shards: int = 1,
         replicas: int = 1,
-        recall: float = 1.0,
     ):
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
@@ -63,13 +62,11 @@ class Library:
         self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
-        if not 0.5 <= recall <= 1:
-            raise ConfigError(f"recall is {recall}, must be from 0.5 to 1")
-        self.engine = Engine(self.folder, recall)
+        self.engine = Engine(self.folder)
         if ray is not None:
             from untrimmed.search.cluster.ray_cluster import engine_on
 
-            self.engine = engine_on(ray, self.folder, shards, replicas, recall)
+            self.engine = engine_on(ray, self.folder, shards, replicas)
 
     # -- filling
 
@@ -376,7 +373,6 @@ def open_library(
     ray: str | None = None,
     shards: int = 1,
     replicas: int = 1,
-    recall: float = 1.0,
 ) -> Library:
     """The library in a folder, by default the user's own; it is made when something is first indexed into it.
 
@@ -386,13 +382,9 @@ def open_library(
             machines must see the library at the same path. They answer as one machine would.
         shards: How many processes of the cluster share the videos.
         replicas: How many of them have the same ones, so that one may die.
-        recall: How many of the best videos a search has to find, in the mean of many, from 0.5 to 1. With less than 1
-            a process that searches thousands of hours answers sooner; what it finds has its exact scores.
 
     Raises:
         ConfigError: An option makes no sense.
         UntrimmedError: No cluster answers at `ray`.
     """
-    return Library(
-        library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas, recall=recall
-    )
+    return Library(library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas)

@@ -8,11 +8,10 @@ import pytest
 import untrimmed
 from tests.search.corpora.test_trained import save_run
 from tests.search.same_hits import check_same_hits, hits_of
-from untrimmed.errors import ConfigError, UntrimmedError
+from untrimmed.errors import UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine, shard_of
-from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.table import VideoIndex
@@ -55,20 +54,6 @@ def test_searches_of_one_version_go_on_while_another_is_read(lib):
     before = hits_of(shards)
     with shards.engine._shards.shards[0]._lock, ThreadPoolExecutor(1) as pool:
         assert pool.submit(hits_of, shards).result(timeout=60) == before
-
-
-def test_the_recall_that_is_asked_for_reaches_every_shard(lib, monkeypatch):
-    seen = []
-    prepare = FrameCorpus.prepare
-    monkeypatch.setattr(FrameCorpus, "prepare", lambda *args, **asked: seen.append(asked) or prepare(*args, **asked))
-    untrimmed.open(lib.folder, recall=0.9).search("red")
-    assert seen == [{"recall": 0.9}]
-    shards = untrimmed.open(lib.folder)
-    shards.engine = ShardedEngine(lib.folder, HereShards(lib.folder, 2), recall=0.8)
-    shards.search("red")
-    assert seen[1:3] == [{"recall": 0.8}] * 2
-    with pytest.raises(ConfigError, match=r"recall is 0.3, must be from 0.5 to 1"):
-        untrimmed.open(lib.folder, recall=0.3)
 
 
 @pytest.mark.check

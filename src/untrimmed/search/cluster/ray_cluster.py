@@ -176,14 +176,14 @@ def _cause(error: Any) -> BaseException:
     return error.cause if isinstance(error.cause, UntrimmedError) else error
 
 
-def engine_on(address: str, folder: Path, shards: int, replicas: int, recall: float = 1.0) -> Engine:
+def engine_on(address: str, folder: Path, shards: int, replicas: int) -> Engine:
     """An engine that searches by shards on a cluster.
 
     Raises:
         ConfigError: There would be no shard.
         UntrimmedError: No cluster answers.
     """
-    return ShardedEngine(folder, RayShards(address, folder, shards=shards, replicas=replicas), recall)
+    return ShardedEngine(folder, RayShards(address, folder, shards=shards, replicas=replicas))
 
 
 def workers_on(

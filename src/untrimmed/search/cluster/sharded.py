@@ -87,10 +87,9 @@ class Shard:
         query: TextFeatures,
         limit: int,
         among: Collection[str] | None,
-        recall: float,
     ) -> list[RankedVideo]:
         """`PreparedQuery.rank` of this shard's videos."""
-        return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among), recall)
+        return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among))
 
     def moments(
         self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
@@ -124,9 +123,8 @@ class Shard:
         others: Extents,
         query: TextFeatures,
         ask: Callable[[PreparedQuery], A],
-        recall: float = 1.0,
     ) -> A:
-        return self._undamaged(lambda: ask(self._load(version).beside(others).prepare(query, recall=recall)))
+        return self._undamaged(lambda: ask(self._load(version).beside(others).prepare(query)))
 
     def _undamaged(self, ask: Callable[[], A]) -> A:
         """An answer, for which what turns out to be damaged of what is laid out is read from the table."""
@@ -182,8 +180,8 @@ class Shards(Protocol):
 class ShardedEngine(Engine):
     """An engine whose corpora are shards elsewhere; records are here."""
 
-    def __init__(self, folder: Path, shards: Shards, recall: float = 1.0):
-        super().__init__(folder, recall)
+    def __init__(self, folder: Path, shards: Shards):
+        super().__init__(folder)
         self._shards = shards
         self._known: dict[tuple[Version, int], Any] = {}  # extents
 
@@ -216,9 +214,9 @@ class ShardedCorpus(Corpus):
     def __len__(self) -> int:
         return self.num_videos
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> ShardedQuery:
+    def prepare(self, query: TextFeatures) -> ShardedQuery:
         """The query as it is: shards read it by their model."""
-        return ShardedQuery(self, query, recall)
+        return ShardedQuery(self, query)
 
     def others(self, own: int) -> dict[int, Any]:
         """What a shard needs to know of all others."""
@@ -228,8 +226,8 @@ class ShardedCorpus(Corpus):
 class ShardedQuery(PreparedQuery):
     """A query before all shards of one version."""
 
-    def __init__(self, corpus: ShardedCorpus, query: TextFeatures, recall: float = 1.0):
-        self._corpus, self._query, self._recall = corpus, query, recall
+    def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
+        self._corpus, self._query = corpus, query
         self._ranked: list[str] = []
         self._moments: dict[int, dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
@@ -256,7 +254,7 @@ class ShardedQuery(PreparedQuery):
                 own = asked.setdefault(shard_of(video_id, shards), [])
                 assert own is not None, "made above"
                 own.append(video_id)
-        answers = self._ask("rank", {number: (limit, some, self._recall) for number, some in asked.items()})
+        answers = self._ask("rank", {number: (limit, some) for number, some in asked.items()})
         found = sorted((video for ranked in answers.values() for video in ranked), key=lambda video: -video.score)
         kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
         self._ranked = [video.video_id for video in kept]

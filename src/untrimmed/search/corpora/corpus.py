@@ -66,24 +66,18 @@ class Corpus(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> PreparedQuery:
-        """Return the query as this model reads it.
-
-        Args:
-            recall: Share of the best videos that must be found, on average over many queries. Below 1 a search of
-                many videos reads less. The videos that it finds have exact scores.
-        """
+    def prepare(self, query: TextFeatures) -> PreparedQuery:
+        """Return the query as this model reads it."""
 
     def rank_all(
         self,
         queries: Sequence[TextFeatures],
         *,
         limit: int,
-        recall: float = 1.0,
         among: Collection[str] | None = None,
     ) -> tuple[list[list[RankedVideo]], str]:
         """Rank videos for each query as `PreparedQuery.rank` does; also return what the answers lack."""
-        prepared = [self.prepare(query, recall=recall) for query in queries]
+        prepared = [self.prepare(query) for query in queries]
         ranked = [query.rank(limit=limit, among=among) for query in prepared]
         return ranked, next((query.missing for query in prepared if query.missing), "")
 

@@ -93,9 +93,8 @@ class Engine:
     Any number of threads may ask; while one loads, all others wait before they begin.
     """
 
-    def __init__(self, folder: Path, recall: float = 1.0):
-        """`recall`: see `Corpus.prepare`."""
-        self.recall, self._folder = recall, folder
+    def __init__(self, folder: Path):
+        self._folder = folder
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
         self._loaded: dict[tuple[str, InUse], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model

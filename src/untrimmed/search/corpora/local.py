@@ -151,9 +151,9 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     rounding: ClassVar[float]  # more than a rough score of up to 1 can be off, and an exact one from its bound
 
-    def __init__(self, corpus: LocalCorpus[B], recall: float):
+    def __init__(self, corpus: LocalCorpus[B]):
         self.blocks, self.coder = corpus.blocks, corpus.coder
-        self._corpus, self._recall = corpus, recall
+        self._corpus = corpus
         self.uses_codes = False  # in this search
         self.num_scored = 0  # videos with exact scores in this search
         self.known: Callable[[], Float32[np.ndarray, " V"]] | None = None  # upper bounds that are known already

@@ -70,9 +70,9 @@ class RowCorpus(LocalCorpus[RowBlock]):
         vectors = np.concatenate([block.video(row).vectors[:, : block.dim] for row in rows.tolist()])
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> RowQuery:
+    def prepare(self, query: TextFeatures) -> RowQuery:
         """Return the query as the vector of its sentence."""
-        return RowQuery(self, query.sentence, recall)
+        return RowQuery(self, query.sentence)
 
     def video(self, video_id: str) -> RowVideo:
         """One video.
@@ -115,8 +115,8 @@ class RowQuery(LocalQuery[RowBlock]):
 
     rounding: ClassVar[float] = ROUNDING
 
-    def __init__(self, corpus: RowCorpus, sentence: Float[np.ndarray, " D"], recall: float):
-        super().__init__(corpus, recall)
+    def __init__(self, corpus: RowCorpus, sentence: Float[np.ndarray, " D"]):
+        super().__init__(corpus)
         self._rows_corpus, self._sentence = corpus, sentence
         self._halves = halves(sentence)
 

@@ -183,20 +183,19 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         super().__init__(joined, _VIDEOS_OF_BLOCK)
         self.model = model
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TrainedQuery:
+    def prepare(self, query: TextFeatures) -> TrainedQuery:
         """Return the query as the model's word tower encodes it."""
-        return TrainedQuery(self, self.model.encode_query(query), recall)
+        return TrainedQuery(self, self.model.encode_query(query))
 
     def rank_all(
         self,
         queries: Sequence[TextFeatures],
         *,
         limit: int,
-        recall: float = 1.0,
         among: Collection[str] | None = None,
     ) -> tuple[list[list[RankedVideo]], str]:
         """See `Corpus.rank_all`; many queries together cost less each than one alone."""
-        return rank_together([self.prepare(query, recall=recall) for query in queries], limit=limit, among=among), ""
+        return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def layout(self) -> str:

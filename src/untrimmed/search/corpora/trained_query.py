@@ -31,8 +31,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
 
     rounding: ClassVar[float] = 1e-5
 
-    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries, recall: float = 1.0):
-        super().__init__(corpus, recall)
+    def __init__(self, corpus: TrainedCorpus, encoded: EncodedQueries):
+        super().__init__(corpus)
         self.search_model, self.encoded = corpus.model, encoded
         self._model = corpus.model.model
 
