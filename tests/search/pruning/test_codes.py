@@ -68,7 +68,7 @@ def opened(coded, *probes_and_counts):
     return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
 
 
-@pytest.mark.parametrize("dim", [4, 33, 128, 256, 384])
+@pytest.mark.parametrize("dim", [4, 33, 128, 320, 384])
 def test_a_product_of_codes_is_that_of_their_numbers(dim):
     """The two halves of each byte, unpacked by NumPy."""
     rows, query = some_rows(dim, [48])
@@ -81,7 +81,7 @@ def test_a_product_of_codes_is_that_of_their_numbers(dim):
     assert by_codes(coded, probe, np.arange(48))[0] == pytest.approx(wanted, abs=1e-6)
 
 
-@pytest.mark.parametrize("dim", [4, 33, 128, 256, 384])
+@pytest.mark.parametrize("dim", [4, 33, 128, 320, 384])
 def test_no_row_is_better_than_codes_and_rows_allow(dim):
     counts = np.array([1, 3, 16, 17, 40, 128] * 20)
     rows, query = some_rows(dim, counts)

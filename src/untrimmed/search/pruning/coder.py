@@ -30,7 +30,7 @@ from untrimmed.search.pruning.codes import FITTED_TO, Axes
 LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
-_FORMAT = 4  # counts changes in what codes mean; codes of another format are made anew
+_FORMAT = 5  # counts changes in what codes mean; codes of another format are made anew
 
 Arrays = Mapping[str, np.ndarray]
 Codes = dict[str, CodedVideos]  # of one block, by branch

@@ -19,7 +19,8 @@ from numba import types
 from untrimmed.search.pruning.codes import CODED
 
 FUZZ = np.float32(1e-6)  # of sums in float32
-HALF = CODED // 2  # bytes of the codes of a row
+HALF = 160  # bytes of the codes of a row, as a number: numba compiles again only when this file changes
+assert 2 * HALF == CODED
 
 _F4, _INT = types.float32, types.intp
 
