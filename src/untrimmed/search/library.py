@@ -31,9 +31,8 @@ from untrimmed.search.query.query import Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.parts import Part
-from untrimmed.search.store.records import Records, Settings, VideoRecord, library_folder
+from untrimmed.search.store.records import Records, Settings, VideoRecord, absolute, library_folder
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.store.video_names import absolute
 
 if TYPE_CHECKING:
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
@@ -219,12 +218,11 @@ class Library:
         prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
-        records, settings = index.scan(), index.settings
+        records, settings = Records(index.scan()), index.settings
         encoder = self._ready_encoder(settings.encoder_identity if settings else None)
         if within is not None:
-            all_records = Records(records)
-            chosen = {record.video_id for path in within for record in all_records.below(absolute(path))}
-            records = [record for record in records if record.video_id in chosen]
+            chosen = {record.video_id: record for path in within for record in records.below(absolute(path))}
+            records = Records(chosen.values())
         return export_features(
             index, records, encoder, Path(out), name=name, layout=layout, labels=labels, progress=progress
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.errors import ConfigError
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import absolute
 
 _NAMED = re.compile(r"(.+)\.part-(\d+)-of-(\d+)")
 
