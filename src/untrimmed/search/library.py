@@ -30,7 +30,6 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.parts import Part
 from untrimmed.search.store.records import Records, Settings, VideoRecord, absolute, library_folder
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
@@ -106,6 +105,7 @@ class Library:
         """
         from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
         from untrimmed.search.indexing.video_files import find_videos
+        from untrimmed.search.store.merge import Part
 
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
