@@ -34,6 +34,7 @@ from untrimmed.search.store.records import Records, Settings, VideoRecord, absol
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 if TYPE_CHECKING:
+    from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
     from untrimmed.search.indexing.report import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
@@ -61,10 +62,14 @@ class Library:
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
         self.engine = Engine(self.folder)
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import engine_on
+        self._cluster = None if ray is None else _cluster_at(ray)
+        if self._cluster is not None:
+            self.engine = self._cluster.engine(self.folder, shards, replicas)
 
-            self.engine = engine_on(ray, self.folder, shards, replicas)
+    def close(self) -> None:
+        """Leave the cluster on which the library is searched, if it is."""
+        if self._cluster is not None:
+            self._cluster.close()
 
     # -- filling
 
@@ -117,11 +122,7 @@ class Library:
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
         sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
-        workers = None
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import workers_on
-
-            workers = partial(workers_on, ray, load, device)
+        workers = partial(_cluster_at(ray).workers, load, device) if ray is not None else None
         loaded, report = fill(
             folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
         )
@@ -362,6 +363,13 @@ class Library:
                 "vectors cannot be compared. Use the same encoder, or index into a new --library"
             )
         return loaded
+
+
+def _cluster_at(address: str) -> RayCluster:
+    """Connect to a cluster. It is imported here alone."""
+    from untrimmed.search.cluster.ray_cluster import RayCluster
+
+    return RayCluster(address)
 
 
 def open_library(
