@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
+from untrimmed.search.cache.snapshot import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
@@ -30,7 +31,15 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.records import Records, Settings, VideoRecord, absolute, library_folder
+from untrimmed.search.store.records import (
+    Records,
+    Settings,
+    VideoRecord,
+    absolute,
+    library_folder,
+    read_settings,
+    remove_damaged_copy,
+)
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 if TYPE_CHECKING:
@@ -38,6 +47,18 @@ if TYPE_CHECKING:
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
     from untrimmed.search.indexing.report import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """The damaged files and videos that were removed.
+
+    The files are derived from the table; those of the same name that are there now are new. The videos have to be
+    indexed again.
+    """
+
+    files: tuple[Path, ...]
+    videos: tuple[VideoRecord, ...]
 
 
 class Library:
@@ -247,6 +268,21 @@ class Library:
         if not dry_run:
             keep_laid_out(self.folder)
         return list(chosen.values())
+
+    def repair(self) -> Repaired:
+        """Check every byte of the library, remove what is damaged, and cache again what is derived from the table.
+
+        Raises:
+            UntrimmedError: There is no library, or its settings or its table cannot be read at all.
+            IndexBusyError: Another process is writing to it.
+        """
+        with VideoIndex(self.folder) as index:
+            read_settings(self.folder)  # raises: nothing is repaired beside settings that are damaged
+            files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
+            videos = index.damaged()
+            index.remove([record.video_id for record in videos])
+        keep_laid_out(self.folder)
+        return Repaired(files, tuple(videos))
 
     # -- asking
 
