@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
+from untrimmed.search.cache.snapshot import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
@@ -30,15 +31,34 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.parts import Part
-from untrimmed.search.store.records import Records, Settings, VideoRecord, library_folder
+from untrimmed.search.store.records import (
+    Records,
+    Settings,
+    VideoRecord,
+    absolute,
+    library_folder,
+    read_settings,
+    remove_damaged_copy,
+)
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.store.video_names import absolute
 
 if TYPE_CHECKING:
+    from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
     from untrimmed.search.indexing.report import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """The damaged files and videos that were removed.
+
+    The files are derived from the table; those of the same name that are there now are new. The videos have to be
+    indexed again.
+    """
+
+    files: tuple[Path, ...]
+    videos: tuple[VideoRecord, ...]
 
 
 class Library:
@@ -63,10 +83,14 @@ class Library:
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
         self.engine = Engine(self.folder)
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import engine_on
+        self._cluster = None if ray is None else _cluster_at(ray)
+        if self._cluster is not None:
+            self.engine = self._cluster.engine(self.folder, shards, replicas)
 
-            self.engine = engine_on(ray, self.folder, shards, replicas)
+    def close(self) -> None:
+        """Leave the cluster on which the library is searched, if it is."""
+        if self._cluster is not None:
+            self._cluster.close()
 
     # -- filling
 
@@ -107,6 +131,7 @@ class Library:
         """
         from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
         from untrimmed.search.indexing.video_files import find_videos
+        from untrimmed.search.store.merge import Part
 
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
@@ -118,11 +143,7 @@ class Library:
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
         sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
-        workers = None
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import workers_on
-
-            workers = partial(workers_on, ray, load, device)
+        workers = partial(_cluster_at(ray).workers, load, device) if ray is not None else None
         loaded, report = fill(
             folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
         )
@@ -219,12 +240,11 @@ class Library:
         prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
-        records, settings = index.scan(), index.settings
+        records, settings = Records(index.scan()), index.settings
         encoder = self._ready_encoder(settings.encoder_identity if settings else None)
         if within is not None:
-            all_records = Records(records)
-            chosen = {record.video_id for path in within for record in all_records.below(absolute(path))}
-            records = [record for record in records if record.video_id in chosen]
+            chosen = {record.video_id: record for path in within for record in records.below(absolute(path))}
+            records = Records(chosen.values())
         return export_features(
             index, records, encoder, Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
@@ -248,6 +268,21 @@ class Library:
         if not dry_run:
             keep_laid_out(self.folder)
         return list(chosen.values())
+
+    def repair(self) -> Repaired:
+        """Check every byte of the library, remove what is damaged, and cache again what is derived from the table.
+
+        Raises:
+            UntrimmedError: There is no library, or its settings or its table cannot be read at all.
+            IndexBusyError: Another process is writing to it.
+        """
+        with VideoIndex(self.folder) as index:
+            read_settings(self.folder)  # raises: nothing is repaired beside settings that are damaged
+            files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
+            videos = index.damaged()
+            index.remove([record.video_id for record in videos])
+        keep_laid_out(self.folder)
+        return Repaired(files, tuple(videos))
 
     # -- asking
 
@@ -364,6 +399,13 @@ class Library:
                 "vectors cannot be compared. Use the same encoder, or index into a new --library"
             )
         return loaded
+
+
+def _cluster_at(address: str) -> RayCluster:
+    """Connect to a cluster. It is imported here alone."""
+    from untrimmed.search.cluster.ray_cluster import RayCluster
+
+    return RayCluster(address)
 
 
 def open_library(

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.cache.mapped import DamagedError
+from untrimmed.search.cache.mapped import without_damaged
 from untrimmed.search.corpora.corpus import Corpus, Doubt, PreparedQuery
 from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
 from untrimmed.search.corpora.local import LocalCorpus
@@ -78,15 +78,10 @@ class Shard:
 
     def extent(self, version: Version) -> Any:
         """What the other shards need to know of this one; loads the version, of which only changes are read."""
-        return self._undamaged(lambda: self._load(version).corpus.extent())
+        return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
 
     def rank(
-        self,
-        version: Version,
-        others: Extents,
-        query: TextFeatures,
-        limit: int,
-        among: Collection[str] | None,
+        self, version: Version, others: Extents, query: TextFeatures, limit: int, among: Collection[str] | None
     ) -> list[RankedVideo]:
         """`PreparedQuery.rank` of this shard's videos."""
         return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among))
@@ -117,25 +112,15 @@ class Shard:
 
         return self._ask(version, others, query, ask)
 
-    def _ask(
-        self,
-        version: Version,
-        others: Extents,
-        query: TextFeatures,
-        ask: Callable[[PreparedQuery], A],
-    ) -> A:
-        return self._undamaged(lambda: ask(self._load(version).beside(others).prepare(query)))
+    def _ask(self, version: Version, others: Extents, query: TextFeatures, ask: Callable[[PreparedQuery], A]) -> A:
+        return without_damaged(lambda: ask(self._load(version).beside(others).prepare(query)), self._forget)
 
-    def _undamaged(self, ask: Callable[[], A]) -> A:
-        """An answer, for which what turns out to be damaged of what is laid out is read from the table."""
-        while True:
-            try:
-                return ask()
-            except DamagedError as error:
-                with self._lock:
-                    if error.path not in self._damaged:
-                        self._damaged.add(error.path)
-                        self._held.clear()
+    def _forget(self, damaged: Path) -> None:
+        """Read the videos of a damaged file from the table from now on."""
+        with self._lock:
+            if damaged not in self._damaged:
+                self._damaged.add(damaged)
+                self._held.clear()
 
     def _find(self, version: Version) -> _Held | None:
         return next((held for held in self._held if held.version == version), None)

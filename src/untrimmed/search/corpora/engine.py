@@ -27,9 +27,8 @@ from untrimmed.search.corpora.corpus import Corpus, SearchModel
 from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.records import Records, newest_commit, read_copy, version_of
+from untrimmed.search.store.records import Records, absolute, newest_commit, read_copy, version_of
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.store.video_names import absolute
 
 A = TypeVar("A")
 

@@ -34,7 +34,7 @@ from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import absolute
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:

@@ -34,9 +34,8 @@ from untrimmed.data.writing import write_captions, write_frames, write_tables, w
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, whole_folder, write_whole
-from untrimmed.search.store.records import Settings, VideoRecord
+from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.store.video_names import VideoNames
 
 ExportLayout = Literal["plain", "field"]
 
@@ -89,7 +88,7 @@ def _not_ours(target: Layout) -> ConfigError:
 
 def export_features(
     index: VideoIndex,
-    records: Sequence[VideoRecord],
+    records: Records,
     encoder: Encoder,
     out: Path,
     *,
@@ -136,7 +135,7 @@ def export_features(
 
 def _add_features(
     index: VideoIndex,
-    records: Sequence[VideoRecord],
+    records: Records,
     settings: Settings,
     encoder: Encoder,
     target: Layout,
@@ -171,20 +170,18 @@ def _add_features(
 
 
 def _videos_of_captions(
-    captions: Mapping[str, list[Annotation]], records: Sequence[VideoRecord], target: Layout
+    captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
     """The videos that captions are about, or the pieces they were joined of, and a label for each that is not there."""
-    by_path = {record.path: record for record in records}
-    names = VideoNames(by_path)
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     found: dict[str, VideoRecord] = {}
     left_out: list[Label] = []
     for split, own in captions.items():
         for video, caption in {caption.video: caption for caption in own}.items():
-            whole = {video: names.find(video)}
-            parts = whole if whole[video] else {piece: names.find(piece) for piece in pieces.get(video, [video])}
-            if all(parts.values()):
-                found |= {part: by_path[path] for part, path in parts.items() if path}
+            names = [video] if records.named(video) else pieces.get(video, [video])
+            parts = {name: record for name in names if (record := records.find(name))}
+            if len(parts) == len(set(names)):
+                found |= parts
             elif all(label.video != video for label in left_out):
                 left_out.append(Label(video, caption.text, None, split, str(target.captions(split))))
     if not found:
@@ -211,19 +208,18 @@ def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
 
 
 def _captions(
-    labels: Sequence[Label], records: Sequence[VideoRecord], ids: Mapping[str, str], layout: ExportLayout
+    labels: Sequence[Label], records: Records, ids: Mapping[str, str], layout: ExportLayout
 ) -> tuple[dict[str, list[Annotation]], list[Label]]:
     """The captions of each split, and the labels whose videos are not there."""
-    names, by_path = VideoNames(ids), {record.path: record for record in records}
     annotations: list[Annotation] = []
     chosen: list[str | None] = []
     left_out: list[Label] = []
     for label in labels:
-        path = names.find(label.video)
-        if path is None:
+        record = records.find(label.video)
+        if record is None:
             left_out.append(label)
             continue
-        annotations.append(_annotation(label, ids[path], by_path[path].duration_s))
+        annotations.append(_annotation(label, ids[record.path], record.duration_s))
         chosen.append(label.split)
     if labels and not annotations:
         raise FeatureError(

@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from untrimmed.errors import FeatureError, UntrimmedError, shown
-from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.video.reader import is_video_path
 
 

@@ -28,8 +28,7 @@ from untrimmed.search.query.folding import span_vector, unit
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord
 from untrimmed.search.query.query import Filters, Place, Query
 from untrimmed.search.query.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
-from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
 _NOTHING = 1e-6  # of a sum of unit vectors: they cancel
