@@ -26,11 +26,10 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
-from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.encoded_block import EncodedBlock
-from untrimmed.search.corpora.together import rank_together
+from untrimmed.search.corpora.exact_scores import Scorer
 from untrimmed.search.corpora.trained import TrainedCorpus
-from untrimmed.search.corpora.trained_query import TrainedQuery
+from untrimmed.search.corpora.trained_query import TrainedQuery, rank_together
 from untrimmed.search.pruning.coder import LEAST_SEARCHES
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
@@ -88,9 +87,8 @@ class Search:
     def __init__(self, blocks: Sequence[EncodedBlock]):
         self.blocks = blocks
         model = Given(Given.Config(query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None))
-        best = BestRows(model, blocks[0].video(0))
-        scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None, best_rows=best)
-        self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
+        scorer = Scorer(model, blocks[0].video(0))
+        self.corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=scorer))  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):
             self.corpus.coder.ready(self.blocks, self.corpus.coded)
@@ -107,7 +105,7 @@ class Search:
         """The best videos of each query, and their scores."""
         ids, scores = np.full((len(queries), k), -1), np.full((len(queries), k), -np.inf, dtype=np.float32)
         encoded = [EncodedQueries(sentence=query[None]) for query in torch.from_numpy(queries)]
-        prepared = [TrainedQuery(self.corpus, query) for query in encoded]
+        prepared = [TrainedQuery(self.corpus, self.corpus.model.scorer, query) for query in encoded]
         for number, ranked in enumerate(some[:k] for some in rank_together(prepared, limit=k)):
             ids[number, : len(ranked)] = [int(video.video_id) for video in ranked]
             scores[number, : len(ranked)] = [video.score for video in ranked]

@@ -32,8 +32,7 @@ import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.snapshot import LaidOut
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.row_block import VECTORS
-from untrimmed.search.corpora.rows import RowCorpus
+from untrimmed.search.corpora.rows import VECTORS, RowCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share

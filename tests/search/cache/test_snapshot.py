@@ -22,7 +22,7 @@ from untrimmed.search.corpora.engine import Engine, keep_laid_out
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.pruning import coder
-from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
+from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.table import VideoIndex
 

@@ -8,7 +8,7 @@ from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.pruning import coder
-from untrimmed.search.pruning.coded_videos import CodedBlocks
+from untrimmed.search.pruning.codes import CodedBlocks
 from untrimmed.search.pruning.products import products
 from untrimmed.types import FrameFeatures, TextFeatures
 

@@ -20,12 +20,11 @@ from untrimmed.search.cache.blocks import Split
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
 from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora.encoded_block import branches_of
-from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
-from untrimmed.search.pruning import coded_videos as coded_module
+from untrimmed.search.corpora.trained_query import rank_together
 from untrimmed.search.pruning import coder, kernels, threads
-from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
-from untrimmed.search.pruning.codes import CODED, Axes
+from untrimmed.search.pruning import codes as codes_module
+from untrimmed.search.pruning.codes import CODED, Axes, CodedBlocks, CodedVideos
 from untrimmed.search.pruning.ranking import UpperBounds
 from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.search.store.table import StoredVideo
@@ -66,6 +65,10 @@ def opened(coded, *probes_and_counts):
     *probes, counts = probes_and_counts
     is_open = CodedBlocks([coded]).open_rows(probes, asked(np.arange(len(counts))))
     return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
+
+
+def test_loops_know_the_length_of_codes():
+    assert 2 * kernels.HALF == CODED
 
 
 @pytest.mark.parametrize("dim", [4, 33, 128, 320, 384])
@@ -167,7 +170,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
 def small_pieces(monkeypatch):
     """Work on a few videos is shared out, too."""
     for module, sizes in (
-        (coded_module, {"_SCANNED_AT_A_TIME": 64, "_READ_AT_A_TIME": 3, "_MULTIPLIED_AT_A_TIME": 40}),
+        (codes_module, {"_SCANNED_AT_A_TIME": 64, "_READ_AT_A_TIME": 3, "_MULTIPLIED_AT_A_TIME": 40}),
         (exact_scores, {"_GATHERED_AT_A_TIME": 5, "_READ_TOGETHER": 2, "_ROWS_AT_A_TIME": 12}),
     ):
         for name, size in sizes.items():
@@ -383,11 +386,11 @@ def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
 from untrimmed.search.cache import blocks
-from untrimmed.search.pruning import coded_videos, codes, threads
+from untrimmed.search.pruning import codes as coded_videos, codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
-made = coded_videos.CodedBlocks([coded_videos.CodedVideos.of(axes, rows, np.full(1000, 4))])
+made = codes.CodedBlocks([codes.CodedVideos.of(axes, rows, np.full(1000, 4))])
 asked = blocks.Split((None,), np.zeros(1000, int), np.arange(1000))
 
 def search():
@@ -419,10 +422,10 @@ def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path)
     script = f"""
 import numpy as np
 from untrimmed.search.cache import blocks
-from untrimmed.search.pruning import coded_videos, codes
+from untrimmed.search.pruning import codes as coded_videos, codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
-coded = coded_videos.CodedBlocks([coded_videos.CodedVideos.of(axes, given["rows"], given["counts"])])
+coded = codes.CodedBlocks([codes.CodedVideos.of(axes, given["rows"], given["counts"])])
 asked = blocks.Split((None,), np.zeros(300, int), np.arange(300))
 np.save({str(tmp_path / "found.npy")!r}, coded.by_codes(axes.probe(given["query"]), asked, 0, 300))
 """

@@ -20,9 +20,8 @@ from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.cache.mapped import without_damaged
-from untrimmed.search.corpora.corpus import Corpus, Doubt, PreparedQuery
+from untrimmed.search.corpora.corpus import Corpus, Doubt, LocalCorpus, PreparedQuery
 from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
-from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex

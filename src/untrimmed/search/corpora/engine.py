@@ -23,8 +23,7 @@ from untrimmed.errors import (
 from untrimmed.search.cache.mapped import DamagedError
 from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
 from untrimmed.search.corpora import frames
-from untrimmed.search.corpora.corpus import Corpus, SearchModel
-from untrimmed.search.corpora.local import LocalCorpus
+from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import Records, absolute, newest_commit, read_copy, version_of

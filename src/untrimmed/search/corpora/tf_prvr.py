@@ -19,8 +19,7 @@ from jaxtyping import Int
 from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
-from untrimmed.search.corpora.row_block import EDGES, TIMES, VECTORS, RowVideo
-from untrimmed.search.corpora.rows import RowCorpus, RowQuery
+from untrimmed.search.corpora.rows import EDGES, TIMES, VECTORS, RowCorpus, RowQuery, RowVideo
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
