@@ -45,7 +45,7 @@ from untrimmed.search.store.table import StoredVideo, VideoIndex
 if TYPE_CHECKING:
     from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
-    from untrimmed.search.indexing.report import IndexReport, ProgressCallback
+    from untrimmed.search.indexing.pipeline import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
 
 
@@ -189,7 +189,8 @@ class Library:
             FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.indexing.run import encoded_by, named_model
+        from untrimmed.search.indexing.pipeline import encoded_by
+        from untrimmed.search.indexing.run import named_model
 
         with VideoIndex(self.folder) as index:
             settings = index.settings
