@@ -45,7 +45,7 @@ from untrimmed.search.store.table import StoredVideo, VideoIndex
 if TYPE_CHECKING:
     from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
-    from untrimmed.search.indexing.report import IndexReport, ProgressCallback
+    from untrimmed.search.indexing.pipeline import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
 
 
@@ -109,20 +109,19 @@ class Library:
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
 
-        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded anew. Every video
-        is committed by itself: whatever ends the process, what was reported done is kept.
+        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded again. Every video
+        is a commit of its own: whatever ends the process, what was reported done is kept.
 
         Args:
-            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 where
-                its weights can be had within seconds and else `builtin` (the report's `notice` says so).
+            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 if its
+                weights can be downloaded within seconds, else `builtin` (see the report's `notice`).
             fps: Frames a second of presentation time; by default the library's, 2 for a new one.
-            keyframes_only: Decode key frames alone: many times faster, and as fine as the file's key frames are apart.
-            precision: The format in which the encoder multiplies, auto, float32 or bfloat16; by default the one that
-                the library was opened with. Vectors of both formats may stand in one library.
-            part: Which files of them, as "3/16": those of the third of 16 parts. They go into a library of their own
-                beside this one (`Part.folder`), so that as many machines can index at once; `merge` joins them.
-            ray: The address of a Ray cluster whose workers decode and encode, a video a task (`auto`, `HOST:PORT`).
-                They must see the files at the same paths; this process commits what they give.
+            keyframes_only: Decode key frames alone, which is many times faster and coarser.
+            precision: auto, float32 or bfloat16; by default that of the library. Vectors of both formats may be mixed.
+            part: "3/16" indexes the files of the third of 16 parts into a library of its own beside this one
+                (`Part.folder`), so that many machines can index at once; `merge` joins them.
+            ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode, a video a task.
+                They must see the files at the same paths.
 
         Raises:
             UntrimmedError: A path does not exist.
@@ -160,15 +159,7 @@ class Library:
     ) -> MergeReport:
         """Bring the library up to date with the videos of others, such as its parts; nothing is encoded again.
 
-        A new library is there when all of it is; a call that was ended goes on where it stopped. Into a library that
-        is there already, videos are committed some at a time. A video that several hold is taken as `index` would take
-        its files: see `untrimmed.search.store.merge.merge`.
-
-        Raises:
-            ConfigError: The libraries make no sense together.
-            IndexMismatchError: They were made by different encoders, or are searched with different models.
-            IndexBusyError: Another process is writing to one of them.
-            UntrimmedError: One is not there, or a part is missing among those named.
+        See `untrimmed.search.store.merge.merge`. The same call continues a merge that was interrupted.
         """
         from untrimmed.search.store.merge import merge
 
@@ -177,11 +168,10 @@ class Library:
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Search with a trained model (the folder of a run, or an imported one) or with `tf_prvr`, which needs no
-        training; None or "frames" searches frames, as a new library does.
+        """Search with a trained model (the folder of a run, or an imported one), `tf_prvr`, or "frames" (None).
 
-        The stored frame features are encoded through the model; nothing is decoded again. Until all are done, and if
-        it is interrupted, searches go on with the model before; the same call then goes on where it stopped.
+        The model encodes the stored frame features; nothing is decoded again. Until all are encoded, searches use the
+        previous model. The same call continues one that was interrupted.
 
         Raises:
             CheckpointError: There is no model in the folder, or a damaged one.
@@ -189,7 +179,8 @@ class Library:
             FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.indexing.run import encoded_by, named_model
+        from untrimmed.search.indexing.pipeline import encoded_by
+        from untrimmed.search.indexing.run import named_model
 
         with VideoIndex(self.folder) as index:
             settings = index.settings
@@ -218,16 +209,15 @@ class Library:
     ) -> ExportedFeatures:
         """Write the stored frame vectors, and word vectors of captions, as a data set that methods train on.
 
-        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` learns on it; `use` takes what that gave.
+        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains on it; `use` takes the result.
 
         Args:
             out: The folder in which the data set's own folder, `name`, is made.
-            name: What the data set is called.
-            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read), which
-                alone is for a folder that `untrimmed data prepare` made.
+            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). Beside
+                captions of `untrimmed data prepare` it must be `field`.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`, a video by its path, file name,
                 or that without suffix; without a file only frames are written.
-            within: Only videos that are one of these files or lie below one of these folders.
+            within: Only these files, and videos below these folders.
 
         Raises:
             ConfigError: OUT/NAME is already there, and nothing that `untrimmed data prepare` made for these features.
@@ -297,33 +287,32 @@ class Library:
         within: str | os.PathLike[str] | None = None,
         on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
-        """The videos that fit a sentence, or a `Query` of several parts, best, each with its best moments.
+        """Return the videos that best fit a sentence, or a `Query` of several parts, each with its best moments.
 
-        The list's `warnings` name words that the encoder does not know, and say where it stopped to read; of a sentence
-        without a word that it knows there are no hits.
+        The list's `warnings` name words that the encoder does not know, and where it stopped reading. A sentence
+        without a known word has no hits.
 
         Args:
-            query: What is to be seen, in plain words; or a `Query`: what follows, what must not be seen, examples,
-                filters, and what a hit is (docs/queries.md).
-            limit: How many hits at most.
-            moments: How many moments of each video at most.
+            query: Describe a moment in plain words, or by a `Query` (docs/queries.md).
+            limit: Number of hits at most.
+            moments: Number of moments of each video at most.
             min_score: Leave out hits that score less. What is a good score depends on the encoder.
-            min_confidence: Leave out hits whose chance to hold what was asked for is smaller, from 0 to 1: nothing may
-                be left. Only for encoders on which chances were measured (docs/quality.md).
+            min_confidence: Leave out hits with a lower confidence, from 0 to 1; there may be no hits left. Only for
+                encoders whose confidence was measured (docs/quality.md).
             within: Only videos below this folder, or this one file.
-            on_hit: Told videos, best first, each when its moments are known; not where hits are moments or folded. What
-                is returned counts: where the library changes meanwhile, some may be told anew.
+            on_hit: Called with each hit as soon as its moments are known, best first. Not called if hits are moments
+                or folded. If the library changes meanwhile, it may be called with some hits again.
 
         Raises:
             ConfigError: The sentence is empty or no text, or an option makes no sense.
-            UnknownNameError: No video of the library lies in `within`, or a place of the query in none of its videos.
+            UnknownNameError: No video of the library is in `within`, or at a place of the query.
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        asked = query if isinstance(query, Query) else Query(query)
+        parts = query if isinstance(query, Query) else Query(query)
         cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
         return self.engine.answer(
-            lambda view: answer(asked, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
+            lambda view: answer(parts, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
         )
 
     def rank(

@@ -18,9 +18,7 @@ from typing import Any
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine
-from untrimmed.search.indexing.encoded_file import EncodedFile, FileEncoder, KnownFile
-from untrimmed.search.indexing.report import Failure
-from untrimmed.search.indexing.video_files import FoundFile
+from untrimmed.search.indexing.video_files import EncodedFile, Failure, FileEncoder, FoundFile, KnownFile
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 from untrimmed.video.reader import Sampling

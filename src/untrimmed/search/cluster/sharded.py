@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +28,6 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-A = TypeVar("A")
 _VERSIONS = 2  # in the memory of a shard: searches that have begun go on with the one before
 
 
@@ -46,6 +46,7 @@ class Version:
     model: InUse
 
 
+Call = Callable[[PreparedQuery], Any]  # `operator.methodcaller`, which other processes can be sent
 Extents = Mapping[int, Any]  # what shards of one version say of themselves, by number
 
 
@@ -79,40 +80,14 @@ class Shard:
         """What the other shards need to know of this one; loads the version, of which only changes are read."""
         return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
 
-    def rank(
-        self, version: Version, others: Extents, query: TextFeatures, limit: int, among: Collection[str] | None
-    ) -> list[RankedVideo]:
-        """`PreparedQuery.rank` of this shard's videos."""
-        return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among))
+    def ask(self, version: Version, others: Extents, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
+        """Return what some methods of `PreparedQuery` return for this shard's videos."""
 
-    def moments(
-        self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
-    ) -> dict[str, list[Moment]]:
-        """`PreparedQuery.moments` of several videos."""
+        def answers() -> list[Any]:
+            prepared = self._load(version).beside(others).prepare(query)
+            return [call(prepared) for call in calls]
 
-        def ask(prepared: PreparedQuery) -> dict[str, list[Moment]]:
-            return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
-
-        return self._ask(version, others, query, ask)
-
-    def relevance(
-        self, version: Version, others: Extents, query: TextFeatures, video_id: str
-    ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """`PreparedQuery.relevance` of one video."""
-        return self._ask(version, others, query, lambda prepared: prepared.relevance(video_id))
-
-    def explained(
-        self, version: Version, others: Extents, query: TextFeatures
-    ) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        """What the model makes of the sentence, see `PreparedQuery`: the same in every shard."""
-
-        def ask(prepared: PreparedQuery) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-            return prepared.word_weights(), prepared.doubt()
-
-        return self._ask(version, others, query, ask)
-
-    def _ask(self, version: Version, others: Extents, query: TextFeatures, ask: Callable[[PreparedQuery], A]) -> A:
-        return without_damaged(lambda: ask(self._load(version).beside(others).prepare(query)), self._forget)
+        return without_damaged(answers, self._forget)
 
     def _forget(self, damaged: Path) -> None:
         """Read the videos of a damaged file from the table from now on."""
@@ -238,8 +213,8 @@ class ShardedQuery(PreparedQuery):
                 own = asked.setdefault(shard_of(video_id, shards), [])
                 assert own is not None, "made above"
                 own.append(video_id)
-        answers = self._ask("rank", {number: (limit, some) for number, some in asked.items()})
-        found = sorted((video for ranked in answers.values() for video in ranked), key=lambda video: -video.score)
+        answers = self._ask({n: [methodcaller("rank", limit=limit, among=some)] for n, some in asked.items()})
+        found = sorted((video for (ranked,) in answers.values() for video in ranked), key=lambda video: -video.score)
         kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
         self._ranked = [video.video_id for video in kept]
         return kept
@@ -251,8 +226,9 @@ class ShardedQuery(PreparedQuery):
             by_shard: dict[int, list[str]] = {}
             for wanted in {*self._ranked, video_id}:
                 by_shard.setdefault(shard_of(wanted, self._corpus.shards.number), []).append(wanted)
-            answers = self._ask("moments", {number: (ids, limit) for number, ids in by_shard.items()})
-            found.update({key: value for answer in answers.values() for key, value in answer.items()})
+            calls = {n: [methodcaller("moments", some, limit=limit) for some in ids] for n, ids in by_shard.items()}
+            for number, answer in self._ask(calls).items():
+                found.update(zip(by_shard[number], answer, strict=True))
         return found.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
@@ -262,10 +238,10 @@ class ShardedQuery(PreparedQuery):
             UntrimmedError: Its shard has died since.
         """
         number = shard_of(video_id, self._corpus.shards.number)
-        answers = self._ask("relevance", {number: (video_id,)})
+        answers = self._ask({number: [methodcaller("relevance", video_id)]})
         if number not in answers:
             raise UntrimmedError(f"{video_id}: its shard did not answer; see that the cluster has room for all")
-        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number]
+        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number][0]
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
@@ -278,22 +254,28 @@ class ShardedQuery(PreparedQuery):
 
     @cached_property
     def _explained(self) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        corpus, number = self._corpus, min(self._alive or self._corpus.extents)
-        call = corpus.version, corpus.others(number), self._query
-        answer: tuple[Float[np.ndarray, " N"] | None, Doubt | None] = corpus.shards.ask(
-            "explained", {number: call}
-        ).get(number, (None, None))
-        return answer
+        number = min(self._alive or self._corpus.extents)
+        weights, doubt = self._try({number: [methodcaller("word_weights"), methodcaller("doubt")]}).get(
+            number, (None, None)
+        )
+        return weights, doubt
 
-    def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+    def _try(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+        """Return the answers of those shards that answer."""
         corpus = self._corpus
-        whole = {n: (corpus.version, corpus.others(n), self._query, *own) for n, own in calls.items()}
-        answers = corpus.shards.ask(method, whole)
+        whole = {n: (corpus.version, corpus.others(n), self._query, own) for n, own in calls.items()}
+        return corpus.shards.ask("ask", whole)
+
+    def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+        """`_try`, which notes the shards that do not answer.
+
+        Raises:
+            UntrimmedError: No shard has answered.
+        """
+        answers = self._try(calls)
         lacking = calls.keys() - answers.keys()
         self._missing |= lacking
         self._alive = (self._alive | answers.keys()) - lacking
         if calls and not self._alive:
-            raise UntrimmedError(
-                f"{method}: none of {len(calls)} shards answered; see that the cluster has room for all"
-            )
+            raise UntrimmedError(f"none of {len(calls)} shards answered; see that the cluster has room for all")
         return answers

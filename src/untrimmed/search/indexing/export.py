@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -23,9 +23,9 @@ from urllib.parse import quote
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import Annotation, number_captions, stable_hash, videos_of
+from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
-from untrimmed.data.labelled import Label, inside
+from untrimmed.data.labelled import Label, captions_by_split
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.origin import ORIGIN, encoder_identity_of
 from untrimmed.data.prepare import write_annotations
@@ -40,7 +40,6 @@ from untrimmed.search.store.table import VideoIndex
 ExportLayout = Literal["plain", "field"]
 
 _TEXTS_AT_A_TIME = 64
-_FEWEST = 3  # videos of the validation and the test split, where there are enough
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,8 @@ def export_features(
 ) -> ExportedFeatures:
     """Write the frames of these videos, and the captions with their words, to OUT/NAME, whole or not at all.
 
-    Captions without a split are dealt by video, see `deal_videos`. Beside prepared captions, these alone get words,
-    and those of videos that are not there are taken out.
+    Captions without a split are dealt by video, see `untrimmed.data.labelled.deal_videos`. Beside prepared captions,
+    these alone get words, and those of videos that are not there are taken out.
 
     Raises:
         ConfigError: OUT/NAME is already there, and not prepared, or not for these features.
@@ -211,56 +210,14 @@ def _captions(
     labels: Sequence[Label], records: Records, ids: Mapping[str, str], layout: ExportLayout
 ) -> tuple[dict[str, list[Annotation]], list[Label]]:
     """The captions of each split, and the labels whose videos are not there."""
-    annotations: list[Annotation] = []
-    chosen: list[str | None] = []
-    left_out: list[Label] = []
-    for label in labels:
-        record = records.find(label.video)
-        if record is None:
-            left_out.append(label)
-            continue
-        annotations.append(_annotation(label, ids[record.path], record.duration_s))
-        chosen.append(label.split)
-    if labels and not annotations:
+    found = [(label, records.find(label.video)) for label in labels]
+    usable = [(label, ids[record.path], record.duration_s) for label, record in found if record is not None]
+    if labels and not usable:
         raise FeatureError(
             f"{labels[0].place}: video {labels[0].video!r} and all others with captions are not among the "
             f"{len(records)} videos; name them by path, file name or name without suffix"
         )
-    annotations = number_captions(annotations)
-    if layout == "plain":
-        annotations = [replace(caption, caption_id=caption.caption_id.replace("#enc#", "#")) for caption in annotations]
-    file = labels[0].place.rpartition(", line ")[0] if labels else ""
-    dealt = deal_videos(videos_of(annotations), file) if annotations and chosen[0] is None else {}
-    splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-    for caption, split in zip(annotations, chosen, strict=True):
-        splits[split or dealt[caption.video]].append(caption)
-    return splits, left_out
-
-
-def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
-    duration_s = round(duration_s, 3)
-    moment = label.moment and inside(label.moment, duration_s, video=label.video, place=label.place)
-    return Annotation(video, "", label.text, () if moment is None else (moment,), duration_s)
-
-
-def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
-    """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
-
-    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
-    from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
-
-    Raises:
-        FeatureError: There are fewer than three videos; the message begins with `file`.
-    """
-    ordered = sorted(set(videos), key=stable_hash)
-    if len(ordered) < len(SPLITS):
-        raise FeatureError(
-            f"{file}: {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
-            "add some, or give every line a split"
-        )
-    share = max(round(len(ordered) / 10), min(_FEWEST, len(ordered) // len(SPLITS)))
-    dealt = dict.fromkeys(ordered, "train")
-    return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")
+    return captions_by_split(usable, plain=layout == "plain"), [label for label, record in found if record is None]
 
 
 def _stored_frames(
