@@ -10,7 +10,6 @@ a moment of a video. Both ways must give the same ranking. Threads are what OMP_
 from __future__ import annotations
 
 import argparse
-import copy
 import time
 from types import SimpleNamespace
 
@@ -22,8 +21,8 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBa
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.encoded_block import EncodedBlock
+from untrimmed.search.corpora.exact_scores import Scorer
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery
 from untrimmed.search.pruning import coder
@@ -93,9 +92,7 @@ def corpus_of(model: RetrievalModel, number: int) -> TrainedCorpus:
         frame_mask=torch.ones(1, config.max_frames, dtype=torch.bool),
     )
     template = model.encode_videos(one)
-    in_float64, best_rows = copy.deepcopy(model).double(), BestRows(model, template)
-    scoring = SimpleNamespace(model=model, in_float64=in_float64, usual_doubt=None, best_rows=best_rows)
-    corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
+    corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=Scorer(model, template)))  # type: ignore[arg-type]  # it only scores
     blocks = []
     for start in range(0, number, VIDEOS_AT_A_TIME):
         ids = tuple(str(video) for video in range(start, min(start + VIDEOS_AT_A_TIME, number)))
@@ -117,7 +114,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     options = parser.parse_args()
     print(f"{options.videos} videos, medians of {options.queries} queries, the best 10 of each")
-    print(f"{'':18} {'float32':>10} {'codes':>10} {'times':>7}   kB a video: {'float32':>7} {'rows':>7} {'leads':>7}")
+    print(f"{'':18} {'float32':>10} {'codes':>10} {'times':>7}   kB a video: {'float32':>7} {'rows':>7} {'codes':>7}")
     for method in options.methods:
         torch.manual_seed(0)
         model = create_model(method, **load_preset(method, "tvr").settings).eval()
@@ -134,7 +131,7 @@ def main() -> None:
                 coder.LEAST_SEARCHES = 0
                 corpus.coder.wait()
                 assert all(len(part.block.videos) for part in corpus.blocks.parts), "made before the clock starts"
-                prepared = TrainedQuery(corpus, query)
+                prepared = TrainedQuery(corpus, corpus.model.scorer, query)
                 began = time.perf_counter()
                 ranked[way] = prepared.rank(limit=10)
                 if number > 1:
@@ -146,8 +143,8 @@ def main() -> None:
         coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
-            sum(videos.lead.nbytes + videos.rest.nbytes for videos in coded),
-            sum(videos.lead.nbytes for videos in coded),
+            sum(videos.codes.nbytes + videos.rows.nbytes for videos in coded),
+            sum(videos.codes.nbytes for videos in coded),
         )
         kilobytes = " ".join(f"{size / options.videos / 1e3:7.1f}" for size in sizes)
         spent = f"{medians['float32']:7.1f} ms {medians['codes']:7.1f} ms {ratio:7.1f}"

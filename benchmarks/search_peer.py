@@ -1,7 +1,6 @@
 """The library's exact search of many encoded videos, as a peer of other ways to search them.
 
     python PEERS --mine benchmarks.search_peer:factory --videos 10000
-    python PEERS --mine benchmarks.search_peer:pruned --videos 10000
 
 PEERS is a program that makes videos of 32 clips and some frames each (float16, 384 wide), whose score is
 0.7 times the best clip's product with the query and 0.3 times the best frame's, and times whatever has
@@ -27,16 +26,14 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
-from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.encoded_block import EncodedBlock
-from untrimmed.search.corpora.together import rank_together
+from untrimmed.search.corpora.exact_scores import Scorer
 from untrimmed.search.corpora.trained import TrainedCorpus
-from untrimmed.search.corpora.trained_query import TrainedQuery
+from untrimmed.search.corpora.trained_query import TrainedQuery, rank_together
 from untrimmed.search.pruning.coder import LEAST_SEARCHES
 
 WEIGHTS = {"clip": 0.7, "frame": 0.3}
 VIDEOS_AT_A_TIME = 4096
-HELD_BACK = 24  # queries
 
 
 @register("given")
@@ -87,34 +84,28 @@ class Given(RetrievalModel):
 class Search:
     """Videos in blocks, as a library's are."""
 
-    def __init__(self, blocks: Sequence[EncodedBlock], recall: float = 1.0):
-        self.blocks, self.recall = blocks, recall
+    def __init__(self, blocks: Sequence[EncodedBlock]):
+        self.blocks = blocks
         model = Given(Given.Config(query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None))
-        best = BestRows(model, blocks[0].video(0))
-        scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None, best_rows=best)
-        self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
+        scorer = Scorer(model, blocks[0].video(0))
+        self.corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=scorer))  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):
             self.corpus.coder.ready(self.blocks, self.corpus.coded)
         self.corpus.coder.wait()
 
     @classmethod
-    def of(cls, folder: str, recall: float = 1.0) -> Search:
+    def of(cls, folder: str) -> Search:
         """The videos of a folder."""
         files = {name: Path(folder) / f"{name}.npy" for name in ("clips", "frames")}
         arrays = {name: np.load(file, mmap_mode="c") for name, file in files.items() if file.exists()}
-        return cls([_block(arrays, start) for start in range(0, len(arrays["clips"]), VIDEOS_AT_A_TIME)], recall)
-
-    def learn(self, clips: np.ndarray) -> None:
-        """What a recall below 1 needs to know, from other queries than those that are reported."""
-        for query in made_queries(clips, HELD_BACK, seed=1):
-            self.search(query[None], 100)
+        return cls([_block(arrays, start) for start in range(0, len(arrays["clips"]), VIDEOS_AT_A_TIME)])
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The best videos of each query, and their scores."""
         ids, scores = np.full((len(queries), k), -1), np.full((len(queries), k), -np.inf, dtype=np.float32)
         encoded = [EncodedQueries(sentence=query[None]) for query in torch.from_numpy(queries)]
-        prepared = [TrainedQuery(self.corpus, query, self.recall) for query in encoded]
+        prepared = [TrainedQuery(self.corpus, self.corpus.model.scorer, query) for query in encoded]
         for number, ranked in enumerate(some[:k] for some in rank_together(prepared, limit=k)):
             ids[number, : len(ranked)] = [int(video.video_id) for video in ranked]
             scores[number, : len(ranked)] = [video.score for video in ranked]
@@ -135,13 +126,6 @@ def _block(arrays: dict[str, np.ndarray], start: int) -> EncodedBlock:
 def factory(folder: str, meta: dict[str, Any]) -> Search:
     """What the program calls."""
     return Search.of(folder)
-
-
-def pruned(folder: str, meta: dict[str, Any]) -> Search:
-    """The same at a recall of 99 %, learned from other queries."""
-    search = Search.of(folder, recall=0.99)
-    search.learn(np.load(Path(folder) / "clips.npy", mmap_mode="r"))
-    return search
 
 
 def made_queries(clips: np.ndarray, number: int, seed: int) -> np.ndarray:

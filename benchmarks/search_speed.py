@@ -7,10 +7,9 @@
 The library is real (written to disk, opened anew); its vectors are made: shots of random length around 4,096
 directions, whose spread falls as learned vectors' does. Text goes through the real encoder. Every answer is checked
 against looking at every frame. Then ranking alone, of sentences that are moments with noise, by turns: by every frame;
-by codes, which must give the same; by codes that have to find 99 % of the best, after as many searches with other
-sentences as these learn from; and, of frames that fit in memory so, the way of evaluation programs: one product with
-all of them in float32. With a width there is no encoder, and ranking is all: blocks of frames and their codes are laid
-out on disk, one at a time, and mapped; in a folder that is named they are kept for another time. With a neighbour a
+by codes, which must give the same; and, if the frames fit in memory as float32, by the way of evaluation programs: one
+product with all of them. With a width there is no encoder, and ranking is all: blocks of frames and their codes are
+written to disk, one at a time, and mapped; in a folder that is named they stay for the next run. With a neighbour a
 loop keeps the first core busy meanwhile.
 """
 
@@ -33,8 +32,7 @@ import untrimmed
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.cache.snapshot import LaidOut
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.row_block import VECTORS
-from untrimmed.search.corpora.rows import RowCorpus
+from untrimmed.search.corpora.rows import VECTORS, RowCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share
@@ -43,7 +41,6 @@ from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
 
 FPS, DURATION_S = 2.0, 600.0
-HELD_BACK = 24  # sentences
 REST_S = 0.25  # until no thread of BLAS, which wait awake for more, takes a core from who is next
 MOST_WIDENED = 4e9  # bytes of frames in float32
 FIELD = "float32, one product"
@@ -206,22 +203,23 @@ def search(folder: Path, options: argparse.Namespace) -> None:
 
 def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     """Ranking by turns."""
-    ways = {"every frame": (math.inf, 1.0), "codes, all of the best": (1, 1.0), "codes, 99 % of them": (1, 0.99)}
-    times, found = {way: [] for way in ways}, {way: [] for way in ways}
+    ways = {"every frame": math.inf, "codes": 1}
+    times = {way: [] for way in ways}
+    found = {way: [] for way in ways}
     coder.LEAST_SEARCHES, coder._MOST_LEFT = 0, 2.0  # whatever codes are worth here
     RowCorpus.least_coded_at_once = 1
     world.rng = np.random.default_rng(1)
     if 2 * sum(part.block.arrays[VECTORS].nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
-        times[FIELD], found[FIELD], by_product = [], [], in_float32(corpus)
-    for _ in range(HELD_BACK):  # codes are made, or read, during the first
-        corpus.prepare(world.sentence(), recall=0.99).rank(limit=10)
-        corpus.coder.wait()
+        times[FIELD] = []
+        found[FIELD] = []
+        by_product = in_float32(corpus)
+    corpus.prepare(world.sentence()).rank(limit=10)  # makes codes, or reads them
+    corpus.coder.wait()
     for _ in range(repeats):
         sentence, ranked = world.sentence(), {}
         for way in times:
-            least, recall = ways.get(way, (math.inf, 1.0))
-            RowCorpus.least_coded = least  # type: ignore[assignment]
-            prepared = corpus.prepare(sentence, recall=recall)
+            RowCorpus.least_coded = ways.get(way, math.inf)  # type: ignore[assignment]
+            prepared = corpus.prepare(sentence)
             time.sleep(REST_S)
             started = time.perf_counter()
             ranked[way] = by_product(sentence.sentence) if way == FIELD else prepared.rank(limit=10)
@@ -232,14 +230,14 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     for way in times:
         spent = f"{np.median(times[way]):9.1f} ms {max(times[way]):9.1f} ms"
         print(f"  {way:22} {spent}, {100 * np.mean(found[way]):.1f} % of the best")
-    assert min(found["codes, all of the best"]) == 1
+    assert min(found["codes"]) == 1
     blocks = [part.block for part in corpus.blocks.parts]
     coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
-    speed = bandwidth([codes.rest for codes in coded])
+    speed = bandwidth([codes.rows for codes in coded])
     sizes = {
         "frames": sum(block.arrays[VECTORS].nbytes for block in blocks),
-        "leads of rounded frames": sum(codes.lead.nbytes for codes in coded),
-        "their rests": sum(codes.rest.nbytes for codes in coded),
+        "codes of frames": sum(codes.codes.nbytes for codes in coded),
+        "rows of 8 bits": sum(codes.rows.nbytes for codes in coded),
     }
     for name, size in sizes.items():
         print(f"  {name:22} {size / 1e9:9.2f} GB, at {speed / 1e9:.1f} GB/s {1e3 * size / speed:.1f} ms")

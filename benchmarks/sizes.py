@@ -61,7 +61,7 @@ def sizes(method: str, videos: int, **options: int) -> tuple[int, ...]:
             sum(tensor.nbytes for tensor in halves.values()),
             written(own),
             written(arrays_of(codes, "")),
-            sum(some.lead.nbytes for some in codes.values()),
+            sum(some.codes.nbytes for some in codes.values()),
         ]
     return tuple(found.tolist())
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from untrimmed.plugins import import_module
     from untrimmed.running.evaluate import evaluate
     from untrimmed.running.loaded import load
-    from untrimmed.search.indexing.report import Failure, IndexReport, Progress
+    from untrimmed.search.indexing.pipeline import IndexReport, Progress
+    from untrimmed.search.indexing.video_files import Failure
     from untrimmed.search.library import Library
     from untrimmed.search.library import open_library as open
     from untrimmed.search.query.hits import Hit
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 # Public name -> where it lives. Loaded on first use, so that `import untrimmed` stays quick and needs no torch.
 _PUBLIC = {
     "Annotation": "untrimmed.data.annotations:Annotation",
-    "Failure": "untrimmed.search.indexing.report:Failure",
+    "Failure": "untrimmed.search.indexing.video_files:Failure",
     "Filters": "untrimmed.search.query.query:Filters",
     "Hit": "untrimmed.search.query.hits:Hit",
-    "IndexReport": "untrimmed.search.indexing.report:IndexReport",
+    "IndexReport": "untrimmed.search.indexing.pipeline:IndexReport",
     "Library": "untrimmed.search.library:Library",
     "Moment": "untrimmed.types:Moment",
     "Place": "untrimmed.search.query.query:Place",
-    "Progress": "untrimmed.search.indexing.report:Progress",
+    "Progress": "untrimmed.search.indexing.pipeline:Progress",
     "Query": "untrimmed.search.query.query:Query",
     "SimulationSettings": "untrimmed.data.simulation.world:SimulationSettings",
     "VideoRecord": "untrimmed.search.store.records:VideoRecord",

@@ -88,7 +88,7 @@ def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
             raise OSError(116, "Stale file handle")
         return own(path, *args, **kwargs)
 
-    monkeypatch.setattr("untrimmed.search.store.missing_files.os.stat", stat)
+    monkeypatch.setattr("untrimmed.search.store.listing.os.stat", stat)
     assert forgotten(indexed) == (0, [0])
 
 

@@ -51,9 +51,8 @@ def test_addresses_that_others_reach_are_refused_without_a_token(refusal, tmp_pa
     assert "--token auto" in refusal("serve", "--library", tmp_path, "--host", "0.0.0.0")
 
 
-def test_shards_without_a_cluster_and_a_recall_below_a_half_are_refused(refusal, tmp_path):
+def test_shards_without_a_cluster_are_refused(refusal, tmp_path):
     assert "Ray" in refusal("serve", "--library", tmp_path, "--shards", 2)
-    assert "0.3" in refusal("serve", "--library", tmp_path, "--recall", 0.3)
 
 
 def test_a_folder_is_watched(tmp_path):

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.toy import stored_video
 from untrimmed.errors import UnknownNameError
-from untrimmed.search.store.records import Records
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import Records, absolute
 from untrimmed.types import FrameFeatures
 
 NAMES = [

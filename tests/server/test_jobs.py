@@ -13,7 +13,7 @@ import untrimmed
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.search import library as library_module
-from untrimmed.search.indexing.report import IndexReport, Progress
+from untrimmed.search.indexing.pipeline import IndexReport, Progress
 from untrimmed.server.app import create_app
 from untrimmed.server.jobs import IndexJob
 from untrimmed.server.schemas import Job

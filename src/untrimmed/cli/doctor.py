@@ -175,10 +175,9 @@ def _library(folder: Path | None) -> Iterator[Finding]:
 
 def _repair(folder: Path | None) -> Iterator[Finding]:
     """Every byte of a library; damaged videos can only be had from their files again."""
-    from untrimmed.search.repair import repair
-    from untrimmed.search.store.records import library_folder
+    import untrimmed
 
-    found = repair(library_folder(folder))
+    found = untrimmed.open(folder).repair()
     for path in found.files:
         done = "made anew" if path.is_file() else "removed, and nothing is lost: searches have it from the table"
         yield Finding("note", "repair", f"{shown(path)}: was damaged; {done}")

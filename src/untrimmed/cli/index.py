@@ -26,8 +26,8 @@ from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
-    from untrimmed.search.indexing.report import IndexReport, Timings
-    from untrimmed.search.indexing.report import Progress as Step
+    from untrimmed.search.indexing.pipeline import IndexReport, Timings
+    from untrimmed.search.indexing.pipeline import Progress as Step
     from untrimmed.search.library import Library
 
 ModelOption = Annotated[

@@ -16,8 +16,7 @@ from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.missing_files import find_gone, is_gone
+from untrimmed.search.store.listing import find_gone, is_gone, read_records
 from untrimmed.search.store.records import Settings, VideoRecord, library_folder, read_settings
 
 _SHARED = ("encoder", "encoder_identity", "products", "model", "sampling")  # of the settings, in `status --json`

@@ -201,10 +201,7 @@ def _found(
     try:
         return opened.search(query, **amounts), opened.engine.keep
     finally:
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import disconnect
-
-            disconnect()
+        opened.close()
 
 
 def similar(

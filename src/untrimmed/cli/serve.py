@@ -33,14 +33,6 @@ WatchOption = Annotated[
         show_default=False,
     ),
 ]
-RecallOption = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        help="How many of the best hits a search has to find, in the mean; with less than 1 large libraries answer "
-        "sooner. Scores stay exact.",
-    ),
-]
 ReplicasOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="How many processes of --ray have the same videos.")
 ]
@@ -63,7 +55,6 @@ def serve(
     ] = None,
     watch: WatchOption = None,
     allow_host: AllowHostOption = None,
-    recall: RecallOption = 1.0,
     ray: RayOption = None,
     shards: ShardsOption = 1,
     replicas: ReplicasOption = 1,
@@ -81,9 +72,7 @@ def serve(
     from untrimmed.server.service import real_folders
 
     access = Access.to(host, token, allow_host or ())
-    opened = untrimmed.open(
-        library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas, recall=recall
-    )
+    opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 
     folders, watched = real_folders(videos or (), "--videos"), real_folders(watch or (), "--watch")
 

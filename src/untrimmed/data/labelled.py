@@ -9,14 +9,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrimmed.data.annotations import Span, usable_moment
+from untrimmed.data.annotations import Annotation, Span, number_captions, stable_hash, usable_moment, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.fields import Row, read_rows
 from untrimmed.errors import FeatureError
+
+_FEWEST = 3  # videos of the validation and the test split, where there are enough
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,48 @@ def _label(row: Row, splits: bool) -> Label:
     caption_id = None if caption_id is None else str(caption_id)
     duration_s = row.known_length_s("duration_s")
     return Label(video, row.sentence(text), row.moment(), split, row.place, caption_id, duration_s)
+
+
+def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
+    """Return the captions of each split, from labels with the name of the video in the data set and its length in s.
+
+    If the first label has no split, captions are dealt by video, see `deal_videos`. `plain`: number them as the plain
+    layout does.
+    """
+    annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
+    if plain:
+        annotations = [replace(caption, caption_id=caption.caption_id.replace("#enc#", "#")) for caption in annotations]
+    splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
+    if not labels:
+        return splits
+    first = labels[0][0]
+    dealt = deal_videos(videos_of(annotations), first.place.rpartition(", line ")[0]) if first.split is None else {}
+    for caption, (label, _, _) in zip(annotations, labels, strict=True):
+        splits[label.split or dealt[caption.video]].append(caption)
+    return splits
+
+
+def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
+    duration_s = round(duration_s, 3)
+    moment = label.moment and inside(label.moment, duration_s, video=label.video, place=label.place)
+    return Annotation(video, "", label.text, () if moment is None else (moment,), duration_s)
+
+
+def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
+    """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
+
+    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
+    from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
+
+    Raises:
+        FeatureError: There are fewer than three videos; the message begins with `file`.
+    """
+    ordered = sorted(set(videos), key=stable_hash)
+    if len(ordered) < len(SPLITS):
+        raise FeatureError(
+            f"{file}: {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
+            "add some, or give every line a split"
+        )
+    share = max(round(len(ordered) / 10), min(_FEWEST, len(ordered) // len(SPLITS)))
+    dealt = dict.fromkeys(ordered, "train")
+    return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")

@@ -20,7 +20,7 @@ from untrimmed.errors import VideoError
 from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
 from untrimmed.moments.overlap import iou, spans_of
-from untrimmed.search.indexing.report import IndexReport
+from untrimmed.search.indexing.pipeline import IndexReport
 from untrimmed.search.library import Library, open_library
 from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment

@@ -14,7 +14,7 @@ from untrimmed.errors import UnknownNameError, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
-from untrimmed.search.store.video_names import VideoNames
+from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.types import Moment
 
 _DEPTH = 100  # a video that is not among so many counts as not found
@@ -94,11 +94,10 @@ def evaluate_library(
         UnknownNameError: There are such queries, or nothing but such queries; the message names all their videos.
         FeatureError: A query's moment begins where its video has ended already.
     """
-    records = library.videos()
-    names, lengths_s = VideoNames(record.path for record in records), {r.path: r.duration_s for r in records}
-    found = [(query, names.find_all(query.video)) for query in queries]  # all, before the first search
-    unknown = [(query, paths) for query, paths in found if len(paths) != 1]
-    known = [(_inside(query, lengths_s[paths[0]]), paths[0]) for query, paths in found if len(paths) == 1]
+    records = Records(library.videos())
+    found = [(query, records.named(query.video)) for query in queries]  # all, before the first search
+    unknown = [(query, videos) for query, videos in found if len(videos) != 1]
+    known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in found if len(videos) == 1]
     if unknown and not (skip_unknown and known):
         raise UnknownNameError(_name_unknown(unknown, library))
     outcomes = []
@@ -143,10 +142,10 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     return replace(query, moments=tuple(Moment(*span) for span in cut))
 
 
-def _name_unknown(unknown: Sequence[tuple[LabelledQuery, list[str]]], library: Library) -> str:
+def _name_unknown(unknown: Sequence[tuple[LabelledQuery, list[VideoRecord]]], library: Library) -> str:
     """One line that names each video once: where it stands first, and on how many sentences."""
     counts = Counter(query.video for query, _ in unknown)
-    first = {query.video: (query.place, f"fits {len(paths)} files" if paths else "") for query, paths in unknown[::-1]}
+    first = {query.video: (query.place, f"fits {len(files)} files" if files else "") for query, files in unknown[::-1]}
     videos = (
         f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
         for video, count in counts.items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
+from untrimmed.search.cache.snapshot import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.find import Cutoff
@@ -30,15 +31,34 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.parts import Part
-from untrimmed.search.store.records import Records, Settings, VideoRecord, library_folder
+from untrimmed.search.store.records import (
+    Records,
+    Settings,
+    VideoRecord,
+    absolute,
+    library_folder,
+    read_settings,
+    remove_damaged_copy,
+)
 from untrimmed.search.store.table import StoredVideo, VideoIndex
-from untrimmed.search.store.video_names import absolute
 
 if TYPE_CHECKING:
+    from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
-    from untrimmed.search.indexing.report import IndexReport, ProgressCallback
+    from untrimmed.search.indexing.pipeline import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """The damaged files and videos that were removed.
+
+    The files are derived from the table; those of the same name that are there now are new. The videos have to be
+    indexed again.
+    """
+
+    files: tuple[Path, ...]
+    videos: tuple[VideoRecord, ...]
 
 
 class Library:
@@ -55,7 +75,6 @@ class Library:
         ray: str | None = None,
         shards: int = 1,
         replicas: int = 1,
-        recall: float = 1.0,
     ):
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
@@ -63,13 +82,15 @@ class Library:
         self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
-        if not 0.5 <= recall <= 1:
-            raise ConfigError(f"recall is {recall}, must be from 0.5 to 1")
-        self.engine = Engine(self.folder, recall)
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import engine_on
+        self.engine = Engine(self.folder)
+        self._cluster = None if ray is None else _cluster_at(ray)
+        if self._cluster is not None:
+            self.engine = self._cluster.engine(self.folder, shards, replicas)
 
-            self.engine = engine_on(ray, self.folder, shards, replicas, recall)
+    def close(self) -> None:
+        """Leave the cluster on which the library is searched, if it is."""
+        if self._cluster is not None:
+            self._cluster.close()
 
     # -- filling
 
@@ -88,20 +109,19 @@ class Library:
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
 
-        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded anew. Every video
-        is committed by itself: whatever ends the process, what was reported done is kept.
+        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded again. Every video
+        is a commit of its own: whatever ends the process, what was reported done is kept.
 
         Args:
-            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 where
-                its weights can be had within seconds and else `builtin` (the report's `notice` says so).
+            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 if its
+                weights can be downloaded within seconds, else `builtin` (see the report's `notice`).
             fps: Frames a second of presentation time; by default the library's, 2 for a new one.
-            keyframes_only: Decode key frames alone: many times faster, and as fine as the file's key frames are apart.
-            precision: The format in which the encoder multiplies, auto, float32 or bfloat16; by default the one that
-                the library was opened with. Vectors of both formats may stand in one library.
-            part: Which files of them, as "3/16": those of the third of 16 parts. They go into a library of their own
-                beside this one (`Part.folder`), so that as many machines can index at once; `merge` joins them.
-            ray: The address of a Ray cluster whose workers decode and encode, a video a task (`auto`, `HOST:PORT`).
-                They must see the files at the same paths; this process commits what they give.
+            keyframes_only: Decode key frames alone, which is many times faster and coarser.
+            precision: auto, float32 or bfloat16; by default that of the library. Vectors of both formats may be mixed.
+            part: "3/16" indexes the files of the third of 16 parts into a library of its own beside this one
+                (`Part.folder`), so that many machines can index at once; `merge` joins them.
+            ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode, a video a task.
+                They must see the files at the same paths.
 
         Raises:
             UntrimmedError: A path does not exist.
@@ -110,6 +130,7 @@ class Library:
         """
         from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
         from untrimmed.search.indexing.video_files import find_videos
+        from untrimmed.search.store.merge import Part
 
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
@@ -121,11 +142,7 @@ class Library:
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
         sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
-        workers = None
-        if ray is not None:
-            from untrimmed.search.cluster.ray_cluster import workers_on
-
-            workers = partial(workers_on, ray, load, device)
+        workers = partial(_cluster_at(ray).workers, load, device) if ray is not None else None
         loaded, report = fill(
             folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
         )
@@ -142,15 +159,7 @@ class Library:
     ) -> MergeReport:
         """Bring the library up to date with the videos of others, such as its parts; nothing is encoded again.
 
-        A new library is there when all of it is; a call that was ended goes on where it stopped. Into a library that
-        is there already, videos are committed some at a time. A video that several hold is taken as `index` would take
-        its files: see `untrimmed.search.store.merge.merge`.
-
-        Raises:
-            ConfigError: The libraries make no sense together.
-            IndexMismatchError: They were made by different encoders, or are searched with different models.
-            IndexBusyError: Another process is writing to one of them.
-            UntrimmedError: One is not there, or a part is missing among those named.
+        See `untrimmed.search.store.merge.merge`. The same call continues a merge that was interrupted.
         """
         from untrimmed.search.store.merge import merge
 
@@ -159,11 +168,10 @@ class Library:
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Search with a trained model (the folder of a run, or an imported one) or with `tf_prvr`, which needs no
-        training; None or "frames" searches frames, as a new library does.
+        """Search with a trained model (the folder of a run, or an imported one), `tf_prvr`, or "frames" (None).
 
-        The stored frame features are encoded through the model; nothing is decoded again. Until all are done, and if
-        it is interrupted, searches go on with the model before; the same call then goes on where it stopped.
+        The model encodes the stored frame features; nothing is decoded again. Until all are encoded, searches use the
+        previous model. The same call continues one that was interrupted.
 
         Raises:
             CheckpointError: There is no model in the folder, or a damaged one.
@@ -171,7 +179,8 @@ class Library:
             FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.indexing.run import encoded_by, named_model
+        from untrimmed.search.indexing.pipeline import encoded_by
+        from untrimmed.search.indexing.run import named_model
 
         with VideoIndex(self.folder) as index:
             settings = index.settings
@@ -200,16 +209,15 @@ class Library:
     ) -> ExportedFeatures:
         """Write the stored frame vectors, and word vectors of captions, as a data set that methods train on.
 
-        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` learns on it; `use` takes what that gave.
+        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains on it; `use` takes the result.
 
         Args:
             out: The folder in which the data set's own folder, `name`, is made.
-            name: What the data set is called.
-            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read), which
-                alone is for a folder that `untrimmed data prepare` made.
+            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). Beside
+                captions of `untrimmed data prepare` it must be `field`.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`, a video by its path, file name,
                 or that without suffix; without a file only frames are written.
-            within: Only videos that are one of these files or lie below one of these folders.
+            within: Only these files, and videos below these folders.
 
         Raises:
             ConfigError: OUT/NAME is already there, and nothing that `untrimmed data prepare` made for these features.
@@ -222,12 +230,11 @@ class Library:
         prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
-        records, settings = index.scan(), index.settings
+        records, settings = Records(index.scan()), index.settings
         encoder = self._ready_encoder(settings.encoder_identity if settings else None)
         if within is not None:
-            all_records = Records(records)
-            chosen = {record.video_id for path in within for record in all_records.below(absolute(path))}
-            records = [record for record in records if record.video_id in chosen]
+            chosen = {record.video_id: record for path in within for record in records.below(absolute(path))}
+            records = Records(chosen.values())
         return export_features(
             index, records, encoder, Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
@@ -252,6 +259,21 @@ class Library:
             keep_laid_out(self.folder)
         return list(chosen.values())
 
+    def repair(self) -> Repaired:
+        """Check every byte of the library, remove what is damaged, and cache again what is derived from the table.
+
+        Raises:
+            UntrimmedError: There is no library, or its settings or its table cannot be read at all.
+            IndexBusyError: Another process is writing to it.
+        """
+        with VideoIndex(self.folder) as index:
+            read_settings(self.folder)  # raises: nothing is repaired beside settings that are damaged
+            files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
+            videos = index.damaged()
+            index.remove([record.video_id for record in videos])
+        keep_laid_out(self.folder)
+        return Repaired(files, tuple(videos))
+
     # -- asking
 
     def search(
@@ -265,33 +287,32 @@ class Library:
         within: str | os.PathLike[str] | None = None,
         on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
-        """The videos that fit a sentence, or a `Query` of several parts, best, each with its best moments.
+        """Return the videos that best fit a sentence, or a `Query` of several parts, each with its best moments.
 
-        The list's `warnings` name words that the encoder does not know, and say where it stopped to read; of a sentence
-        without a word that it knows there are no hits.
+        The list's `warnings` name words that the encoder does not know, and where it stopped reading. A sentence
+        without a known word has no hits.
 
         Args:
-            query: What is to be seen, in plain words; or a `Query`: what follows, what must not be seen, examples,
-                filters, and what a hit is (docs/queries.md).
-            limit: How many hits at most.
-            moments: How many moments of each video at most.
+            query: Describe a moment in plain words, or by a `Query` (docs/queries.md).
+            limit: Number of hits at most.
+            moments: Number of moments of each video at most.
             min_score: Leave out hits that score less. What is a good score depends on the encoder.
-            min_confidence: Leave out hits whose chance to hold what was asked for is smaller, from 0 to 1: nothing may
-                be left. Only for encoders on which chances were measured (docs/quality.md).
+            min_confidence: Leave out hits with a lower confidence, from 0 to 1; there may be no hits left. Only for
+                encoders whose confidence was measured (docs/quality.md).
             within: Only videos below this folder, or this one file.
-            on_hit: Told videos, best first, each when its moments are known; not where hits are moments or folded. What
-                is returned counts: where the library changes meanwhile, some may be told anew.
+            on_hit: Called with each hit as soon as its moments are known, best first. Not called if hits are moments
+                or folded. If the library changes meanwhile, it may be called with some hits again.
 
         Raises:
             ConfigError: The sentence is empty or no text, or an option makes no sense.
-            UnknownNameError: No video of the library lies in `within`, or a place of the query in none of its videos.
+            UnknownNameError: No video of the library is in `within`, or at a place of the query.
             IndexMismatchError: The library's encoder is not the one that can be loaded now.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
-        asked = query if isinstance(query, Query) else Query(query)
+        parts = query if isinstance(query, Query) else Query(query)
         cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
         return self.engine.answer(
-            lambda view: answer(asked, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
+            lambda view: answer(parts, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
         )
 
     def rank(
@@ -369,6 +390,13 @@ class Library:
         return loaded
 
 
+def _cluster_at(address: str) -> RayCluster:
+    """Connect to a cluster. It is imported here alone."""
+    from untrimmed.search.cluster.ray_cluster import RayCluster
+
+    return RayCluster(address)
+
+
 def open_library(
     folder: str | os.PathLike[str] | None = None,
     *,
@@ -376,7 +404,6 @@ def open_library(
     ray: str | None = None,
     shards: int = 1,
     replicas: int = 1,
-    recall: float = 1.0,
 ) -> Library:
     """The library in a folder, by default the user's own; it is made when something is first indexed into it.
 
@@ -386,13 +413,9 @@ def open_library(
             machines must see the library at the same path. They answer as one machine would.
         shards: How many processes of the cluster share the videos.
         replicas: How many of them have the same ones, so that one may die.
-        recall: How many of the best videos a search has to find, in the mean of many, from 0.5 to 1. With less than 1
-            a process that searches thousands of hours answers sooner; what it finds has its exact scores.
 
     Raises:
         ConfigError: An option makes no sense.
         UntrimmedError: No cluster answers at `ray`.
     """
-    return Library(
-        library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas, recall=recall
-    )
+    return Library(library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas)

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from untrimmed.errors import UntrimmedError, missing_package
-from untrimmed.search.indexing.report import Progress
+from untrimmed.search.indexing.pipeline import Progress
 from untrimmed.search.library import Library
-from untrimmed.search.store.missing_files import find_gone, is_gone
+from untrimmed.search.store.listing import find_gone, is_gone
 from untrimmed.search.store.records import Records, settings_file
 from untrimmed.server import schemas
 from untrimmed.server.problems import PublicError

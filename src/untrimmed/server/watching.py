@@ -23,7 +23,7 @@ import watchfiles
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.indexing.video_files import find_videos
-from untrimmed.search.store.missing_files import is_gone
+from untrimmed.search.store.listing import is_gone
 from untrimmed.server import schemas
 from untrimmed.server.jobs import IndexJob, Jobs
 from untrimmed.server.problems import PublicError

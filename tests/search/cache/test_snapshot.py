@@ -21,10 +21,8 @@ from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.corpora.engine import Engine, keep_laid_out
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
-from untrimmed.search.pruning import coded_videos as coded_module
-from untrimmed.search.pruning import kept_codes
-from untrimmed.search.pruning.coded_blocks import CodedBlocks
-from untrimmed.search.pruning.codes import Codes
+from untrimmed.search.pruning import coder
+from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos
 from untrimmed.search.query.find import Cutoff, find
 from untrimmed.search.store.table import VideoIndex
 
@@ -93,7 +91,7 @@ def coded(folder, monkeypatch):
     """The same library with codes, which are used from the first search on and never made by searches."""
     monkeypatch.setattr(RowCorpus, "least_coded", 1)
     monkeypatch.setattr(RowCorpus, "least_coded_at_once", 1)
-    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 10**9)
+    monkeypatch.setattr(coder, "LEAST_SEARCHES", 10**9)
     keep_laid_out(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder))
     return folder
@@ -330,7 +328,7 @@ def test_a_block_that_is_written_anew_says_of_old_vectors_that_they_are_old(fold
 def test_a_new_process_searches_by_codes_that_are_kept(coded, scanned, monkeypatch):
     expected = without_disk(coded, monkeypatch, best_hits)
     scanned.clear()
-    monkeypatch.setattr(Codes, "of", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
     assert best_hits(Engine(coded)) == expected
     assert len(scanned) == 4
 
@@ -352,7 +350,7 @@ def test_only_new_blocks_are_coded(coded, scanned, monkeypatch):
 
 def test_codes_of_another_program_are_made_anew(coded, scanned, monkeypatch):
     before = codes_of(coded)
-    monkeypatch.setattr(kept_codes, "_VERSION", 99)
+    monkeypatch.setattr(coder, "_FORMAT", 99)
     best_hits(Engine(coded))
     assert not scanned
     keep_laid_out(coded)
@@ -376,7 +374,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
 
 def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
     monkeypatch.setattr(RowCorpus, "least_coded_at_once", 10**9)
-    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 4)
+    monkeypatch.setattr(coder, "LEAST_SEARCHES", 4)
     engine = Engine(coded)
     best_hits(engine)
     assert not scanned

@@ -10,11 +10,9 @@ import torch
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.best_rows import BestRows
 from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, long_tensors
-from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
-from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
-from untrimmed.search.pruning.codes import Axes
+from untrimmed.search.corpora.exact_scores import BestRows, exact_scores, exact_scores_of_rows
+from untrimmed.search.pruning.codes import Axes, CodedBlocks, CodedVideos
 
 WIDTH = 12
 SIZES = {"query_dim": WIDTH, "video_dim": WIDTH, "dim": 16, "num_heads": 2, "num_clips": 6, "max_frames": 16}

@@ -7,8 +7,8 @@ from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import RowCorpus
-from untrimmed.search.pruning import coded_videos as coded_module
-from untrimmed.search.pruning.coded_videos import CodedBlocks
+from untrimmed.search.pruning import coder
+from untrimmed.search.pruning.codes import CodedBlocks
 from untrimmed.search.pruning.products import products
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -99,7 +99,7 @@ def coded(monkeypatch):
     asked = []
     by_codes = CodedBlocks.by_codes
     monkeypatch.setattr(RowCorpus, "least_coded", 1)
-    monkeypatch.setattr(coded_module, "LEAST_SEARCHES", 0)
+    monkeypatch.setattr(coder, "LEAST_SEARCHES", 0)
     monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked
 
@@ -133,23 +133,6 @@ def test_a_frame_that_is_not_finite_hides_no_video(query, coded):
     corpus.coder.wait()
     assert corpus.prepare(query).rank(limit=3) == wanted
     assert coded
-
-
-def test_a_recall_below_one_is_kept(coded, monkeypatch):
-    rng, dim = np.random.default_rng(8), 160
-    monkeypatch.setattr(coded_module, "_MOST_LEFT", 2.0)
-    spread = (1.0 + np.arange(dim)) ** -0.5
-    frames = [unit(rng.standard_normal((3, dim)) * spread).astype(np.float16) for _ in range(400)]
-    corpus = corpus_of([FrameFeatures(some, 2.0 * np.arange(3), 6.0) for some in frames])
-    found = []
-    for _ in range(40):
-        sentence = unit(rng.standard_normal(dim) * spread).astype(np.float32)
-        query, ranked = TextFeatures("", sentence, sentence[None], ("a",)), {}
-        for recall in (1.0, 0.8):
-            ranked[recall] = corpus.prepare(query, recall=recall).rank(limit=10)
-            corpus.coder.wait()
-        found.append(len(set(ranked[0.8]) & set(ranked[1.0])) / 10)
-    assert 0.8 <= np.mean(found) < 1
 
 
 def test_the_order_of_the_corpus_changes_no_score(query):

@@ -20,9 +20,9 @@ from untrimmed.search.cache.mapped import MappedArrays, write_arrays
 from untrimmed.search.cache.snapshot import CodeFiles
 from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora.corpus import CachedBlock
 from untrimmed.search.corpora.engine import Engine, keep_laid_out
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.local import CachedBlock
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.corpora.trained import TrainedModel

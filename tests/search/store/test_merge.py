@@ -18,7 +18,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search import library as library_module
 from untrimmed.search.store import merge as merging
-from untrimmed.search.store.parts import Part, missing_parts
+from untrimmed.search.store.merge import Part, missing_parts
 from untrimmed.search.store.table import VideoIndex
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,9 @@ import contextlib
 import json
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
@@ -23,6 +23,7 @@ from untrimmed.files import whole_file
 
 PAGE = 1 << 16
 _ALIGNED = 64  # bytes: where arrays begin
+A = TypeVar("A")
 _DIGEST, _LENGTH = 32, 12  # characters before the head: its checksum, and how long it is
 
 Places = Int[np.ndarray, " K"]  # along the second axis of an array, one for each of some rows
@@ -38,6 +39,18 @@ class DamagedError(UntrimmedError):
     def __reduce__(self) -> tuple[type[DamagedError], tuple[Path, str]]:
         """What it is made of: other processes raise it, too."""
         return type(self), (self.path, self._what)
+
+
+def without_damaged(read: Callable[[], A], forget: Callable[[Path], None]) -> A:
+    """Return what `read` returns; if it meets a damaged file, `forget` the file and read again.
+
+    `forget` sees to it that the file is not read again, and raises if that does not help.
+    """
+    while True:
+        try:
+            return read()
+        except DamagedError as error:
+            forget(error.path)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

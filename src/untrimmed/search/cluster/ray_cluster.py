@@ -18,10 +18,7 @@ from typing import Any
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine
-from untrimmed.search.corpora.engine import Engine
-from untrimmed.search.indexing.encoded_file import EncodedFile, FileEncoder, KnownFile
-from untrimmed.search.indexing.report import Failure
-from untrimmed.search.indexing.video_files import FoundFile
+from untrimmed.search.indexing.video_files import EncodedFile, Failure, FileEncoder, FoundFile, KnownFile
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 from untrimmed.video.reader import Sampling
@@ -33,17 +30,22 @@ _RETRIES = 3  # of a video whose worker died
 _AHEAD = 2  # videos under way for each worker, so that none waits
 
 
-def connect(address: str) -> Any:
-    """Ray, connected to the cluster at an address: `auto`, HOST:PORT, ray://HOST:PORT; `local` starts one here.
+class RayCluster:
+    """A Ray cluster at an address: `auto`, HOST:PORT, ray://HOST:PORT; `local` starts one here."""
 
-    Raises:
-        UntrimmedError: None answers there.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
+    def __init__(self, address: str):
+        """Connect.
 
-    if not ray.is_initialized():
+        Raises:
+            UntrimmedError: No cluster answers.
+        """
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+
+        self._address, self._ray = address, ray
+        if ray.is_initialized():
+            return
         try:
             host, _, port = address.rpartition("://")[2].rpartition(":")
             if host and port.isdecimal():  # where nobody listens Ray would end this process, after minutes
@@ -54,23 +56,41 @@ def connect(address: str) -> Any:
                 f"{address}: no Ray cluster answers ({one_line(error)}); start one with `ray start --head`, or name "
                 "its address"
             ) from error
-    return ray
 
+    def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
+        """Return an engine that searches a library by shards on the cluster.
 
-def disconnect() -> None:
-    """Leave the cluster; actors of this process end with it."""
-    import ray
+        Raises:
+            ConfigError: There would be no shard, or more than the cluster has cores.
+        """
+        if shards < 1 or replicas < 1:
+            raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
+        cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if cores < shards * replicas:
+            raise ConfigError(
+                f"{shards} shards of {replicas} replicas need as many cores, the cluster at {self._address} has "
+                f"{cores}; take fewer shards, or add machines"
+            )
+        return ShardedEngine(folder, RayShards(self._ray, folder, shards, replicas))
 
-    ray.shutdown()
+    def workers(
+        self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings, sampling: Sampling
+    ) -> RayWorkers:
+        """Return what encodes files on the cluster for a library of these settings; `load` loads an encoder by name."""
+        encoder = FileEncoder(partial(load, settings.encoder), settings.encoder_identity, settings.sampling, sampling)
+        return RayWorkers(self._ray, encoder, gpu=device.startswith("cuda"))
+
+    def close(self) -> None:
+        """Leave the cluster; actors of this process end with it."""
+        self._ray.shutdown()
 
 
 class RayWorkers:
     """Encodes files on a cluster, each in one task: only vectors come back. A task whose worker dies is tried again."""
 
-    def __init__(self, address: str, encoder: FileEncoder, *, gpu: bool = False):
+    def __init__(self, ray: Any, encoder: FileEncoder, *, gpu: bool):
         """`encoder` is sent to the workers, which must see the files at the same paths."""
-        self._ray, self._gpu = connect(address), gpu
-        self._encoder = encoder
+        self._ray, self._encoder, self._gpu = ray, encoder, gpu
 
     def encode(
         self, files: Iterable[KnownFile], digests: frozenset[str]
@@ -113,16 +133,8 @@ def _encode(encoder: FileEncoder, file: KnownFile, digests: frozenset[str]) -> F
 class RayShards:
     """The shards of a library as actors, replicas of each; one that dies is started again and reads its videos anew."""
 
-    def __init__(self, address: str, folder: Path, *, shards: int, replicas: int = 1, answer_s: float = _ANSWER_S):
-        if shards < 1 or replicas < 1:
-            raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
-        self._ray, self.number, self._answer_s = connect(address), shards, answer_s
-        cores = int(self._ray.cluster_resources().get("CPU", 0))
-        if cores < shards * replicas:
-            raise ConfigError(
-                f"{shards} shards of {replicas} replicas need as many cores, the cluster at {address} has {cores}; "
-                "take fewer shards, or add machines"
-            )
+    def __init__(self, ray: Any, folder: Path, shards: int, replicas: int):
+        self._ray, self.number, self._answer_s = ray, shards, _ANSWER_S
         start = self._ray.remote(Shard).options(
             max_restarts=-1,
             max_concurrency=4,  # searches of one version go on while another one is read
@@ -161,11 +173,6 @@ class RayShards:
                     waiting[self._call(number, again, method, calls[number])] = (number, again)
         return answers
 
-    def close(self) -> None:
-        """End the actors."""
-        for actor in itertools.chain(*self.actors):
-            self._ray.kill(actor)
-
     def _call(self, number: int, turn: int, method: str, args: tuple[Any, ...]) -> Any:
         replicas = self.actors[number]
         return getattr(replicas[turn % len(replicas)], method).remote(*args)
@@ -174,25 +181,3 @@ class RayShards:
 def _cause(error: Any) -> BaseException:
     """What the code on the cluster raised."""
     return error.cause if isinstance(error.cause, UntrimmedError) else error
-
-
-def engine_on(address: str, folder: Path, shards: int, replicas: int, recall: float = 1.0) -> Engine:
-    """An engine that searches by shards on a cluster.
-
-    Raises:
-        ConfigError: There would be no shard.
-        UntrimmedError: No cluster answers.
-    """
-    return ShardedEngine(folder, RayShards(address, folder, shards=shards, replicas=replicas), recall)
-
-
-def workers_on(
-    address: str, load: Callable[[str], LoadedEncoder], device: str, settings: Settings, sampling: Sampling
-) -> RayWorkers:
-    """What encodes files for a library of these settings on a cluster; `load` loads an encoder by its name.
-
-    Raises:
-        UntrimmedError: No cluster answers.
-    """
-    encoder = FileEncoder(partial(load, settings.encoder), settings.encoder_identity, settings.sampling, sampling)
-    return RayWorkers(address, encoder, gpu=device.startswith("cuda"))

@@ -12,23 +12,22 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.cache.mapped import DamagedError
-from untrimmed.search.corpora.corpus import Corpus, Doubt, PreparedQuery
+from untrimmed.search.cache.mapped import without_damaged
+from untrimmed.search.corpora.corpus import Corpus, Doubt, LocalCorpus, PreparedQuery
 from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
-from untrimmed.search.corpora.local import LocalCorpus
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-A = TypeVar("A")
 _VERSIONS = 2  # in the memory of a shard: searches that have begun go on with the one before
 
 
@@ -47,6 +46,7 @@ class Version:
     model: InUse
 
 
+Call = Callable[[PreparedQuery], Any]  # `operator.methodcaller`, which other processes can be sent
 Extents = Mapping[int, Any]  # what shards of one version say of themselves, by number
 
 
@@ -78,66 +78,23 @@ class Shard:
 
     def extent(self, version: Version) -> Any:
         """What the other shards need to know of this one; loads the version, of which only changes are read."""
-        return self._undamaged(lambda: self._load(version).corpus.extent())
+        return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
 
-    def rank(
-        self,
-        version: Version,
-        others: Extents,
-        query: TextFeatures,
-        limit: int,
-        among: Collection[str] | None,
-        recall: float,
-    ) -> list[RankedVideo]:
-        """`PreparedQuery.rank` of this shard's videos."""
-        return self._ask(version, others, query, lambda prepared: prepared.rank(limit=limit, among=among), recall)
+    def ask(self, version: Version, others: Extents, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
+        """Return what some methods of `PreparedQuery` return for this shard's videos."""
 
-    def moments(
-        self, version: Version, others: Extents, query: TextFeatures, video_ids: Sequence[str], limit: int
-    ) -> dict[str, list[Moment]]:
-        """`PreparedQuery.moments` of several videos."""
+        def answers() -> list[Any]:
+            prepared = self._load(version).beside(others).prepare(query)
+            return [call(prepared) for call in calls]
 
-        def ask(prepared: PreparedQuery) -> dict[str, list[Moment]]:
-            return {video_id: prepared.moments(video_id, limit=limit) for video_id in video_ids}
+        return without_damaged(answers, self._forget)
 
-        return self._ask(version, others, query, ask)
-
-    def relevance(
-        self, version: Version, others: Extents, query: TextFeatures, video_id: str
-    ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """`PreparedQuery.relevance` of one video."""
-        return self._ask(version, others, query, lambda prepared: prepared.relevance(video_id))
-
-    def explained(
-        self, version: Version, others: Extents, query: TextFeatures
-    ) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        """What the model makes of the sentence, see `PreparedQuery`: the same in every shard."""
-
-        def ask(prepared: PreparedQuery) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-            return prepared.word_weights(), prepared.doubt()
-
-        return self._ask(version, others, query, ask)
-
-    def _ask(
-        self,
-        version: Version,
-        others: Extents,
-        query: TextFeatures,
-        ask: Callable[[PreparedQuery], A],
-        recall: float = 1.0,
-    ) -> A:
-        return self._undamaged(lambda: ask(self._load(version).beside(others).prepare(query, recall=recall)))
-
-    def _undamaged(self, ask: Callable[[], A]) -> A:
-        """An answer, for which what turns out to be damaged of what is laid out is read from the table."""
-        while True:
-            try:
-                return ask()
-            except DamagedError as error:
-                with self._lock:
-                    if error.path not in self._damaged:
-                        self._damaged.add(error.path)
-                        self._held.clear()
+    def _forget(self, damaged: Path) -> None:
+        """Read the videos of a damaged file from the table from now on."""
+        with self._lock:
+            if damaged not in self._damaged:
+                self._damaged.add(damaged)
+                self._held.clear()
 
     def _find(self, version: Version) -> _Held | None:
         return next((held for held in self._held if held.version == version), None)
@@ -182,8 +139,8 @@ class Shards(Protocol):
 class ShardedEngine(Engine):
     """An engine whose corpora are shards elsewhere; records are here."""
 
-    def __init__(self, folder: Path, shards: Shards, recall: float = 1.0):
-        super().__init__(folder, recall)
+    def __init__(self, folder: Path, shards: Shards):
+        super().__init__(folder)
         self._shards = shards
         self._known: dict[tuple[Version, int], Any] = {}  # extents
 
@@ -216,9 +173,9 @@ class ShardedCorpus(Corpus):
     def __len__(self) -> int:
         return self.num_videos
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> ShardedQuery:
+    def prepare(self, query: TextFeatures) -> ShardedQuery:
         """The query as it is: shards read it by their model."""
-        return ShardedQuery(self, query, recall)
+        return ShardedQuery(self, query)
 
     def others(self, own: int) -> dict[int, Any]:
         """What a shard needs to know of all others."""
@@ -228,8 +185,8 @@ class ShardedCorpus(Corpus):
 class ShardedQuery(PreparedQuery):
     """A query before all shards of one version."""
 
-    def __init__(self, corpus: ShardedCorpus, query: TextFeatures, recall: float = 1.0):
-        self._corpus, self._query, self._recall = corpus, query, recall
+    def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
+        self._corpus, self._query = corpus, query
         self._ranked: list[str] = []
         self._moments: dict[int, dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
@@ -256,8 +213,8 @@ class ShardedQuery(PreparedQuery):
                 own = asked.setdefault(shard_of(video_id, shards), [])
                 assert own is not None, "made above"
                 own.append(video_id)
-        answers = self._ask("rank", {number: (limit, some, self._recall) for number, some in asked.items()})
-        found = sorted((video for ranked in answers.values() for video in ranked), key=lambda video: -video.score)
+        answers = self._ask({n: [methodcaller("rank", limit=limit, among=some)] for n, some in asked.items()})
+        found = sorted((video for (ranked,) in answers.values() for video in ranked), key=lambda video: -video.score)
         kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
         self._ranked = [video.video_id for video in kept]
         return kept
@@ -269,8 +226,9 @@ class ShardedQuery(PreparedQuery):
             by_shard: dict[int, list[str]] = {}
             for wanted in {*self._ranked, video_id}:
                 by_shard.setdefault(shard_of(wanted, self._corpus.shards.number), []).append(wanted)
-            answers = self._ask("moments", {number: (ids, limit) for number, ids in by_shard.items()})
-            found.update({key: value for answer in answers.values() for key, value in answer.items()})
+            calls = {n: [methodcaller("moments", some, limit=limit) for some in ids] for n, ids in by_shard.items()}
+            for number, answer in self._ask(calls).items():
+                found.update(zip(by_shard[number], answer, strict=True))
         return found.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
@@ -280,10 +238,10 @@ class ShardedQuery(PreparedQuery):
             UntrimmedError: Its shard has died since.
         """
         number = shard_of(video_id, self._corpus.shards.number)
-        answers = self._ask("relevance", {number: (video_id,)})
+        answers = self._ask({number: [methodcaller("relevance", video_id)]})
         if number not in answers:
             raise UntrimmedError(f"{video_id}: its shard did not answer; see that the cluster has room for all")
-        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number]
+        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number][0]
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
@@ -296,22 +254,28 @@ class ShardedQuery(PreparedQuery):
 
     @cached_property
     def _explained(self) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        corpus, number = self._corpus, min(self._alive or self._corpus.extents)
-        call = corpus.version, corpus.others(number), self._query
-        answer: tuple[Float[np.ndarray, " N"] | None, Doubt | None] = corpus.shards.ask(
-            "explained", {number: call}
-        ).get(number, (None, None))
-        return answer
+        number = min(self._alive or self._corpus.extents)
+        weights, doubt = self._try({number: [methodcaller("word_weights"), methodcaller("doubt")]}).get(
+            number, (None, None)
+        )
+        return weights, doubt
 
-    def _ask(self, method: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+    def _try(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+        """Return the answers of those shards that answer."""
         corpus = self._corpus
-        whole = {n: (corpus.version, corpus.others(n), self._query, *own) for n, own in calls.items()}
-        answers = corpus.shards.ask(method, whole)
+        whole = {n: (corpus.version, corpus.others(n), self._query, own) for n, own in calls.items()}
+        return corpus.shards.ask("ask", whole)
+
+    def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+        """`_try`, which notes the shards that do not answer.
+
+        Raises:
+            UntrimmedError: No shard has answered.
+        """
+        answers = self._try(calls)
         lacking = calls.keys() - answers.keys()
         self._missing |= lacking
         self._alive = (self._alive | answers.keys()) - lacking
         if calls and not self._alive:
-            raise UntrimmedError(
-                f"{method}: none of {len(calls)} shards answered; see that the cluster has room for all"
-            )
+            raise UntrimmedError(f"none of {len(calls)} shards answered; see that the cluster has room for all")
         return answers

@@ -23,13 +23,11 @@ from untrimmed.errors import (
 from untrimmed.search.cache.mapped import DamagedError
 from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
 from untrimmed.search.corpora import frames
-from untrimmed.search.corpora.corpus import Corpus, SearchModel
-from untrimmed.search.corpora.local import LocalCorpus
+from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.records import Records, newest_commit, read_copy, version_of
+from untrimmed.search.store.records import Records, absolute, newest_commit, read_copy, version_of
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.store.video_names import absolute
 
 A = TypeVar("A")
 
@@ -93,9 +91,8 @@ class Engine:
     Any number of threads may ask; while one loads, all others wait before they begin.
     """
 
-    def __init__(self, folder: Path, recall: float = 1.0):
-        """`recall`: see `Corpus.prepare`."""
-        self.recall, self._folder = recall, folder
+    def __init__(self, folder: Path):
+        self._folder = folder
         self._lock = threading.RLock()  # of all below, and of reading the table
         self._view: View | None = None
         self._loaded: dict[tuple[str, InUse], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model

@@ -14,8 +14,7 @@ from jaxtyping import Int
 
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.moments.scenes import scene_tree
-from untrimmed.search.corpora.row_block import TIMES, VECTORS, RowVideo
-from untrimmed.search.corpora.rows import RowCorpus, spacing_s
+from untrimmed.search.corpora.rows import TIMES, VECTORS, RowCorpus, RowVideo, spacing_s
 from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:

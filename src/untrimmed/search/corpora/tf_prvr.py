@@ -19,8 +19,7 @@ from jaxtyping import Int
 from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
-from untrimmed.search.corpora.row_block import EDGES, TIMES, VECTORS, RowVideo
-from untrimmed.search.corpora.rows import RowCorpus, RowQuery
+from untrimmed.search.corpora.rows import EDGES, TIMES, VECTORS, RowCorpus, RowQuery, RowVideo
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
@@ -86,11 +85,11 @@ class TFPRVRCorpus(RowCorpus):
         """See `LocalCorpus`; the number changes with the form of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> RowQuery:
+    def prepare(self, query: TextFeatures) -> RowQuery:
         """Return the query as the vector of its sentence at unit length, which the score is made of."""
         length = float(np.linalg.norm(query.sentence))
         sentence = query.sentence / length if length > 0 else query.sentence
-        return RowQuery(self, sentence.astype(np.float32), recall)
+        return RowQuery(self, sentence.astype(np.float32))
 
     def row_video(self, stored: StoredVideo) -> RowVideo:
         """Return the moments of a video; if another model encoded it, they are made from its frames.

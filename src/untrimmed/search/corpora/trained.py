@@ -28,13 +28,12 @@ from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.search.cache.blocks import gathered
-from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.corpus import LocalCorpus
 from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, joined, long_tensors
-from untrimmed.search.corpora.local import LocalCorpus
-from untrimmed.search.corpora.together import rank_together
-from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery
+from untrimmed.search.corpora.exact_scores import Scorer
+from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery, rank_together
 from untrimmed.search.pruning.ranking import RankedVideo
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import absolute
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class TrainedModel:
                     "model trained on features of this encoder (untrimmed features, untrimmed train)"
                 )
 
-    @cached_property
-    def usual_doubt(self) -> float | None:
+    def _usual_doubt(self) -> float | None:
         """What nine in ten captions of the validation split did not exceed when the model was the best of its run.
 
         None for models that predict none, that were imported, or whose run was made before this was written down.
@@ -129,14 +127,9 @@ class TrainedModel:
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
     @cached_property
-    def in_float64(self) -> RetrievalModel:
-        """A copy of the model, for scores that are the same whatever is computed beside them."""
-        return copy.deepcopy(self.model).double()
-
-    @cached_property
-    def best_rows(self) -> BestRows:
-        """How videos are read of which few rows count."""
-        return BestRows(self.model, self.template)
+    def scorer(self) -> Scorer:
+        """How this model scores videos."""
+        return Scorer(self.model, self.template, self._usual_doubt())
 
     def corpus(self) -> TrainedCorpus:
         """Videos laid out for search; without any, `update` adds them."""
@@ -183,20 +176,19 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         super().__init__(joined, _VIDEOS_OF_BLOCK)
         self.model = model
 
-    def prepare(self, query: TextFeatures, *, recall: float = 1.0) -> TrainedQuery:
+    def prepare(self, query: TextFeatures) -> TrainedQuery:
         """Return the query as the model's word tower encodes it."""
-        return TrainedQuery(self, self.model.encode_query(query), recall)
+        return TrainedQuery(self, self.model.scorer, self.model.encode_query(query))
 
     def rank_all(
         self,
         queries: Sequence[TextFeatures],
         *,
         limit: int,
-        recall: float = 1.0,
         among: Collection[str] | None = None,
     ) -> tuple[list[list[RankedVideo]], str]:
         """See `Corpus.rank_all`; many queries together cost less each than one alone."""
-        return rank_together([self.prepare(query, recall=recall) for query in queries], limit=limit, among=among), ""
+        return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def layout(self) -> str:

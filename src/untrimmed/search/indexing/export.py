@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -23,9 +23,9 @@ from urllib.parse import quote
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.annotations import Annotation, number_captions, stable_hash, videos_of
+from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
-from untrimmed.data.labelled import Label, inside
+from untrimmed.data.labelled import Label, captions_by_split
 from untrimmed.data.layout import Layout, read_split
 from untrimmed.data.origin import ORIGIN, encoder_identity_of
 from untrimmed.data.prepare import write_annotations
@@ -34,14 +34,12 @@ from untrimmed.data.writing import write_captions, write_frames, write_tables, w
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, whole_folder, write_whole
-from untrimmed.search.store.records import Settings, VideoRecord
+from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import VideoIndex
-from untrimmed.search.store.video_names import VideoNames
 
 ExportLayout = Literal["plain", "field"]
 
 _TEXTS_AT_A_TIME = 64
-_FEWEST = 3  # videos of the validation and the test split, where there are enough
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def _not_ours(target: Layout) -> ConfigError:
 
 def export_features(
     index: VideoIndex,
-    records: Sequence[VideoRecord],
+    records: Records,
     encoder: Encoder,
     out: Path,
     *,
@@ -100,8 +98,8 @@ def export_features(
 ) -> ExportedFeatures:
     """Write the frames of these videos, and the captions with their words, to OUT/NAME, whole or not at all.
 
-    Captions without a split are dealt by video, see `deal_videos`. Beside prepared captions, these alone get words,
-    and those of videos that are not there are taken out.
+    Captions without a split are dealt by video, see `untrimmed.data.labelled.deal_videos`. Beside prepared captions,
+    these alone get words, and those of videos that are not there are taken out.
 
     Raises:
         ConfigError: OUT/NAME is already there, and not prepared, or not for these features.
@@ -136,7 +134,7 @@ def export_features(
 
 def _add_features(
     index: VideoIndex,
-    records: Sequence[VideoRecord],
+    records: Records,
     settings: Settings,
     encoder: Encoder,
     target: Layout,
@@ -171,20 +169,18 @@ def _add_features(
 
 
 def _videos_of_captions(
-    captions: Mapping[str, list[Annotation]], records: Sequence[VideoRecord], target: Layout
+    captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
     """The videos that captions are about, or the pieces they were joined of, and a label for each that is not there."""
-    by_path = {record.path: record for record in records}
-    names = VideoNames(by_path)
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     found: dict[str, VideoRecord] = {}
     left_out: list[Label] = []
     for split, own in captions.items():
         for video, caption in {caption.video: caption for caption in own}.items():
-            whole = {video: names.find(video)}
-            parts = whole if whole[video] else {piece: names.find(piece) for piece in pieces.get(video, [video])}
-            if all(parts.values()):
-                found |= {part: by_path[path] for part, path in parts.items() if path}
+            names = [video] if records.named(video) else pieces.get(video, [video])
+            parts = {name: record for name in names if (record := records.find(name))}
+            if len(parts) == len(set(names)):
+                found |= parts
             elif all(label.video != video for label in left_out):
                 left_out.append(Label(video, caption.text, None, split, str(target.captions(split))))
     if not found:
@@ -211,60 +207,17 @@ def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
 
 
 def _captions(
-    labels: Sequence[Label], records: Sequence[VideoRecord], ids: Mapping[str, str], layout: ExportLayout
+    labels: Sequence[Label], records: Records, ids: Mapping[str, str], layout: ExportLayout
 ) -> tuple[dict[str, list[Annotation]], list[Label]]:
     """The captions of each split, and the labels whose videos are not there."""
-    names, by_path = VideoNames(ids), {record.path: record for record in records}
-    annotations: list[Annotation] = []
-    chosen: list[str | None] = []
-    left_out: list[Label] = []
-    for label in labels:
-        path = names.find(label.video)
-        if path is None:
-            left_out.append(label)
-            continue
-        annotations.append(_annotation(label, ids[path], by_path[path].duration_s))
-        chosen.append(label.split)
-    if labels and not annotations:
+    found = [(label, records.find(label.video)) for label in labels]
+    usable = [(label, ids[record.path], record.duration_s) for label, record in found if record is not None]
+    if labels and not usable:
         raise FeatureError(
             f"{labels[0].place}: video {labels[0].video!r} and all others with captions are not among the "
             f"{len(records)} videos; name them by path, file name or name without suffix"
         )
-    annotations = number_captions(annotations)
-    if layout == "plain":
-        annotations = [replace(caption, caption_id=caption.caption_id.replace("#enc#", "#")) for caption in annotations]
-    file = labels[0].place.rpartition(", line ")[0] if labels else ""
-    dealt = deal_videos(videos_of(annotations), file) if annotations and chosen[0] is None else {}
-    splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-    for caption, split in zip(annotations, chosen, strict=True):
-        splits[split or dealt[caption.video]].append(caption)
-    return splits, left_out
-
-
-def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
-    duration_s = round(duration_s, 3)
-    moment = label.moment and inside(label.moment, duration_s, video=label.video, place=label.place)
-    return Annotation(video, "", label.text, () if moment is None else (moment,), duration_s)
-
-
-def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
-    """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
-
-    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
-    from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
-
-    Raises:
-        FeatureError: There are fewer than three videos; the message begins with `file`.
-    """
-    ordered = sorted(set(videos), key=stable_hash)
-    if len(ordered) < len(SPLITS):
-        raise FeatureError(
-            f"{file}: {len(ordered)} videos, wanted at least {len(SPLITS)} to deal them into {', '.join(SPLITS)}; "
-            "add some, or give every line a split"
-        )
-    share = max(round(len(ordered) / 10), min(_FEWEST, len(ordered) // len(SPLITS)))
-    dealt = dict.fromkeys(ordered, "train")
-    return dealt | dict.fromkeys(ordered[:share], "val") | dict.fromkeys(ordered[share : 2 * share], "test")
+    return captions_by_split(usable, plain=layout == "plain"), [label for label, record in found if record is None]
 
 
 def _stored_frames(

@@ -12,45 +12,137 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
+from typing import Literal
 
 import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpora.corpus import SearchModel
-from untrimmed.search.indexing.encoded_file import EncodedFile, KnownFile, Workers
-from untrimmed.search.indexing.report import Failure, IndexReport, Outcome, ProgressCallback
-from untrimmed.search.indexing.video_files import FoundFile, recognise, why_unusable
+from untrimmed.search.indexing.video_files import (
+    Decoded,
+    DecodedFile,
+    EncodedFile,
+    Failure,
+    FoundFile,
+    KnownFile,
+    StartedFile,
+    Workers,
+    decode,
+)
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
-from untrimmed.types import FrameFeatures
-from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
+from untrimmed.video.reader import FrameBatch, VideoReader
 
 _QUEUED_BATCHES = 8
 
 
 @dataclass(frozen=True)
-class _Video:
-    """The video whose frames are coming in."""
+class Timings:
+    """Where the time of an indexing run went, in seconds; decoding and encoding overlap and may exceed the wall."""
 
-    file: FoundFile
-    stream: VideoStream
-    vectors: list[np.ndarray] = field(default_factory=list)
-    times_s: list[np.ndarray] = field(default_factory=list)
+    wall_s: float = 0.0
+    decode_s: float = 0.0
+    encode_s: float = 0.0
+    write_s: float = 0.0
+    video_s: float = 0.0  # seconds of video that were encoded
+
+    @property
+    def speed(self) -> float:
+        """Seconds of video per second of wall time."""
+        return self.video_s / self.wall_s if self.wall_s > 0 else 0.0
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """All frames of the video that started last were handed over."""
+class IndexReport:
+    """What became of every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
+
+    done: tuple[Path, ...] = ()
+    skipped: tuple[Path, ...] = ()
+    failed: tuple[Failure, ...] = ()
+    moved: tuple[Path, ...] = ()  # those of `skipped` that were found at a new place
+    warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
+    timings: Timings = field(default_factory=Timings)
+    linked: tuple[Path, ...] = ()  # links to folders, which are not entered where they are met below another
+    notice: str | None = None  # one line: an encoder stands in for the default, or the sampling has changed
 
 
-# What the decoding thread hands over: a file whose content is in the index already, or in a file before this one; a
-# video that starts; some of its frames; its end; one that was encoded elsewhere; a file that cannot be used.
-_Step = FoundFile | _Video | FrameBatch | _Ended | EncodedFile | Failure
+@dataclass(frozen=True)
+class Progress:
+    """One step of an indexing run, for a progress display."""
+
+    path: Path
+    state: str  # encoding, done, skipped, moved, copied, failed
+    position: int  # files dealt with so far
+    total: int
+    done_s: float = 0.0  # seconds of this video encoded so far
+    duration_s: float = 0.0
+    reason: str = ""
+
+
+ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
+
+
+class Outcome:
+    """The report as it grows, told to the progress display step by step."""
+
+    def __init__(self, total: int, progress: ProgressCallback | None):
+        self._total, self._progress = total, progress
+        self._done: list[Path] = []
+        self._skipped: list[Path] = []
+        self._moved: list[Path] = []
+        self._failed: list[Failure] = []
+        self._warnings: list[Failure] = []
+        self._video_s = 0.0
+        self.decode_s = 0.0
+        self.encode_s = 0.0
+        self.write_s = 0.0
+
+    def finish(self, record: VideoRecord) -> None:
+        """A video was encoded and is in the index."""
+        self._done.append(Path(record.path))
+        self._video_s += record.duration_s
+        if record.warnings:
+            self._warnings.append(Failure(Path(record.path), record.warnings))
+        self.tell(Path(record.path), "done", done_s=record.duration_s, duration_s=record.duration_s)
+
+    def skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
+        """The index knows the content of a file, which was there, has moved there, or is a copy of another file."""
+        self._skipped.append(path)
+        if state == "moved":
+            self._moved.append(path)
+        self.tell(path, state)
+
+    def fail(self, failure: Failure) -> None:
+        """A file cannot be used."""
+        self._failed.append(failure)
+        self.tell(failure.path, "failed", reason=failure.reason)
+
+    def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
+        """Show one step, where somebody looks."""
+        if self._progress is not None:
+            position = len(self._done) + len(self._skipped) + len(self._failed)
+            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
+
+    def report(self, *, wall_s: float) -> IndexReport:
+        """What became of every file, at the end."""
+        timings = Timings(wall_s, self.decode_s, self.encode_s, self.write_s, self._video_s)
+        return IndexReport(
+            tuple(self._done),
+            tuple(self._skipped),
+            tuple(self._failed),
+            moved=tuple(self._moved),
+            warnings=tuple(self._warnings),
+            timings=timings,
+        )
+
+
+_Step = Decoded | EncodedFile
 
 
 class Indexer:
@@ -75,53 +167,63 @@ class Indexer:
             self._learn(record)
         self._copies = Counter({digest: len(records) for digest, records in self._by_hash.items()})
         self._stop = Event()
-        self._decode_s = 0.0
 
-    def run(self, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
-        """Index files; one that cannot be used is reported and costs no other."""
+    def run(
+        self, paths: Sequence[Path], progress: ProgressCallback | None = None, workers: Workers | None = None
+    ) -> IndexReport:
+        """Index files; one that cannot be used is reported and costs no other.
+
+        With `workers` these decode and encode. This process alone decides what is known, and commits.
+        """
         started = time.perf_counter()
         self._outcome = Outcome(len(paths), progress)
+        # New places first: what moved away from a path that holds another file by now is still known then.
+        new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
+        files = [KnownFile(path, self._by_path.get(str(path))) for path in new_first]
+        with contextlib.closing(self._decoded(files) if workers is None else self._encoded(files, workers)) as steps:
+            for step in steps:
+                self._take(step)
+        return self._outcome.report(wall_s=time.perf_counter() - started)
+
+    def _encoded(self, files: Sequence[KnownFile], workers: Workers) -> Generator[_Step]:
+        """Yield what workers make of files."""
+        digests = frozenset(digest for digest, records in self._by_hash.items() if records)
+        again: list[KnownFile] = []  # their content was known until the only file that had it was found changed
+        for step in workers.encode(files, digests):
+            if isinstance(step, FoundFile) and not self._by_hash.get(step.digest):
+                again.append(KnownFile(step.path, None))
+            else:
+                yield step
+        yield from workers.encode(again, frozenset())
+
+    def _decoded(self, files: Sequence[KnownFile]) -> Generator[_Step]:
+        """Yield what the decoding thread makes of files."""
         steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
-        worker = threading.Thread(target=self._fill, args=(paths, steps), daemon=True)
-        worker.start()
+        thread = threading.Thread(target=self._decode, args=(files, steps), daemon=True)
+        thread.start()
         try:
             while (step := steps.get()) is not None:
                 if isinstance(step, BaseException):
                     raise step
-                self._take(step)
+                yield step
         finally:
             self._stop.set()
-            while worker.is_alive():
+            while thread.is_alive():
                 with contextlib.suppress(queue.Empty):
                     while True:  # it may be waiting for room
                         steps.get_nowait()
-                worker.join(0.05)
-        return self._outcome.report(wall_s=time.perf_counter() - started, decode_s=self._decode_s)
-
-    def run_on(self, workers: Workers, paths: Sequence[Path], progress: ProgressCallback | None = None) -> IndexReport:
-        """`run`, where others encode: this process alone decides what is known, and commits."""
-        started = time.perf_counter()
-        self._outcome = Outcome(len(paths), progress)
-        digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        again: list[Path] = []  # their content was known until the only file that had it was found changed
-        new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
-        for step in workers.encode((KnownFile(path, self._by_path.get(str(path))) for path in new_first), digests):
-            if isinstance(step, FoundFile) and not self._by_hash.get(step.digest):
-                again.append(step.path)
-            else:
-                self._take(step)
-        for step in workers.encode((KnownFile(path, None) for path in again), frozenset()):
-            self._take(step)
-        return self._outcome.report(wall_s=time.perf_counter() - started, decode_s=self._decode_s)
+                thread.join(0.05)
 
     # -- the decoding thread
 
-    def _fill(self, paths: Sequence[Path], steps: queue.Queue[_Step | BaseException | None]) -> None:
+    def _decode(self, files: Sequence[KnownFile], steps: queue.Queue[_Step | BaseException | None]) -> None:
         last: BaseException | None = None
         try:
-            # New places first: what moved away from a path that holds another file by now is still known then.
-            for path in sorted(paths, key=lambda path: str(path) in self._by_path):
-                for step in self._decode(path):
+            for file in files:
+                is_known = partial(self._is_known, file.record)
+                for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
+                    if isinstance(step, DecodedFile):
+                        self._copies[step.file.digest] += 1
                     steps.put(step)
                     if self._stop.is_set():
                         return
@@ -132,62 +234,30 @@ class Indexer:
                 steps.put(last)
             steps.put(None)
 
-    def _decode(self, path: Path) -> Iterator[_Step]:
-        started = time.perf_counter()
-        try:
-            file = self._recognise(path)
-            if self._copies[file.digest]:
-                yield file
-                return
-            stream = self._reader.read(path)
-            yield _Video(file, stream)
-            batches = iter(stream)
-            while True:
-                batch = next(batches, None)
-                self._decode_s += time.perf_counter() - started
-                if batch is None:
-                    break
-                yield batch
-                started = time.perf_counter()
-            file.require_unchanged()
-            self._copies[file.digest] += 1
-            yield _Ended()
-        except (FeatureError, OSError) as error:
-            yield Failure(path, why_unusable(path, error))
-
-    def _recognise(self, path: Path) -> FoundFile:
-        known = self._by_path.get(str(path))
-        file = recognise(path, known, self._sampling, self._stop)
+    def _is_known(self, known: VideoRecord | None, file: FoundFile) -> bool:
+        """Whether the content of a file will be there at its turn; `known` is what the library has at its path."""
         if known is not None and known.sampling == self._sampling and file.digest != known.content_hash:
             self._copies[known.content_hash] -= 1  # its row is about to hold this file
-        return file
+        return self._copies[file.digest] > 0
 
     # -- the calling thread
 
     def _take(self, step: _Step) -> None:
         outcome = self._outcome
         match step:
-            case _Video():
-                self._video = step
+            case StartedFile():
+                self._started = step
                 outcome.tell(step.file.path, "encoding", duration_s=step.stream.info.duration_s)
             case FrameBatch():
-                started = time.perf_counter()
-                self._video.vectors.append(self._encoder.encode_frames(step.frames).astype(np.float16))
-                self._video.times_s.append(step.times_s)
-                outcome.encode_s += time.perf_counter() - started
-                duration_s = self._video.stream.info.duration_s
-                outcome.tell(self._video.file.path, "encoding", done_s=float(step.times_s[-1]), duration_s=duration_s)
-            case _Ended():
-                stream = self._video.stream
-                vectors, times_s = np.concatenate(self._video.vectors), np.concatenate(self._video.times_s)
-                features = FrameFeatures(vectors, times_s, stream.duration_s)
-                size = stream.info.width, stream.info.height
-                self._commit(EncodedFile(self._video.file, features, *size, stream.warnings))
+                file, stream = self._started.file, self._started.stream
+                self._started.encode(step, self._encoder)
+                done_s = float(step.times_s[-1])
+                outcome.tell(file.path, "encoding", done_s=done_s, duration_s=stream.info.duration_s)
+            case DecodedFile():
+                self._commit(self._started.finish())
             case EncodedFile() if self._by_hash.get(step.file.digest):  # a copy was done meanwhile
                 self._settle(step.file)
             case EncodedFile():
-                self._decode_s += step.decode_s
-                outcome.encode_s += step.encode_s
                 self._commit(step)
             case FoundFile():
                 self._settle(step)
@@ -196,6 +266,8 @@ class Indexer:
 
     def _commit(self, video: EncodedFile) -> None:
         file, features = video.file, video.features
+        self._outcome.decode_s += video.decode_s
+        self._outcome.encode_s += video.encode_s
         if not np.isfinite(features.vectors).all():
             reason = f"{shown(file.path)}: the encoder gave numbers that are not finite"
             self._outcome.fail(Failure(file.path, reason))
@@ -218,12 +290,12 @@ class Indexer:
             indexed_at=time.time(),
             warnings="; ".join(video.warnings),
         )
+        stored = StoredVideo(record, features)
         try:
-            encoded = self._own.encode_video(features)
+            self._index.put(replace(stored, encoded=encoded_by(self._own, stored)))
         except FeatureError as error:
-            self._outcome.fail(Failure(file.path, f"{shown(file.path)}: {error}"))
+            self._outcome.fail(Failure(file.path, str(error)))
             return
-        self._index.put(StoredVideo(record, features, encoded))
         self._remember(record)
         self._outcome.write_s += time.perf_counter() - started
         self._outcome.finish(record)
@@ -272,3 +344,14 @@ class Indexer:
     def _learn(self, record: VideoRecord) -> None:
         if record.sampling == self._sampling:
             self._by_hash.setdefault(record.content_hash, {})[record.video_id] = record
+
+
+def encoded_by(model: SearchModel, video: StoredVideo) -> bytes:
+    """What a model makes of a stored video.
+
+    Raises: FeatureError, naming the video.
+    """
+    try:
+        return model.encode_video(video.features)
+    except FeatureError as error:
+        raise FeatureError(f"{shown(Path(video.record.path))}: {error}") from error

@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import CheckpointError, FeatureError, UntrimmedError, shown
+from untrimmed.errors import CheckpointError, UntrimmedError
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import model_in_use
 from untrimmed.search.corpora.training_free import TRAINING_FREE, training_free
-from untrimmed.search.indexing.encoded_file import FRAMES_TOGETHER, Workers
-from untrimmed.search.indexing.pipeline import Indexer
-from untrimmed.search.indexing.report import IndexReport, ProgressCallback
+from untrimmed.search.indexing.pipeline import Indexer, IndexReport, ProgressCallback
+from untrimmed.search.indexing.video_files import FRAMES_TOGETHER, Workers
 from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products
-from untrimmed.search.store.table import StoredVideo, VideoIndex
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import Sampling, VideoReader
 
 
@@ -54,10 +53,7 @@ def fill(
             index.write_settings(settings)
         with VideoReader(sampling=sampled, short_side=loaded.encoder.short_side, batch_size=FRAMES_TOGETHER) as reader:
             indexer = Indexer(index, loaded.encoder, reader, settings, used)
-            if workers is None:
-                report = indexer.run(files, progress)
-            else:
-                report = indexer.run_on(workers(settings, sampled), files, progress)
+            report = indexer.run(files, progress, workers(settings, sampled) if workers is not None else None)
     changed = before is not None and _say_resampled(before, settings, [was.get(str(path)) for path in report.done])
     return loaded, replace(report, notice=loaded.notice or changed or None)
 
@@ -122,14 +118,3 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
     trained.check_encoder(settings.encoder_identity)
     trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
     return trained
-
-
-def encoded_by(model: SearchModel, video: StoredVideo) -> bytes:
-    """What a model makes of a stored video.
-
-    Raises: FeatureError, naming the video.
-    """
-    try:
-        return model.encode_video(video.features)
-    except FeatureError as error:
-        raise FeatureError(f"{shown(Path(video.record.path))}: {error}") from error

@@ -24,13 +24,12 @@ from jaxtyping import Float
 from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.cache.snapshot import CodeFiles
-from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
-from untrimmed.search.pruning.codes import FITTED_TO, Axes
+from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
 LEAST_SEARCHES = 2
 _MOST_LEFT = 0.5  # of all videos
 _TRIED_EACH = 32  # searches
-_FORMAT = 4  # counts changes in what codes mean; codes of another format are made anew
+_FORMAT = 5  # counts changes in what codes mean; codes of another format are made anew
 
 Arrays = Mapping[str, np.ndarray]
 Codes = dict[str, CodedVideos]  # of one block, by branch

@@ -16,10 +16,8 @@ import numba
 import numpy as np
 from numba import types
 
-from untrimmed.search.pruning.codes import CODED
-
 FUZZ = np.float32(1e-6)  # of sums in float32
-HALF = CODED // 2  # bytes of the codes of a row
+HALF = 160  # bytes of the codes of a row: `CODED` / 2, repeated here since numba compiles again if this file changes
 
 _F4, _INT = types.float32, types.intp
 

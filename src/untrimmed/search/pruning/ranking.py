@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Split
-from untrimmed.search.pruning.coded_videos import CodedBlocks
-from untrimmed.search.pruning.codes import Probe
+from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share
 
 _SCOUTS = 2  # times `limit`: how many likely videos are scored early, for each bound that remains

@@ -28,8 +28,7 @@ from untrimmed.search.query.folding import span_vector, unit
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord
 from untrimmed.search.query.query import Filters, Place, Query
 from untrimmed.search.query.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
-from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.store.video_names import absolute
+from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
 _NOTHING = 1e-6  # of a sum of unit vectors: they cancel
@@ -155,7 +154,7 @@ def rank_all(
 def _ranked(
     texts: Sequence[TextFeatures], view: View, limit: int, among: frozenset[str] | None
 ) -> list[list[RankedVideo]]:
-    ranked, missing = view.corpus().rank_all(texts, limit=limit, recall=view.engine.recall, among=among)
+    ranked, missing = view.corpus().rank_all(texts, limit=limit, among=among)
     if missing:
         raise UntrimmedError(f"{view.folder}: {missing}; restart the cluster, or try again")
     return ranked
@@ -228,7 +227,6 @@ class _Plan:
     wanted: tuple[_Part, ...]
     then: TextFeatures | None
     unwanted: tuple[tuple[TextFeatures, float], ...]  # each with what is usual
-    recall: float
 
     def before(
         self, own: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
@@ -236,8 +234,7 @@ class _Plan:
         """The query before the videos of a model's corpus and those of one of frames."""
         if self.then is None and not self.unwanted and len(self.wanted) == 1:
             (part,) = self.wanted
-            return (frames if part.by_frames else own)().prepare(part.text, recall=self.recall)
-        # What is put together is exact whatever recall was asked for: a bound has to hold.
+            return (frames if part.by_frames else own)().prepare(part.text)
         weights, corpora = self.query.weights, [(frames if part.by_frames else own)() for part in self.wanted]
         return CombinedQuery(
             [Term(corpus.prepare(part.text), part.weight) for corpus, part in zip(corpora, self.wanted, strict=True)],
@@ -261,7 +258,7 @@ class _Planning:
         """What is compared with what, and by which weights."""
         unwanted = [(text, float(np.median(self._usual(self._view.corpus(), text)))) for text in texts.without]
         wanted = self._wanted(texts.text, examples)
-        return _Plan(self._query, tuple(wanted), texts.then, tuple(unwanted), self._view.engine.recall)
+        return _Plan(self._query, tuple(wanted), texts.then, tuple(unwanted))
 
     def _wanted(self, text: TextFeatures | None, examples: Vector | None) -> list[_Part]:
         """Sentence and examples, each divided by how far its scores spread; one part where one vector can say both."""

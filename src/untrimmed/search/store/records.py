@@ -14,6 +14,7 @@ import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -21,7 +22,14 @@ from typing import Any, NamedTuple, overload
 import platformdirs
 import xxhash
 
-from untrimmed.errors import IndexMismatchError, UntrimmedError, require_type
+from untrimmed.errors import (
+    ConfigError,
+    IndexMismatchError,
+    UnknownNameError,
+    UntrimmedError,
+    require_type,
+    shown,
+)
 from untrimmed.search.store import bucket as remote
 
 FORMAT = 1
@@ -111,6 +119,21 @@ class Records(Sequence[VideoRecord]):
         """The video that is this file."""
         return next(iter(self._between(str(path), f"{path}\0")), None)
 
+    def named(self, name: str) -> list[VideoRecord]:
+        """Return all videos with this path, file name or file name without suffix."""
+        return self._by_name.get(name) or self._by_name.get(os.path.abspath(name)) or []
+
+    def find(self, name: str) -> VideoRecord | None:
+        """Return the one video with this path, file name or file name without suffix; None if there is none.
+
+        Raises:
+            UnknownNameError: Several videos have it.
+        """
+        found = self.named(name)
+        if len(found) > 1:
+            raise UnknownNameError(f"video {name!r} fits {len(found)} files, e.g. {found[0].path}; name it by its path")
+        return found[0] if found else None
+
     def below(self, path: Path) -> list[VideoRecord]:
         """The videos that are this file or lie below this folder, by path.
 
@@ -130,6 +153,15 @@ class Records(Sequence[VideoRecord]):
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
         added = [video_id for video_id, record in self._by_id.items() if known.get(video_id) != _get_content(record)]
         return Changes(added, [video_id for video_id in known if video_id not in self._by_id])
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[VideoRecord]]:
+        names: dict[str, list[VideoRecord]] = {}
+        for record in self._records:
+            path = Path(record.path)
+            for name in {record.path, path.name, path.stem}:
+                names.setdefault(name, []).append(record)
+        return names
 
     def _between(self, first: str, stop: str) -> list[VideoRecord]:
         return self._records[bisect_left(self._paths, first) : bisect_left(self._paths, stop)]
@@ -152,6 +184,20 @@ def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     if named is not None and remote.is_address(str(named)):
         return remote.stand_in(str(named))
     return Path(os.path.abspath(Path(named or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return the path from the root, links in it kept.
+
+    Raises:
+        ConfigError: It is empty, or begins with the name of a user who is not known.
+    """
+    if not os.fspath(path):
+        raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
+    try:
+        return Path(os.path.abspath(Path(path).expanduser()))
+    except RuntimeError as error:
+        raise ConfigError(f"{shown(Path(path))}: {error}; write ./~NAME for a file that is called so") from None
 
 
 def joined_products(products: Iterable[str | None]) -> str:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from untrimmed.search.store import missing_files as gone
+from untrimmed.search.store import listing as gone
 from untrimmed.search.store.records import VideoRecord
 
 UNUSED = {
