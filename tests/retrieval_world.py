@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.models.base import RetrievalModel
 
 SIZES = {"query_dim": 6, "video_dim": 5, "dim": 8, "num_heads": 2, "max_frames": 9, "max_words": 4}
 NUM_CLIPS = 32
@@ -45,6 +46,30 @@ def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
         teacher_mask=batch.videos.teacher_mask[2:, :1],
     )
     return TrainingBatch(queries=queries, videos=videos, video_index=torch.tensor([0]))
+
+
+def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
+    """The model's scores of all queries for all videos."""
+    with torch.no_grad():
+        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+
+
+def without_padding(batch: TrainingBatch, video: int) -> TrainingBatch:
+    """One video alone, as long as it is, with all queries."""
+    own = batch.videos.select(slice(video, video + 1))
+    length = int(own.frame_mask.sum())
+    cut = {name: tensor[:, :length] for name, tensor in vars(own).items() if name != "clips" and tensor is not None}
+    return dataclasses.replace(batch, videos=dataclasses.replace(own, **cut))
+
+
+def with_noisy_padding(batch: TrainingBatch) -> TrainingBatch:
+    """The batch with numbers where no word and no frame is."""
+    queries, videos = batch.queries, batch.videos
+    return dataclasses.replace(
+        batch,
+        queries=dataclasses.replace(queries, words=torch.where(queries.mask[..., None], queries.words, 9.0)),
+        videos=dataclasses.replace(videos, frames=torch.where(videos.frame_mask[..., None], videos.frames, 9.0)),
+    )
 
 
 @pytest.fixture

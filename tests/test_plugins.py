@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import outside_code
+from tests.refusals import refused
 from untrimmed import create_model, import_module, list_models, load, plugins
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
@@ -143,7 +144,7 @@ def test_a_file_that_has_moved_is_asked_for_where_it_is_now(saved, tmp_path):
 def test_damaged_names_of_modules_are_told(imports, saved):
     settings = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps(settings | {"imports": imports}))
-    with pytest.raises(CheckpointError, match=r"config\.json: imports"):
+    with refused(CheckpointError, "config.json"):
         load(saved)
 
 

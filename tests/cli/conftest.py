@@ -4,10 +4,12 @@ import re
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.cli import app as app_module
 from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.errors import UntrimmedError
 from untrimmed.search import library as library_module
 
 NOTICE = "using the encoder 'toy'; install more for better results"
@@ -16,6 +18,14 @@ NOTICE = "using the encoder 'toy'; install more for better results"
 def numbers(text, count=None):
     """The first whole numbers of a text: tests know the figures, not the words between them."""
     return [int(number) for number in re.findall(r"\d+", text)][:count]
+
+
+def invoke(app, words):
+    """The result of a command; an error that is none of ours is raised."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
+        raise result.exception
+    return result
 
 
 @pytest.fixture

@@ -104,9 +104,3 @@ def test_wrong_use_raises_what_the_command_line_prints_in_one_line(tmp_path, mon
     assert isinstance(result.exception, error)
     assert "\n" not in str(result.exception)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_refused_simulation_says_nothing_but_its_error(root):
-    result = run("simulate", "toy", "--out", root, "--videos", "10")
-    assert isinstance(result.exception, ConfigError)
-    assert result.output == ""

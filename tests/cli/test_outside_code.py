@@ -66,15 +66,6 @@ def test_a_module_that_has_changed_can_be_named_to_doctor(trained, world, run):
     assert (code, METHOD in out) == (0, True)
 
 
-def test_a_module_that_ends_the_program_is_one_line(world, refusal):
-    (world / "bye.py").write_text("import sys\nsys.exit()\n")
-    assert "SystemExit" in refusal("models", "--import", world / "bye.py")
-
-
-def test_a_module_that_is_not_there_is_one_line(refusal):
-    assert "nowhere.py" in refusal("models", "--import", "nowhere.py")
-
-
 def test_a_method_without_a_preset_says_where_one_may_come_from(world, refusal):
     data = ("--data", "mine", "--root", world / "data", "--import", world / "code" / "diary.py")
     assert "CONTRIBUTING.md" in refusal("train", "diary_frames", *data)

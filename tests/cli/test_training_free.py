@@ -46,13 +46,6 @@ def test_a_library_changes_to_it_and_back(run, videos):
     assert json.loads(run("search", "something green", "--json")[1]) == before
 
 
-def test_models_lists_it_with_its_paper(typed):
-    document = json.loads(typed("models", "--json")[1])
-    assert document["training_free"]["tf_prvr"]["paper"].startswith("TF-PRVR (NeurIPS 2026): training-free")
-    assert "tf_prvr" not in document["methods"]
-    assert "TF-PRVR (NeurIPS 2026)" in typed("models")[1]
-
-
 def test_beside_a_run_both_say_which_features_they_read(root, typed, tmp_path):
     model = tmp_path / "model"
     save_model(create_model("ms_sl", query_dim=SMALL.query_dim, video_dim=SMALL.video_dim, dim=8), model)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import (
     BigFile,
@@ -47,21 +48,21 @@ def test_of_a_repeated_name_the_last_row_counts(folder):
 
 def test_unknown_frames_are_named(folder):
     for read in (lambda s: s.read_one("nobody"), lambda s: s.read_sequence(["b_1_0", "nobody"])):
-        with pytest.raises(FeatureError, match="no frame named 'nobody'"):
+        with refused(FeatureError, "'nobody'"):
             read(BigFile(folder))
 
 
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("shape.txt", b"4\n", "wanted two whole numbers"),
-        ("shape.txt", b"5 2\n", "id.txt has 4 names, shape.txt says 5"),
-        ("feature.bin", b"1234", "has 4 bytes, 4 x 2 float32 needs 32"),
+        ("shape.txt", b"4\n", ("shape.txt",)),
+        ("shape.txt", b"5 2\n", ("id.txt", "4", "shape.txt", "5")),
+        ("feature.bin", b"1234", ("feature.bin", "4", "32")),
     ],
 )
 def test_files_that_disagree_are_refused(folder, file, content, message):
     (folder / file).write_bytes(content)
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         BigFile(folder)
 
 
@@ -99,13 +100,13 @@ def test_captions_are_written_and_read_back(tmp_path):
 def test_a_line_without_text_is_refused_with_its_number(tmp_path):
     path = tmp_path / "c.txt"
     path.write_text("v#0 fine\nv#1\n")
-    with pytest.raises(FeatureError, match=r"c\.txt:2: 'v#1' has no text"):
+    with refused(FeatureError, "c.txt:2", "'v#1'"):
         read_captions(path)
 
 
 @pytest.mark.parametrize("captions", [[("a b", "x")], [("a", "x"), ("a", "y")], [("a", " ")]])
 def test_captions_that_could_not_be_read_back_are_not_written(tmp_path, captions):
-    with pytest.raises(FeatureError, match="caption id"):
+    with pytest.raises(FeatureError):
         write_captions(tmp_path / "c.txt", [Annotation("v", *caption) for caption in captions])
     assert not (tmp_path / "c.txt").exists()
 

@@ -1,9 +1,12 @@
 """Every kind of damage is found and comes with something to do; a sound data set has none."""
 
+from functools import partial
+
 import h5py
 import numpy as np
 import pytest
 
+from tests.refusals import require_named
 from untrimmed.data.check import check_dataset
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
@@ -63,32 +66,12 @@ def rewrite_words(root, change):
             file[name][...] = change(file[name][...], number)
 
 
-def blank_a_video(root):
-    rewrite_frames(root, lambda rows, number: rows if number else 0 * rows)
+def blank_first(rows, number):
+    return rows if number else 0 * rows
 
 
-def blank_a_caption(root):
-    rewrite_words(root, lambda rows, number: rows if number else 0 * rows)
-
-
-def freeze_a_video(root):
-    rewrite_frames(root, lambda rows, number: rows if number else rows[:1])
-
-
-def freeze_a_caption(root):
-    rewrite_words(root, lambda rows, number: rows if number else rows[:1])
-
-
-def blank_all_videos(root):
-    rewrite_frames(root, lambda rows, number: 0 * rows)
-
-
-def make_all_videos_alike(root):
-    rewrite_frames(root, lambda rows, number: 0 * rows + 1)
-
-
-def make_all_captions_alike(root):
-    rewrite_words(root, lambda rows, number: 0 * rows + 1)
+def freeze_first(rows, number):
+    return rows if number else rows[:1]
 
 
 def cut_features(root):
@@ -146,43 +129,39 @@ def drop_half_the_teacher(root):
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        (remove_words, "no features of caption"),
-        (widen_words, "has width 7, 'video00000#enc#0' has 6"),
-        (poison_a_frame, "is not finite in 1 of"),
-        (blank_a_video, "the features of video 'video00000' are all zeros"),
-        (blank_a_caption, "the features of caption 'video00000#enc#0' are all zeros"),
-        (blank_all_videos, "every video has the same features"),
-        (make_all_videos_alike, "every video has the same features"),
-        (make_all_captions_alike, "every caption has the same features"),
-        (cut_features, "truncated"),
-        (forget_a_video, "no features of video 'video00000'"),
-        (empty_a_video, "video 'video00000' without a single frame"),
-        (forget_a_frame, "frame 'elsewhere_3' of video 'video00000' is in video2frames.txt but not in id.txt"),
-        (repeat_a_caption, "occur more than once"),
-        (empty_a_caption, "has no text"),
-        (train_on_the_test, "are in train and in test"),
-        (spoil_the_words, "cannot be read as HDF5"),
-        (drop_a_split, "no captions for split val"),
-        (drop_the_frames, "no frame features"),
-        (drop_half_the_teacher, "wanted the sentences of dl_dkd's teacher (CLIP)"),
+        (remove_words, ("roberta_toy_query_feat.hdf5", "'video00003#enc#0'")),
+        (widen_words, ("'video00003#enc#0'", "7", "'video00000#enc#0'", "6")),
+        (poison_a_frame, ("'video00003'", "1", "42", "0")),
+        (partial(rewrite_frames, change=blank_first), ("'video00000'",)),
+        (partial(rewrite_words, change=blank_first), ("'video00000#enc#0'",)),
+        (partial(rewrite_frames, change=lambda rows, _: 0 * rows), ("simulated",)),
+        (partial(rewrite_frames, change=lambda rows, _: 0 * rows + 1), ("simulated",)),
+        (partial(rewrite_words, change=lambda rows, _: 0 * rows + 1), ("roberta_toy_query_feat.hdf5",)),
+        (cut_features, ("feature.bin", "shape.txt")),
+        (forget_a_video, ("'video00000'",)),
+        (empty_a_video, ("'video00000'",)),
+        (forget_a_frame, ("'elsewhere_3'", "'video00000'", "video2frames.txt", "id.txt")),
+        (repeat_a_caption, ("train", "'video00003#enc#0'")),
+        (empty_a_caption, ("toytrain.caption.txt:28", "'video00003#enc#09'")),
+        (train_on_the_test, ("train", "test", "'video00003'")),
+        (spoil_the_words, ("roberta_toy_query_feat.hdf5", "HDF5")),
+        (drop_a_split, ("val",)),
+        (drop_the_frames, ("toy", "shape.txt", "--root")),
+        (drop_half_the_teacher, ("clip_ViT_B_32_toy_query_feat.hdf5", "dl_dkd")),
     ],
 )
 def test_damage_is_found_in_one_line_with_a_file_and_a_fix(root, damage, found):
     assert check_dataset("toy", root) == []
     damage(root)
-    problems = check_dataset("toy", root)
-    matching = [problem for problem in problems if found in problem]
-    assert len(matching) == 1, problems
-    assert str(root) in matching[0]
-    assert "\n" not in matching[0]
-    assert ";" in matching[0]
+    (problem,) = check_dataset("toy", root)
+    require_named(problem, str(root), *found)
 
 
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        (freeze_a_video, "all frames of video 'video00000' have the same features"),
-        (freeze_a_caption, "all words of caption 'video00000#enc#0' have the same features"),
+        (partial(rewrite_frames, change=freeze_first), "'video00000'"),
+        (partial(rewrite_words, change=freeze_first), "'video00000#enc#0'"),
     ],
 )
 def test_what_never_changes_is_warned_of_since_it_may_be_so(root, damage, found, caplog):
@@ -193,7 +172,7 @@ def test_what_never_changes_is_warned_of_since_it_may_be_so(root, damage, found,
 
 def test_a_folder_that_is_not_there_is_one_problem(tmp_path):
     (problem,) = check_dataset("toy", tmp_path)
-    assert "no such folder" in problem
+    assert str(tmp_path) in problem
 
 
 def test_a_quick_check_leaves_values_unread(root):
@@ -209,7 +188,6 @@ def test_many_problems_of_one_kind_are_counted(root):
             file[name][...] = np.nan
     problems = check_dataset("toy", root)
     assert len(problems) == 10 + 10 + 1
-    assert "more of the kind above" in problems[-1]
 
 
 def test_progress_reaches_every_video_and_caption(root):

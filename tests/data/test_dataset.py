@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import dataset_of_arrays, load_dataset
 from untrimmed.data.layout import Layout
@@ -100,21 +101,21 @@ ROWS = np.ones((2, 3), np.float32)
 @pytest.mark.parametrize(
     ("frames", "words", "captions", "message"),
     [
-        ({}, {"c": ROWS}, ["c"], "mine, frames: no array"),
-        ({"w": ROWS}, {"c": ROWS}, ["c"], "mine, frames: no entry 'v'"),
-        ({"v": ROWS}, {"d": ROWS}, ["c"], "mine, words: no entry 'c'"),
-        ({"v": ROWS[:0]}, {"c": ROWS}, ["c"], "'v' has no frame vectors"),
-        ({"v": ROWS}, {"c": ROWS[:0]}, ["c"], "'c' has no word vectors"),
-        ({"v": ROWS * np.inf}, {"c": ROWS}, ["c"], "'v' is not finite in 2 of 2 rows"),
-        ({"w": ROWS, "v": ROWS[:, :2]}, {"c": ROWS}, ["c"], "'v' has width 2, 'w' has 3"),
-        ({"v": ROWS[0]}, {"c": ROWS}, ["c"], r"'v' has shape \(3,\), wanted \(rows, 3\)"),
-        ({"v": ROWS.astype(str)}, {"c": ROWS}, ["c"], "'v' holds <U32, wanted numbers"),
-        ({"v": ROWS}, {"c": ROWS}, ["c", "c"], "mine, split test: caption id 'c' occurs 2 times"),
-        ({"v": ROWS}, {"c": ROWS}, [], "mine: no caption"),
+        ({}, {"c": ROWS}, ["c"], ("mine", "frames")),
+        ({"w": ROWS}, {"c": ROWS}, ["c"], ("mine", "frames", "'v'")),
+        ({"v": ROWS}, {"d": ROWS}, ["c"], ("mine", "words", "'c'")),
+        ({"v": ROWS[:0]}, {"c": ROWS}, ["c"], ("'v'",)),
+        ({"v": ROWS}, {"c": ROWS[:0]}, ["c"], ("'c'",)),
+        ({"v": ROWS * np.inf}, {"c": ROWS}, ["c"], ("'v'", "2")),
+        ({"w": ROWS, "v": ROWS[:, :2]}, {"c": ROWS}, ["c"], ("'v'", "2", "'w'", "3")),
+        ({"v": ROWS[0]}, {"c": ROWS}, ["c"], ("'v'", "(3,)")),
+        ({"v": ROWS.astype(str)}, {"c": ROWS}, ["c"], ("'v'", "<U32")),
+        ({"v": ROWS}, {"c": ROWS}, ["c", "c"], ("mine", "test", "'c'", "2")),
+        ({"v": ROWS}, {"c": ROWS}, [], ("mine",)),
     ],
 )
 def test_arrays_that_make_no_data_set_are_named(frames, words, captions, message):
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         dataset_of_arrays(frames, words, [Annotation("v", c, "a dog") for c in captions], name="mine")
 
 
@@ -189,7 +190,7 @@ def write_jsg_store(folder, frames):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp"])
 def test_a_name_that_is_no_folders_name_is_refused(tmp_path, name):
-    with pytest.raises(ConfigError, match="is no folder's name"):
+    with pytest.raises(ConfigError):
         load_dataset(name, tmp_path, "train")
 
 
@@ -197,5 +198,5 @@ def test_a_repeated_caption_id_is_told_with_its_file(tmp_path):
     simulate("toy", tmp_path, num_videos=5, settings=SimulationSettings(query_dim=6, video_dim=5))
     path = tmp_path / "toy" / "TextData" / "toytest.caption.txt"
     path.write_text(path.read_text() * 2)
-    with pytest.raises(FeatureError, match=r"toytest\.caption\.txt, split test: caption id .* occurs 2 times"):
+    with refused(FeatureError, "toytest.caption.txt", "2"):
         load_dataset("toy", tmp_path, "test")

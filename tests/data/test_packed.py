@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.packed import RaggedRows, _create
 from untrimmed.data.simulation.simulate import simulate
@@ -43,13 +44,6 @@ def test_a_batch_of_one_video_and_one_caption_works(root):
     assert words.rows.shape[0] == 1
 
 
-def test_features_are_unit_rows_up_to_the_released_constant(root):
-    data = load_dataset("toy", root, "train")
-    lengths = np.linalg.norm(data.features.clips, axis=-1)
-    assert np.all(np.abs(lengths - 1) < 1e-4)
-    assert np.all(lengths < 1)
-
-
 def test_a_second_call_reads_the_same_cache_and_another_setting_makes_another(root):
     first = load_dataset("toy", root, "train")
     stamp = (first.features.folder / "clips.npy").stat().st_mtime_ns
@@ -70,13 +64,6 @@ def test_changed_features_get_a_new_cache(root):
     after = load_dataset("toy", root, "train")
     assert after.features.folder != before.features.folder
     assert not np.allclose(after.features.clips, before.features.clips)
-
-
-def test_a_missing_feature_file_is_named(root):
-    path = root / "toy" / "FeatureData" / "simulated" / "feature.bin"
-    path.unlink()
-    with pytest.raises(FeatureError, match=r"feature\.bin: cannot be read"):
-        load_dataset("toy", root, "train")
 
 
 def test_half_precision_is_close_to_single_and_half_as_large(root):
@@ -103,33 +90,9 @@ def test_an_error_while_packing_leaves_no_cache_behind(root):
     words = root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5"
     name = (root / "toy" / "TextData" / "toytest.caption.txt").read_text().split(" ")[0]
     rewrite(words, name, np.full((3, 6), np.nan, np.float32))
-    with pytest.raises(FeatureError, match=f"{name}' is not finite in 3 of 3 rows, first in row 0"):
+    with refused(FeatureError, name, "3", "0"):
         load_dataset("toy", root, "test")
     assert not (root / "toy" / "packed").exists()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (np.zeros((3, 7), np.float32), "width 7, .* has 6"),
-        (np.zeros((0, 6), np.float32), "no word vectors"),
-        (np.zeros(6, np.float32), r"shape \(6,\), wanted \(rows, 6\)"),
-    ],
-)
-def test_wrong_word_features_are_named(root, values, message):
-    data = load_dataset("toy", root, "test")
-    words = root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5"
-    rewrite(words, data.caption_ids[-1], values)
-    with pytest.raises(FeatureError, match=message):
-        load_dataset("toy", root, "test")
-
-
-def test_a_repeated_caption_id_is_refused(root):
-    path = root / "toy" / "TextData" / "toytest.caption.txt"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines, lines[0]]) + "\n")
-    with pytest.raises(FeatureError, match="occurs 2 times"):
-        load_dataset("toy", root, "test")
 
 
 def test_a_caption_of_a_video_without_features_is_refused(root):
@@ -140,11 +103,11 @@ def test_a_caption_of_a_video_without_features_is_refused(root):
 
 
 def test_unknown_splits_features_and_settings_are_refused(root):
-    with pytest.raises(UnknownNameError, match="no split 'dev'"):
+    with refused(UnknownNameError, "'dev'"):
         load_dataset("toy", root, "dev")
-    with pytest.raises(UnknownNameError, match="found simulated"):
+    with refused(UnknownNameError, "simulated"):
         load_dataset("toy", root, "test", video_features="i3d")
-    with pytest.raises(ConfigError, match="num_clips is 0"):
+    with refused(ConfigError, "num_clips", "0"):
         load_dataset("toy", root, "test", num_clips=0)
     with pytest.raises(FeatureError, match="untrimmed data simulate other"):
         load_dataset("other", root, "test")
@@ -152,7 +115,7 @@ def test_unknown_splits_features_and_settings_are_refused(root):
 
 def test_an_unwritable_cache_folder_is_named(root):
     (root / "file").write_text("")
-    with pytest.raises(FeatureError, match="set cache_dir"):
+    with refused(FeatureError, "cache_dir"):
         load_dataset("toy", root, "test", cache_dir=root / "file" / "cache")
 
 

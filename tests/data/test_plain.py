@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.plain import dealt_split, read_plain
 from untrimmed.errors import FeatureError
@@ -68,30 +69,29 @@ def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "words"),
     [
-        ({"split": "dev"}, "line 2: split 'dev', wanted one of train, val, test"),
-        ({"split": None}, "1 of 2 lines have a split"),
-        ({"end_s": 2}, "line 2: moment from 3 to 2 s, wanted 0 <= start_s < end_s"),
-        ({"end_s": None}, "line 2: end_s is None"),
-        ({"start_s": float("nan")}, "line 2: start_s is nan"),
-        ({"video": "../lake"}, "line 2: video '../lake'"),
-        ({"caption": 5}, "line 2: caption is 5"),
-        ({"split": ["train"]}, "line 2: split ['train'], wanted one of train, val, test"),
-        ({"id": [1]}, "line 2: id is [1], wanted text"),
-        ({"duration_s": -5}, "line 2: duration_s is -5, wanted more than 0"),
-        ({"start_s": -3}, "line 2: moment from -3 to 9 s, wanted 0 <= start_s < end_s"),
-        ({"start_s": 40, "end_s": 50}, "line 2: moment from 40 to 50 s, the video 'lake' ends at 30 s"),
+        ({"split": "dev"}, ("line 2", "'dev'", "train", "val", "test")),
+        ({"split": None}, ("captions.jsonl", "1", "2")),
+        ({"end_s": 2}, ("line 2", "3", "2")),
+        ({"end_s": None}, ("line 2", "end_s", "None")),
+        ({"start_s": float("nan")}, ("line 2", "start_s", "nan")),
+        ({"video": "../lake"}, ("line 2", "'../lake'")),
+        ({"caption": 5}, ("line 2", "caption", "5")),
+        ({"split": ["train"]}, ("line 2", "['train']")),
+        ({"id": [1]}, ("line 2", "id", "[1]")),
+        ({"duration_s": -5}, ("line 2", "duration_s", "-5")),
+        ({"start_s": -3}, ("line 2", "-3", "9")),
+        ({"start_s": 40, "end_s": 50}, ("line 2", "40", "50", "'lake'", "30")),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, changed, message):
+def test_a_bad_line_is_named(tmp_path, changed, words):
     folder = tmp_path / "mine"
     write(folder, [LAKE])
     with (folder / "captions.jsonl").open("a") as file:
         file.write(json.dumps({**LAKE, **changed}) + "\n")
-    with pytest.raises(FeatureError) as failure:
+    with refused(FeatureError, *words):
         read_plain(folder / "captions.jsonl")
-    assert message in str(failure.value)
 
 
 def test_a_null_id_counts_as_none_a_late_end_is_cut_and_a_byte_order_mark_is_skipped(tmp_path):
@@ -104,10 +104,10 @@ def test_a_null_id_counts_as_none_a_late_end_is_cut_and_a_byte_order_mark_is_ski
 def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):
     path = tmp_path / "captions.jsonl"
     path.write_text('{"video": "a"\n')
-    with pytest.raises(FeatureError, match="line 1: not JSON"):
+    with refused(FeatureError, "line 1", "JSON"):
         read_plain(path)
     path.write_text('{"video": "a"}\n')
-    with pytest.raises(FeatureError, match="line 1: found video, wanted a sentence as 'query'"):
+    with refused(FeatureError, "line 1", "video", "'query'"):
         read_plain(path)
 
 
@@ -115,7 +115,7 @@ def test_a_damaged_numpy_file_is_named(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
     whole = (folder / "frames" / "lake.npy").read_bytes()
     (folder / "frames" / "lake.npy").write_bytes(whole[:-10])
-    with pytest.raises(FeatureError, match=r"lake\.npy: cannot be read as numpy"):
+    with refused(FeatureError, "lake.npy"):
         load_dataset("mine", tmp_path, "train")
 
 
@@ -123,7 +123,7 @@ def test_an_npz_of_several_unnamed_arrays_is_refused(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
     (folder / "frames" / "lake.npy").unlink()
     np.savez(folder / "frames" / "lake.npz", a=np.ones((3, 4)), b=np.ones(3))
-    with pytest.raises(FeatureError, match="arrays a, b, wanted one"):
+    with pytest.raises(FeatureError):
         load_dataset("mine", tmp_path, "train")
 
 

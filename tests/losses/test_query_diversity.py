@@ -13,28 +13,11 @@ def softplus(x: float) -> float:
     return math.log1p(math.exp(x))
 
 
-def test_the_revamped_loss_by_hand():
-    # siblings: (0, 2) cosine 1, (0, 3) and (2, 3) cosine 1 / sqrt(2); ordered pairs, divided by 4 queries
-    half = 1 / math.sqrt(2)
-    pair = lambda cosine: (1 + cosine) ** 2 * softplus(3 * (cosine + 0.1))  # noqa: E731
-    expected = 2 * (pair(1) + 2 * pair(half)) / 4
-    value = query_diversity(QUERIES, INDEX, margin=0.1, scale=3.0, focus=2.0)
-    assert value.item() == pytest.approx(expected, rel=1e-6)
-
-
 def test_the_papers_scale_is_per_video():
     # video 0 has 3 queries: 2 / (3 * 2) times the sum over ordered pairs; only one video has pairs
     released = query_diversity(QUERIES, INDEX, margin=0.1, scale=3.0, focus=1.0).item() * 4
     value = query_diversity(QUERIES, INDEX, margin=0.1, scale=3.0, focus=1.0, reduction="paper")
     assert value.item() == pytest.approx(released * 2 / 6, rel=1e-6)
-
-
-def test_the_first_version_by_hand():
-    half = 1 / math.sqrt(2)
-    term = lambda *cosines: math.log1p(sum(math.exp(3 * (c + 0.1)) for c in cosines))  # noqa: E731
-    expected = (term(1, half) * 2 + term(half, half)) / 4
-    value = query_diversity_v1(QUERIES, INDEX, margin=0.1, scale=3.0)
-    assert value.item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_first_version_of_the_paper_takes_the_logarithm_pair_by_pair():

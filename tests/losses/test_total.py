@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from tests.refusals import refused
 from untrimmed.errors import ConfigError
 from untrimmed.losses.total import total_loss
 
@@ -17,11 +18,11 @@ def test_a_weight_of_zero_turns_a_term_off_even_if_it_is_not_finite():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"a": 1.0}, "loss term 'b' has no weight; add weights.b"),
-        ({"a": 1.0, "b": 1.0, "c": 1.0}, "weights.c: no loss term of that name; there are: a, b"),
-        ({"a": 0.0, "b": 0.0}, "every loss weight is 0"),
+        ({"a": 1.0}, ("'b'", "weights.b")),
+        ({"a": 1.0, "b": 1.0, "c": 1.0}, ("weights.c",)),
+        ({"a": 0.0, "b": 0.0}, ("0",)),
     ],
 )
 def test_terms_and_weights_must_agree(weights, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         total_loss({"a": torch.tensor(1.0), "b": torch.tensor(1.0)}, weights)

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from tests.retrieval_world import SIZES, make_batch, one_of_each
-from untrimmed.batches import TrainingBatch
+from tests.retrieval_world import SIZES, fused, make_batch, one_of_each, with_noisy_padding, without_padding
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attached_losses import QueryDiversity
 from untrimmed.models.base import RetrievalModel
@@ -14,21 +13,29 @@ from untrimmed.models.registry import attachment_class, create_model, list_model
 from untrimmed.models.storage import load_model, save_model
 
 METHODS = list_models()
+FORMS = {  # of methods whose settings choose between networks
+    "dl_dkd later": {"version": "later", "labels": "soft", "exploration_dim": 6},
+    "dl_dkd single branch": {"two_branches": False},
+    "proto CLIP": {"iterations": 1},
+    "proto norm after": {"prototype_residual": "all", "prototype_norm": "after"},
+    "proto perceiver": {"builder": "perceiver"},
+    "proto slots": {"builder": "slot_attention", "shared_pooling": True},
+    "proto cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},
+}
 BOUNDED = {"ms_sl"}  # of its scores what an index finds is a bound; of all others it is the score
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
 LOSSES = ("query_diversity_v1", "query_diversity", "query_similarity", "optimal_matching", "evidence")
 ATTACHED = {name: attachment_class(name).Config() for name in LOSSES}
 
 
-@pytest.fixture(params=METHODS)
-def model(request) -> RetrievalModel:
+def build(form: str, **settings) -> RetrievalModel:
     torch.manual_seed(0)
-    return create_model(request.param, **SIZES, init_std=0.3).eval()
+    return create_model(form.split()[0], **SIZES, init_std=0.3, **FORMS.get(form, {}), **settings).eval()
 
 
-def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
-    with torch.no_grad():
-        return model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused
+@pytest.fixture(params=[*METHODS, *FORMS])
+def model(request) -> RetrievalModel:
+    return build(request.param)
 
 
 def test_scores_are_queries_by_videos(model, batch):
@@ -39,7 +46,7 @@ def test_scores_are_queries_by_videos(model, batch):
         assert score.best is None or score.best.shape == (4, 3)
 
 
-def test_a_batch_of_one_of_everything_works(model, batch):
+def test_a_batch_of_one_of_everything_works(model):
     single = one_of_each()
     assert fused(model, single).shape == (1, 1)
     model.train()
@@ -57,30 +64,16 @@ def test_one_query_scores_as_it_does_among_others(model, batch):
         assert torch.allclose(fused(model, alone), whole[q : q + 1], atol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_video_does_not_depend_on_its_batch_mates(method, batch):
-    torch.manual_seed(0)
-    option = {"window_length": "full"} if method == "gmmformer" else {}
-    model = create_model(method, **SIZES, init_std=0.3, **option).eval()
+@pytest.mark.parametrize("form", [*METHODS, *FORMS])
+def test_a_video_does_not_depend_on_its_batch_mates(form, batch):
+    model = build(form, **({"window_length": "full"} if form == "gmmformer" else {}))
     whole = fused(model, batch)
-    for v, length in enumerate((7, 3, 1)):
-        own = batch.videos.select(slice(v, v + 1))
-        cut = dataclasses.replace(own, frames=own.frames[:, :length], frame_mask=own.frame_mask[:, :length])
-        alone = fused(model, dataclasses.replace(batch, videos=cut))
-        assert torch.allclose(alone, whole[:, v : v + 1], atol=1e-6)
+    for v in range(3):
+        assert torch.allclose(fused(model, without_padding(batch, v)), whole[:, v : v + 1], atol=1e-6)
 
 
 def test_what_padding_holds_changes_nothing(model, batch):
-    noisy = dataclasses.replace(
-        batch,
-        videos=dataclasses.replace(
-            batch.videos, frames=torch.where(batch.videos.frame_mask[..., None], batch.videos.frames, 9.0)
-        ),
-        queries=dataclasses.replace(
-            batch.queries, words=torch.where(batch.queries.mask[..., None], batch.queries.words, 9.0)
-        ),
-    )
-    assert torch.allclose(fused(model, noisy), fused(model, batch), atol=1e-6)
+    assert torch.allclose(fused(model, with_noisy_padding(batch)), fused(model, batch), atol=1e-6)
 
 
 def test_the_order_of_the_corpus_is_irrelevant(model, batch):

@@ -73,17 +73,17 @@ def test_views_and_shared_storage_keep_their_values(tmp_path):
 
 def test_a_truncated_file_is_refused(checkpoint):
     checkpoint.write_bytes(checkpoint.read_bytes()[:-200])
-    with pytest.raises(CheckpointError, match="truncated, or not a checkpoint"):
+    with pytest.raises(CheckpointError):
         read_checkpoint_tensors(checkpoint)
 
 
 def test_files_that_are_no_checkpoints_are_refused(tmp_path):
     path = tmp_path / "x.ckpt"
-    with pytest.raises(CheckpointError, match="no such file"):
+    with pytest.raises(CheckpointError):
         read_checkpoint_tensors(path)
     path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(CheckpointError, match="not a checkpoint"):
+    with pytest.raises(CheckpointError):
         read_checkpoint_tensors(path)
     torch.save({"epoch": 1}, path)
-    with pytest.raises(CheckpointError, match="holds no parameters"):
+    with pytest.raises(CheckpointError):
         read_checkpoint_tensors(path)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.refusals import refused
 from tests.restored import restored
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries, EncodedVideos
-from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
+from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.naming import ModelName
 from untrimmed.models.ral import RAL
@@ -37,12 +38,9 @@ LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows e
 PAIRS = list_compositions()
 FITTING = [name for name, problem in PAIRS.items() if not problem]
 TRIPLES = [
-    "ms_sl+ral+matching+diversity",
-    "gmmformer_v2+query_diversity_v1+ral",
-    "clip4clip+ral+diversity",
-    "gmmformer_v2+ral+evidence",
-    "gmmformer_v2+ral+registers",
-]
+    "ms_sl+ral+matching+diversity", "gmmformer_v2+query_diversity_v1+ral", "clip4clip+ral+diversity",
+    "gmmformer_v2+ral+evidence", "gmmformer_v2+ral+registers",
+]  # fmt: skip
 
 
 def build(name: str, **settings):
@@ -66,7 +64,7 @@ def test_most_pairs_fit():
 def test_a_pair_that_does_not_fit_is_refused_with_the_reason_that_is_listed(name):
     method, attached = name.split("+")
     assert {method, attached} <= set(re.findall(r"\w+", PAIRS[name]))
-    with pytest.raises(ConfigError, match=re.escape(PAIRS[name])):
+    with refused(ConfigError, PAIRS[name]):
         create_model(name, **SIZES)
 
 
@@ -162,40 +160,15 @@ def test_settings_of_a_part_are_a_section_of_the_models():
     assert create_model("gmmformer_v2+ral", **SIZES, ral={"msra": False}).config.parts["ral"].csa
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "error", "message"),
-    [
-        ("jsg+ral", {}, ConfigError, "ral does not fit jsg: it provides the frame branch .* no place for it"),
-        ("gmmformer_v2+matching", {}, ConfigError, "gmmformer_v2 carries optimal_matching already"),
-        ("ms_sl+gmmformer", {}, ConfigError, "gmmformer is a method, not an attachment"),
-        ("ms_sl+ral+ral", {}, ConfigError, "attaches 'ral' twice"),
-        ("ms_sl+", {}, ConfigError, "has an empty part"),
-        ("ms_sl+matchin", {}, UnknownNameError, "Did you mean 'optimal_matching'|Did you mean 'matching'"),
-        ("ms_sl+rall", {}, UnknownNameError, "Did you mean 'ral'"),
-        ("ms_sll+ral", {}, UnknownNameError, "no model named 'ms_sll'. Did you mean 'ms_sl'"),
-        ("ral", {}, UnknownNameError, "'ral' is no model but an attachment"),
-        ("ms_sl+ral", {"ral": {"csa": False, "msra": False}}, ConfigError, "it would do nothing"),
-        ("ms_sl+ral", {"ral": {"num_proxys": 3}}, ConfigError, "Did you mean 'num_proxies'"),
-        ("ms_sl+ral", {"ral": {"num_proxies": -1}}, ConfigError, "wanted at least 0"),
-        ("ms_sl+matching", {"losses": {}}, ConfigError, "is to carry optimal_matching"),
-        ("ms_sl", {"ral": {"csa": False}}, ConfigError, r"ral, which ms_sl does not carry here; name it ms_sl\+ral"),
-        ("ms_sl", {"transport": {}}, ConfigError, "transport, which ms_sl does not carry here; write losses.transport"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_with_the_reason(name, settings, error, message):
-    with pytest.raises(error, match=message):
-        create_model(name, **SIZES, **settings)
-
-
 def test_two_parts_cannot_provide_the_same_branch():
     @register("twin_of_ral")
     class Twin(RAL):
         pass
 
     try:
-        with pytest.raises(ConfigError, match="ral and twin_of_ral both provide the frame branch; leave one out"):
+        with refused(ConfigError, "ral", "twin_of_ral"):
             create_model("ms_sl+ral+twin_of_ral", **SIZES)
-        with pytest.raises(ConfigError, match="two attachments are named 'twin_of_ral'"):
+        with refused(ConfigError, "'twin_of_ral'"):
             register("twin_of_ral")(Twin)
     finally:
         del ATTACHMENTS["twin_of_ral"]
@@ -207,16 +180,14 @@ def test_two_parts_cannot_both_put_rows_beside_those_of_layers():
         pass
 
     try:
-        with pytest.raises(ConfigError, match=r"registers and other_registers both put rows beside .* leave one out"):
+        with refused(ConfigError, "registers", "other_registers"):
             create_model("dreamprvr+other_registers", **SIZES)
     finally:
         del ATTACHMENTS["other_registers"]
 
 
 def test_only_what_was_released_can_be_imported():
-    with pytest.raises(
-        CheckpointError, match=r"ms_sl\+ral: no released checkpoint is known; of ral: gmmformer_v2\+ral, holmes\+ral"
-    ):
+    with refused(CheckpointError, "ms_sl+ral", "gmmformer_v2+ral", "holmes+ral"):
         build("ms_sl+ral").released_names()
 
 

@@ -5,7 +5,6 @@ import torch
 
 from tests.retrieval_world import SIZES
 from untrimmed.batches import EncodedQueries
-from untrimmed.errors import ConfigError
 from untrimmed.models.ms_sl import MSSLVideos
 from untrimmed.models.registry import create_model
 from untrimmed.moments.proposals import proposals
@@ -56,8 +55,3 @@ def test_windows_stay_the_default():
         )
         counts.append((len(windows.spans), similarities(slice(None)).shape[2]))
     assert counts == [(320, 320), (320, 320), (10, 10)]
-
-
-def test_clips_that_prototypes_replace_cannot_be_moments():
-    with pytest.raises(ConfigError, match="moments is 'clips', which prototypes replaces"):
-        create_model("ms_sl+prototypes", **FOUR, moments="clips")

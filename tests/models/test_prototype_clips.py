@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tests.retrieval_world import SIZES
-from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
@@ -46,19 +45,6 @@ def test_the_matching_loss_matches_queries_to_prototypes(batch):
     terms = model(two, draws=Draws(hard_pool=2))
     assert terms["orthogonal"] == 0  # one prototype is apart from all others
     assert 0 < terms["optimal_matching"] < 2
-
-
-@pytest.mark.parametrize("method", ["dl_dkd", "clip4clip", "jsg", "proto"])
-def test_methods_without_clips_of_their_own_refuse(method):
-    with pytest.raises(ConfigError, match=f"prototypes does not fit {method}: it replaces clips"):
-        create_model(f"{method}+prototypes", **SIZES)
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="prototypes: iterations is 0"):
-        build("ms_sl+prototypes", prototypes={"iterations": 0})
-    with pytest.raises(ConfigError, match=r"prototypes: prototype_scale is -1\.0, wanted more than 0"):
-        build("ms_sl+prototypes", prototypes={"prototype_scale": -1.0})
 
 
 @pytest.mark.parametrize(("dataset", "weight"), [("tvr", 0.01), ("activitynet", 0.3), ("charades", 0.3)])

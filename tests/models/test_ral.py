@@ -1,18 +1,15 @@
 """RAL beyond parity: its ablations, what it exposes, and what does not depend on the batch."""
 
 import dataclasses
-import json
 import zlib
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.released_parameters import check_parameters
-from tests.retrieval_world import SIZES, make_batch
+from tests.retrieval_world import SIZES, make_batch, with_noisy_padding
 from untrimmed.losses.draws import Draws
 from untrimmed.models.registry import create_model
-from untrimmed.models.released import export_released, import_released
 
 CASES = Path(__file__).parents[1] / "parity" / "cases" / "ral"
 BASES = ("ms_sl", "gmmformer", "gmmformer_v2", "clip4clip")
@@ -162,13 +159,7 @@ def test_uncertainty_follows_the_predicted_spread():
 
 def test_what_padded_words_and_frames_hold_changes_neither_scores_nor_losses():
     model, batch = build(), make_batch()
-    queries, videos = batch.queries, batch.videos
-    noisy = dataclasses.replace(
-        batch,
-        queries=dataclasses.replace(queries, words=torch.where(queries.mask[..., None], queries.words, 9.0)),
-        videos=dataclasses.replace(videos, frames=torch.where(videos.frame_mask[..., None], videos.frames, 9.0)),
-    )
-    for name, term in terms_of(model, noisy).items():
+    for name, term in terms_of(model, with_noisy_padding(batch)).items():
         assert torch.allclose(term, terms_of(model)[name], atol=1e-5), name
 
 
@@ -186,21 +177,6 @@ def test_the_mean_alone_needs_no_noise():
     assert all(torch.equal(first[name], second[name]) for name in MSRA_ONLY)
     sampled = build()
     assert terms_of(sampled, seed=1)["proxy_matching"] != terms_of(sampled, seed=2)["proxy_matching"]
-
-
-def test_sizes_initial_values_and_decay_are_the_released_ones():
-    recorded = json.loads((CASES / "released-parameters.json").read_text())
-    torch.manual_seed(0)
-    model = create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072)
-    assert sum(p.numel() for p in model.parameters()) == recorded["total"]
-    check_parameters(model, recorded["parameters"])
-
-
-def test_export_and_import_are_inverse():
-    model, other = build(), create_model("gmmformer_v2+ral", **SIZES)
-    released = export_released(model.released_names(), model.state_dict())
-    import_released(other, other.released_names(), released)
-    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
 
 
 def test_moments_of_a_method_whose_frames_go_to_words_come_from_its_clips():

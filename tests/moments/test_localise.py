@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.refusals import refused
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import localise
 from untrimmed.moments.gaussian_proposals import Proposals, centered_proposals, pool
@@ -89,7 +90,7 @@ def test_the_score_of_a_video_lifts_its_moments():
 
 
 def test_a_video_without_duration_is_refused():
-    with pytest.raises(FeatureError, match=r"video 1 .*nan"):
+    with refused(FeatureError, "1", "nan"):
         rank(random_units(1, 6), random_units(2, 9, 6), None, torch.tensor([4.0, torch.nan]))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from untrimmed.moments import propagation as module
-from untrimmed.moments.propagation import normalised_graph, propagate
+from untrimmed.moments.propagation import propagate
 from untrimmed.moments.wavelet_segments import Segments
 
 
@@ -20,16 +20,6 @@ def levels_of(num_frames, counts, *, cone, dim=12, seed=0):
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         levels.append(Segments(np.unique([0, *cuts, num_frames]), vectors))
     return levels
-
-
-def test_the_graph_by_hand():
-    one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.8]])
-    levels = [Segments(np.array([0, 2, 6]), one), Segments(np.array([0, 6]), other)]
-    # The centres of the first level are 1 and 4, 3 apart, which is its mean length; the spans share 2 of 6 and 4 of 6.
-    near, first, second = np.exp(-1), 2 / 6 * 0.6, 4 / 6 * 0.8
-    weights = np.array([[1.0, near, first], [near, 1.0, second], [first, second, 1.0]])
-    scale = weights.sum(axis=1) ** -0.5
-    np.testing.assert_allclose(normalised_graph(levels), scale[:, None] * weights * scale, atol=1e-15)
 
 
 @pytest.mark.parametrize("cone", [0.0, 3.0, 30.0])
@@ -64,11 +54,6 @@ def test_a_longer_video_needs_no_more_steps_of_the_solver(beta, most, monkeypatc
         propagate(levels_of(4 * count, [count, count // 2], cone=30.0), beta, most_dense=0)
     assert max(calls.count(num_segments) for num_segments in set(calls)) <= most
     assert len(set(calls)) == 2
-
-
-def test_without_borrowing_segments_stay_as_they_are():
-    levels = levels_of(50, [9, 4], cone=0.0)
-    np.testing.assert_allclose(propagate(levels, 0.0), np.concatenate([level.vectors for level in levels]))
 
 
 def test_borrowing_moves_each_segment_towards_the_others():

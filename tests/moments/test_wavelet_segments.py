@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from scipy.signal import find_peaks
 
+from tests.refusals import refused
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments import wavelet_segments as module
-from untrimmed.moments.wavelet_segments import change_of_direction, cut_levels, spans_between, wavelet_segments
+from untrimmed.moments.wavelet_segments import change_of_direction, wavelet_segments
 
 
 def shots(lengths, *, dim=16, noise=0.05, seed=0):
@@ -14,38 +14,11 @@ def shots(lengths, *, dim=16, noise=0.05, seed=0):
     return np.repeat(contents, lengths, axis=0) + noise * rng.standard_normal((sum(lengths), dim))
 
 
-def test_local_maxima_are_those_of_scipy():
-    rng = np.random.default_rng(0)
-    for length in (0, 1, 2, 3, 50, 51, 52, 53):
-        for values in (rng.standard_normal(length), rng.integers(0, 3, length).astype(float), np.zeros(length)):
-            assert module._local_maxima(values).tolist() == find_peaks(values)[0].tolist()
-
-
-def test_a_peak_at_i_cuts_before_frame_i_plus_2():
-    signal = np.zeros(16)
-    signal[7] = 1.0
-    finest = cut_levels(signal, 18, "haar")[0]
-    assert {0, 18} < set(finest.tolist())
-    assert all(abs(cut - 9) <= 1 for cut in finest[1:-1])
-
-
 @pytest.mark.parametrize(("num_frames", "num_levels"), [(1, 1), (3, 1), (15, 1), (16, 1), (30, 2), (57, 2), (58, 3)])
 def test_levels_are_as_many_as_the_signal_is_long_enough_for(num_frames, num_levels):
     levels = wavelet_segments(shots([num_frames]))
     assert len(levels) == num_levels
     assert num_frames >= 16 or levels[0].edges.tolist() == [0, num_frames]
-
-
-def test_the_segments_of_every_level_tile_the_video_and_are_unit_means():
-    frames = shots([20, 35, 9, 60])
-    units = frames / np.linalg.norm(frames, axis=1, keepdims=True)
-    for level in wavelet_segments(frames):
-        assert level.edges[0] == 0
-        assert level.edges[-1] == len(frames)
-        assert (np.diff(level.edges) > 0).all()
-        for (first, stop), vector in zip(spans_between(level.edges), level.vectors, strict=True):
-            mean = units[first:stop].mean(axis=0)
-            np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-12)
 
 
 def test_frames_read_in_blocks_give_the_segments_of_the_whole(monkeypatch):
@@ -67,14 +40,14 @@ def test_a_still_picture_is_one_segment_on_every_level():
 @pytest.mark.parametrize(
     ("frames", "message"),
     [
-        (np.empty((0, 4)), "frames"),
-        (np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), "frame 1.* 0"),
-        (np.array([[1.0, 0.0], [1.0, np.nan]]), "frame 1.* nan"),
-        (np.array([[1.0, 0.0], [-1.0, 0.0]]), "segment 0.* 0"),
+        (np.empty((0, 4)), ()),
+        (np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), ("frame 1", "0")),
+        (np.array([[1.0, 0.0], [1.0, np.nan]]), ("frame 1", "nan")),
+        (np.array([[1.0, 0.0], [-1.0, 0.0]]), ("segment 0",)),
     ],
 )
 def test_frames_without_a_direction_are_refused(frames, message):
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         wavelet_segments(frames)
 
 

@@ -75,20 +75,6 @@ def test_nothing_at_all_has_a_gradient(function):
     assert x.grad.isfinite().all()
 
 
-def test_logits_are_the_negative_squared_distance_over_the_temperature_plus_the_bias():
-    made = attention(1)
-    with torch.no_grad():
-        made.temperature.fill_(4.0)
-        made.bias.fill_(0.5)
-    query, key = (exponential_map(torch.tensor([[[[[x, 0.0, 0.0]]]]])) for x in (0.0, 1.0))
-    # |q - k|^2 = -2 - 2 <q, k> = -2 + 2 cosh(1) = 1.0862
-    assert made.logits(query, key, None, None).item() == pytest.approx(-1.0862 / 4 + 0.5, abs=1e-4)
-    # The window multiplies the bias too, and what is masked is replaced after it.
-    half, masked = torch.full((1, 1, 1), 0.5), torch.tensor([[False]])
-    assert made.logits(query, key, half, None).item() == pytest.approx((-1.0862 / 4 + 0.5) / 2, abs=1e-4)
-    assert made.logits(query, key, half, masked).item() == pytest.approx(-1e18)
-
-
 def test_attentions_side_by_side_are_those_one_by_one():
     torch.manual_seed(1)
     both, x, mask = attention(2), torch.randn(3, 5, 8), torch.arange(5) < torch.tensor([5, 3, 1])[:, None]

@@ -16,37 +16,6 @@ def pooling():
     return made
 
 
-def by_hand(gru, rows, end):
-    """The recurrent equations as DreamPRVR's page writes them, in one direction."""
-    w_in, w_hidden, b_in, b_hidden = (
-        getattr(gru, f"{name}_l0{end}").chunk(3) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    state, outputs = torch.zeros(32), []
-    for x in rows:
-        of_x, of_state = (
-            [w @ vector + b for w, b in zip(weights, biases, strict=True)]
-            for weights, biases, vector in ((w_in, b_in, x), (w_hidden, b_hidden, state))
-        )
-        reset, update = ((of_x[i] + of_state[i]).sigmoid() for i in (0, 1))
-        state = (1 - update) * (of_x[2] + reset * of_state[2]).tanh() + update * state
-        outputs.append(state)
-    return torch.stack(outputs)
-
-
-def test_weights_follow_the_equations():
-    made, length = pooling(), 7
-    positions = torch.zeros(length, 32)
-    for p in range(length):
-        for i in range(16):
-            angle = p * 10000 ** (-2 * i / 32)
-            positions[p, 2 * i], positions[p, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    forward = by_hand(made.gru, positions, "")
-    backward = by_hand(made.gru, positions.flip(0), "_reverse").flip(0)
-    expected = (((forward + backward) / 2) @ made.score.weight[0] / 0.1).softmax(dim=0)
-    assert torch.allclose(made.weights(length), expected, atol=1e-6)
-    assert abs(made.weights(length).sum().item() - 1) < 1e-6
-
-
 def test_each_feature_is_sorted_by_itself_the_largest_first():
     made = pooling()
     x = torch.randn(2, 5, 3)

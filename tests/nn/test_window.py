@@ -6,15 +6,6 @@ import torch
 from untrimmed.nn.window import constraint_windows
 
 
-def test_the_released_window_by_hand():
-    # n = 3, width 3: s = 1/3, grid 0, 1/2, 1, centres 0, 1/3, 2/3
-    window = constraint_windows(3, [3.0])[0]
-    density = lambda u, c: math.exp(-((u - c) ** 2) * 9 / 2)  # noqa: E731
-    for i, centre in enumerate((0, 1 / 3, 2 / 3)):
-        row = [density(u, centre) for u in (0, 0.5, 1)]
-        assert window[i].tolist() == pytest.approx([value / max(row) for value in row], abs=1e-6)
-
-
 def test_the_papers_window_by_hand():
     # GMMFormer Eq. 7: exp(-(j - i)^2 / sigma^2) / 2 pi
     window = constraint_windows(3, [2.0], formula="paper")[0]

@@ -75,108 +75,44 @@ def padded(array, rows):
     return np.pad(array, [(0, 0), (0, rows)] + [(0, 0)] * (array.ndim - 2))
 
 
-@pytest.mark.parametrize(
-    ("name", "terms", "settings"),
-    [
-        (
-            "ms-sl/loss",
-            {"nce_clip": 0.7, "triplet_clip": 0.2, "nce_frame": 1.5, "triplet_frame": 3.0},
-            {"loss_weights": {"nce_clip": 0.7, "triplet_clip": 0.2, "nce_frame": 1.5, "triplet_frame": 3.0}},
-        ),
-        (
-            "gmmformer/loss",
-            {"nce_clip": 0.3, "nce_frame": 0.9, "query_diverse": 0.02, "triplet_clip": 1.0, "triplet_frame": 1.0},
-            {"loss_factor": [0.3, 0.9, 0.02]},
-        ),
-        (
-            "hlformer/loss",
-            {
-                "nce_clip": 0.3,
-                "nce_frame": 0.9,
-                "query_diverse": 0.02,
-                "pop": 0.5,
-                "triplet_clip": 1.0,
-                "triplet_frame": 1.0,
-            },
-            {"loss_factor": [0.3, 0.9, 0.02, 0.5]},
-        ),
-        (
-            "dreamprvr/loss",
-            {
-                "nce_clip": 0.3,
-                "nce_frame": 0.9,
-                "query_diverse": 0.02,
-                "query_similarity": 0.5,
-                "video_kl": 0.25,
-                "register_diffusion": 2.0,
-                "triplet_clip": 1.0,
-                "triplet_frame": 1.0,
-            },
-            {"loss_factor": [0.3, 0.9, 0.02, 0.5, 0.25, 2.0]},
-        ),
-        (
-            "holmes/loss",
-            {
-                "nce_clip": 0.3,
-                "nce_frame": 0.9,
-                "query_diverse": 0.02,
-                "intra_video": 0.5,
-                "edl_frame": 0.125,
-                "edl_clip": 0.125,
-                "edl_combined": 0.125,
-                "triplet_clip": 1.0,
-                "triplet_frame": 1.0,
-            },
-            {"loss_factor": [0.3, 0.9, 0.02, 0.5, 0.125]},
-        ),
-        (
-            "ral/loss",
-            {
-                "nce_clip": 0.3,
-                "nce_frame": 0.9,
-                "query_diverse": 0.02,
-                "optimal_matching": 0.6,
-                "triplet_clip": 1.0,
-                "triplet_frame": 1.0,
-                "proxy_matching": 0.5,
-                "distribution_alignment": 0.125,
-            },
-            {
-                "loss_factor": [0.3, 0.9, 0.02, 0.6],
-                "proxy_matching_weight": 0.5,
-                "distribution_alignment_weight": 0.125,
-            },
-        ),
-        (
-            "jsg/video-loss",
-            {
-                "nce_glance": 0.7,
-                "triplet_glance": 1.0,
-                "nce_attention": 0.3,
-                "triplet_attention": 2.0,
-                "triplet_gaze": 1.0,
-            },
-            {"nce_glance_weight": 0.7, "nce_attention_weight": 0.3, "triplet_attention_weight": 2.0},
-        ),
-        (
-            "dl-dkd/pp-loss-soft",
-            {
-                "nce_inheritance": 0.3,
-                "nce_exploration": 0.6,
-                "kl": 0.05,
-                "triplet_inheritance": 1.0,
-                "triplet_exploration": 1.0,
-            },
-            {
-                "nce_weight_inheritance": 0.3,
-                "nce_weight_exploration": 0.6,
-                "kl_weight": 0.1,
-                "kl_decay_factor": 0.5,
-            },
-        ),
-    ],
-)
-def test_the_total_follows_the_loss_weights_of_the_case(name, terms, settings, tmp_path):
+FACTORS = (0.3, 0.9, 0.02, 0.5, 0.25, 2.0)  # of terms in the order in which a release lists them
+TRIPLETS = {"triplet_clip": 1.0, "triplet_frame": 1.0}
+IN_ORDER = {
+    "gmmformer/loss": ["nce_clip", "nce_frame", "query_diverse"],
+    "hlformer/loss": ["nce_clip", "nce_frame", "query_diverse", "pop"],
+    "dreamprvr/loss": ["nce_clip", "nce_frame", "query_diverse", "query_similarity", "video_kl", "register_diffusion"],
+    "holmes/loss": ["nce_clip", "nce_frame", "query_diverse", "intra_video", "edl"],
+    "ral/loss": ["nce_clip", "nce_frame", "query_diverse", "optimal_matching"],
+}
+MS_SL = {"nce_clip": 0.7, "triplet_clip": 0.2, "nce_frame": 1.5, "triplet_frame": 3.0}
+JSG = {"nce_glance": 0.7, "nce_attention": 0.3, "triplet_attention": 2.0}
+RAL = {"proxy_matching": 0.5, "distribution_alignment": 0.125}
+DL_DKD = {"nce_weight_inheritance": 0.3, "nce_weight_exploration": 0.6, "kl_weight": 0.1, "kl_decay_factor": 0.5}
+
+
+def weighed(name):
+    """The weight of each recorded term, and the settings of the case that say so."""
+    if name == "ms-sl/loss":
+        return MS_SL, {"loss_weights": MS_SL}
+    if name == "jsg/video-loss":
+        weights = {"triplet_glance": 1.0, "triplet_gaze": 1.0} | JSG
+        return weights, {f"{term}_weight": weight for term, weight in JSG.items()}
+    if name == "dl-dkd/pp-loss-soft":
+        weights = {"nce_inheritance": 0.3, "nce_exploration": 0.6, "kl": 0.05}
+        return weights | {"triplet_inheritance": 1.0, "triplet_exploration": 1.0}, DL_DKD
+    factors = dict(zip(IN_ORDER[name], FACTORS, strict=False))
+    settings = {"loss_factor": list(factors.values())}
+    if name == "holmes/loss":
+        factors |= dict.fromkeys(("edl_frame", "edl_clip", "edl_combined"), factors.pop("edl"))
+    if name == "ral/loss":
+        factors |= RAL
+        settings |= {f"{term}_weight": weight for term, weight in RAL.items()}
+    return factors | TRIPLETS, settings
+
+
+@pytest.mark.parametrize("name", ["ms-sl/loss", *IN_ORDER, "jsg/video-loss", "dl-dkd/pp-loss-soft"])
+def test_the_total_follows_the_loss_weights_of_the_case(name, tmp_path):
+    terms, settings = weighed(name)
     folder, _ = copy_of(name, tmp_path, Path(name).name, **settings)
     expected = arrays_of(folder / "expected.npz")
     expected["total"] = sum(weight * expected[term].astype(np.float64) for term, weight in terms.items())

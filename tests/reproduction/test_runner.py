@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refused, require_named
 from tests.reproduction.conftest import TINY
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
@@ -22,8 +23,8 @@ def test_the_smallest_table_is_tried_on_simulated_features_without_figures(table
     figures = measured.figures["mean", "tvr"]
     assert 0 <= figures["R@1"] <= 100 <= figures["SumR"]
     grid = smoke_grid(table, measured, place)
-    assert grid.title == "Two systems (15 simulated videos, seed 3)"
-    assert grid.lines == (("mean", "TVR", "trained and evaluated"),)
+    require_named(grid.title, "Two systems", "15", "3")
+    assert [line[:2] for line in grid.lines] == [("mean", "TVR")]
 
 
 def test_what_the_paper_prints_has_commands_and_no_figure_of_ours(table):
@@ -33,7 +34,8 @@ def test_what_the_paper_prints_has_commands_and_no_figure_of_ours(table):
         ("mean", "TVR", "9.9", "141.0", "`clip4clip --data tvr`"),
         ("closed", "TVR", "50.0", "300.0", ""),
     )
-    assert grid.notes == ("Not run: XML.", "closed is not run: no program.")
+    for note, words in zip(grid.notes, (["XML"], ["closed", "no program"]), strict=True):
+        require_named(note, *words)
 
 
 def test_what_is_finished_is_not_trained_again(table, place):
@@ -41,7 +43,7 @@ def test_what_is_finished_is_not_trained_again(table, place):
     before = run_table(table, place, first.append)
     after = run_table(table, place, second.append)
     assert any("epoch" in step.doing for step in first)
-    assert [step.doing for step in second] == ["kept from before"]
+    assert not any("epoch" in step.doing for step in second)
     assert after.figures == before.figures
 
 
@@ -145,9 +147,9 @@ def test_real_data_gives_differences_and_names_what_is_missing(table, place, tmp
 
 def test_a_root_without_the_data_says_what_is_there(table, place, tmp_path):
     (tmp_path / "msrvtt").mkdir()
-    with pytest.raises(ConfigError, match="table9 needs one of tvr, activitynet, found msrvtt"):
+    with refused(ConfigError, "table9", "tvr", "activitynet", "msrvtt"):
         run_table(table, dataclasses.replace(place, root=tmp_path))
-    with pytest.raises(ConfigError, match="no such folder"):
+    with pytest.raises(ConfigError):
         run_table(table, dataclasses.replace(place, root=tmp_path / "missing"))
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from tests.refusals import refused
 from tests.running.compile_child import compare, compile_without_compiler
 from tests.training.test_resume import PROCESSES
 from tests.training.train_child import train_here
@@ -36,12 +37,10 @@ def test_encoders_are_read_once_for_batches_of_all_sizes_and_keep_their_gradient
 @pytest.mark.check
 @pytest.mark.parametrize(
     ("missing", "named"),
-    [("g++", r"RuntimeError: no g\+\+"), ("Triton", "TritonMissing: Cannot find a working triton.*")],
+    [("g++", "RuntimeError"), ("Triton", "TritonMissing")],
 )
 def test_without_a_compiler_the_advice_is_to_go_without(missing, named):
-    with pytest.raises(
-        ConfigError, match=rf"^torch.compile cannot work on cpu \({named}\).*or train without --compile$"
-    ):
+    with refused(ConfigError, "torch.compile", "cpu", named, "--compile"):
         in_a_process(compile_without_compiler, missing)
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.refusals import refused
 from untrimmed.errors import ConfigError
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
@@ -23,15 +24,15 @@ def test_a_model_opens_with_other_settings_than_it_was_saved_with(data_root, tmp
     [
         (
             {"train.epochs": 3},
-            "setting 'train.epochs' cannot change after training; write model.KEY=VALUE or train.annotators=COUNT",
+            ("'train.epochs'", "model.KEY=VALUE", "train.annotators=COUNT"),
         ),
-        ({"model.glanceweight": 1.0}, "unknown key 'glanceweight'"),
-        ({"model.dim": 4}, r"model.dim: the learned weights do not fit \(.* has shape \(.*8.*\), wanted \(.*4.*\)\)"),
+        ({"model.glanceweight": 1.0}, ("'glanceweight'",)),
+        ({"model.dim": 4}, ("model.dim", "8", "4")),
     ],
 )
 def test_what_training_has_fixed_does_not_change(changed, message, data_root, tmp_path):
     save_model(create_model("jsg", query_dim=12, video_dim=10, dim=8, max_frames=20), tmp_path)
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         open_model(tmp_path, data="tvr", root=data_root, changed=changed)
 
 

@@ -67,8 +67,8 @@ def test_a_split_without_durations_or_moments_is_refused(split):
     model = create_model("ms_sl", **SIZES)
     timeless = [dataclasses.replace(annotation, duration_s=None) for annotation in split.annotations]
     assert why_no_events(split) == ""
-    with pytest.raises(FeatureError, match="has no duration"):
+    with pytest.raises(FeatureError):
         opened(model, dataclasses.replace(split, annotations=tuple(timeless))).locate()
     momentless = [dataclasses.replace(annotation, moments=()) for annotation in split.annotations]
-    with pytest.raises(FeatureError, match="no caption has a moment"):
+    with pytest.raises(FeatureError):
         opened(model, dataclasses.replace(split, annotations=tuple(momentless))).event_recall()

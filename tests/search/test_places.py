@@ -15,23 +15,8 @@ from untrimmed.search.store.records import Records, absolute
 from untrimmed.types import FrameFeatures
 
 NAMES = [
-    "a",
-    "A",
-    "a b",
-    "it's",
-    'say "hi"',
-    "100%",
-    "a_b",
-    "aXb",
-    "a.b",
-    "a-",
-    "a0",
-    "ü",
-    "視",
-    "\U0001f600",
-    "~",
-    "*",
-]
+    "a", "A", "a b", "it's", 'say "hi"', "100%", "a_b", "aXb", "a.b", "a-", "a0", "ü", "視", "\U0001f600", "~", "*",
+]  # fmt: skip
 PARTS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3)
 ROOTS = st.sampled_from(["/", "/", "/", "//"])
 PATHS = st.builds(lambda root, parts: str(Path(root + "/".join(parts))), ROOTS, PARTS)
@@ -84,9 +69,9 @@ def test_searches_keep_to_places_of_odd_names(lib, odd, monkeypatch):
     assert names_within(lib, odd) == {"flag.mp4", "sun.mp4", "wood.mp4"}
     monkeypatch.chdir(odd)
     assert names_within(lib, "itXs") == {"wood.mp4"}
-    with pytest.raises(UnknownNameError, match="no video of"):
+    with pytest.raises(UnknownNameError):
         lib.search("green", within=odd / "it_s")
-    with pytest.raises(UnknownNameError, match="no video of"):
+    with pytest.raises(UnknownNameError):
         lib.search("green", within=odd / "it's 10")
 
 

@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import untrimmed
+from tests.refusals import refused
 from untrimmed.errors import ConfigError
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
@@ -14,56 +15,19 @@ ROUTES = ["/", "/api/videos", "/api/openapi.json", "/healthz", "/metrics", "/no/
 
 OWN_HOSTS = ["localhost", "localhost:8765", "LOCALHOST:1", "127.0.0.1:8765", "127.0.0.1", "[::1]:8765", "[::1]"]
 FOREIGN_HOSTS = [
-    "",
-    "evil.example",
-    "evil.example:8765",
-    "localhost.evil.example",
-    "127.0.0.1.evil.example:8765",
-    "127.0.0.1.nip.io",
-    "evil.example#localhost",
-    "localhost@evil.example",
-    "evil.example@localhost",
-    "localhost:evil.example",
-    "localhost:8765:8765",
-    "localhost:",
-    "localhost:123456",
-    "localhost,evil.example",
-    "localhost evil.example",
-    " localhost",
-    "localhost/",
-    "localhost\\",
-    "localhost.",
-    "0.0.0.0",
-    "0.0.0.0:8765",
-    "127.1",
-    "2130706433",
-    "0x7f.1",
-    "::1",
-    "[::1",
-    "[::1]evil.example",
-    "[::ffff:127.0.0.1]",
-    "[evil.example]",
-    "192.168.1.5:8765",
-    "ｌocalhost".encode(),
-    "localhost\u0000",
-]
+    "", "evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example:8765",
+    "127.0.0.1.nip.io", "evil.example#localhost", "localhost@evil.example", "evil.example@localhost",
+    "localhost:evil.example", "localhost:8765:8765", "localhost:", "localhost:123456", "localhost,evil.example",
+    "localhost evil.example", " localhost", "localhost/", "localhost\\", "localhost.", "0.0.0.0", "0.0.0.0:8765",
+    "127.1", "2130706433", "0x7f.1", "::1", "[::1", "[::1]evil.example", "[::ffff:127.0.0.1]", "[evil.example]",
+    "192.168.1.5:8765", "ｌocalhost".encode(), "localhost\u0000",
+]  # fmt: skip
 FOREIGN_ORIGINS = [
-    "null",
-    "",
-    "http://evil.example",
-    "https://evil.example",
-    "http://localhost",
-    "http://localhost:3000",
-    "http://127.0.0.1:8765",
-    "http://localhost:8765.evil.example",
-    "http://localhost:8765@evil.example",
-    "http://localhost:8765/",
-    "http://localhost:87650",
-    "localhost:8765",
-    "file://",
-    "chrome-extension://localhost:8765",
-    "ws://localhost:8765",
-]
+    "null", "", "http://evil.example", "https://evil.example", "http://localhost", "http://localhost:3000",
+    "http://127.0.0.1:8765", "http://localhost:8765.evil.example", "http://localhost:8765@evil.example",
+    "http://localhost:8765/", "http://localhost:87650", "localhost:8765", "file://",
+    "chrome-extension://localhost:8765", "ws://localhost:8765",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
@@ -183,7 +147,7 @@ def test_a_wrong_token_is_refused_where_none_is_needed(client, access):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "box.example"])
 def test_addresses_that_others_reach_need_a_token(host):
-    with pytest.raises(ConfigError, match="--token auto"):
+    with refused(ConfigError, "--token"):
         Access.to(host, None)
 
 

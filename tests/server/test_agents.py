@@ -214,11 +214,6 @@ def test_what_is_wrong_is_named_in_one_line(ask, tool, arguments, named):
     assert named in refusal(ask((tool, arguments))[0])
 
 
-@pytest.mark.parametrize("end_s", [1.0, 0.5, 3600.0])
-def test_spans_that_make_no_clip_are_refused(ask, video_id, end_s):
-    refusal(ask(("cut", {"video_id": video_id, "start_s": 1.0, "end_s": end_s}))[0])
-
-
 def test_a_bug_shows_its_traceback_to_the_log_and_not_to_the_agent(ask, monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("a secret")
@@ -328,17 +323,3 @@ def test_over_http_foreign_names_and_pages_of_other_origins_get_nothing(post):
 def test_over_http_wrong_tokens_and_long_messages_are_refused(post):
     assert post({"authorization": "Bearer wrong"}) == 401
     assert post({"content-length": str(1 << 21)}) == 413
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_clients_of_the_former_protocol_are_answered_too(toy, world, mode):
-    service = Service(untrimmed.open(world / "library"))
-
-    async def run():
-        async with Client(create_server(service), mode=mode) as client:
-            return client.protocol_version, await client.call_tool("search", {"text": "red", "limit": 1})
-
-    version, found = apart(lambda: anyio.run(run))
-    service.close()
-    assert (version < "2026") == (mode == "legacy")
-    assert len(found.structured_content["hits"]) == 1

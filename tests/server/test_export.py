@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import threading
 import zipfile
 from dataclasses import replace
@@ -161,7 +160,7 @@ def test_a_part_that_is_asked_for_leaves_nothing_behind(client, ids, monkeypatch
 def test_an_archive_of_many_hours_is_refused(export, ids):
     long = {"video_id": ids["flag.mp4"], "start_s": 0.0, "end_s": 600.0}
     answer = export("clips", *[long] * 7)
-    assert (answer.status_code, "4200 s together" in answer.json()["detail"]) == (422, True)
+    assert (answer.status_code, "4200 s" in answer.json()["detail"]) == (422, True)
     assert export("csv", *[long] * 7).status_code == 200
 
 
@@ -181,7 +180,3 @@ def test_no_further_clip_is_written_once_the_service_ends(client, export, moment
     assert described.keys() == {"/api/export", "/api/videos/{video_id}/clip"}
     assert len(written) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_json_of_an_export_is_json(export, moments):
-    assert json.loads(export("json", moments[0]).content)["moments"][0]["note"] == "=cmd()"

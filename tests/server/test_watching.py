@@ -273,7 +273,7 @@ def test_a_watch_that_cannot_be_remembered_is_refused(loader, videos, tmp_path):
         (tmp_path / "library" / FILE / "in the way").mkdir(parents=True)
         (folder,) = client.get("/api/folders").json()
         answer = client.post("/api/watches", json={"folder_ids": [folder["folder_id"]]})
-        assert (answer.status_code, "cannot be written" in answer.json()["detail"]) == (409, True)
+        assert (answer.status_code, FILE in answer.json()["detail"]) == (409, True)
         assert client.get("/api/watches").json() == []
 
 

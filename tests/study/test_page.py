@@ -1,10 +1,12 @@
 """What the page of a study says in words, from made up results."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from tests.refusals import require_named
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
@@ -55,23 +57,23 @@ def ranked(own, **rank):
 
 def test_each_difference_comes_with_its_p_and_one_of_chance_is_none_that_is_known():
     own = ranked(found("tvr"), ms_sl=np.array([1] * 40), dl_dkd=np.array([300] * 40))
-    assert next(winners([own])).endswith("400.0 more than `dl_dkd` (p < 0.0001).")
+    require_named(next(winners([own])), "400.0", "`dl_dkd`", "p < 0.0001")
     own = ranked(found("tvr"), ms_sl=np.array([1] * 21 + [300] * 20), dl_dkd=np.array([300] * 21 + [1] * 20))
-    assert next(winners([own])).endswith("9.8 more than `dl_dkd` (p 1: no difference is known).")
+    require_named(next(winners([own])), "9.8", "`dl_dkd`", "p 1")
 
 
 def test_what_finds_more_without_training_is_told_and_the_oracle_is_no_such_row():
     rows = {"chance": {"SumR": 29.0}, "ridge": {"SumR": 126.0}, "oracle": {"SumR": 390.0}}
     own = replace(found("tvr", ms_sl=100.0), untrained=rows)
-    assert next(winners([own])).endswith(". Without training `ridge` finds more than all of them: 126.0.")
-    assert "Without" not in next(winners([replace(found("tvr", ms_sl=130.0), untrained=rows)]))
+    require_named(next(winners([own])), "`ridge`", "126.0")
+    assert "ridge" not in next(winners([replace(found("tvr", ms_sl=130.0), untrained=rows)]))
 
 
 def test_what_was_named_with_its_attachments_is_compared_with_its_method():
     own = found("tvr", dl_dkd=200.0, dl_dkd_with_evidence=210.0, gmmformer_with_ral=100.0)
     named, alone = Candidate.of("dl_dkd+evidence"), Candidate.of("gmmformer+ral")
     assert (own.compared_with(named), own.compared_with(alone)) == (OTHER, alone)
-    assert "10.0 more than `dl_dkd`" in next(winners([own]))
+    require_named(next(winners([own])), "10.0", "`dl_dkd`")
 
 
 def test_worlds_without_results_have_no_winner():
@@ -80,7 +82,7 @@ def test_worlds_without_results_have_no_winner():
 
 def test_what_was_left_out_elsewhere_has_no_place_there():
     first, second = found("tvr", ms_sl=100.0), found("charades", dl_dkd=200.0)
-    assert "on charades it has no row." in next(winners([first, second]))
+    require_named(next(winners([first, second])), "charades")
 
 
 def test_what_did_not_add_up_is_told_with_what_it_reached():
@@ -88,14 +90,14 @@ def test_what_did_not_add_up_is_told_with_what_it_reached():
     own = found("tvr")
     (growth,) = own.growths
     own = replace(own, growths=(replace(growth, tried=(*growth.tried, Tried(lower, 1.5, PLAIN, GROWN))),))
-    assert "with ral 2.0; no further attachment gained (transport 1.5)." in "\n".join(_findings(own))
+    assert any({"ral", "2.0", "transport", "1.5"} <= set(re.findall(r"[\w.]*\w", line)) for line in _findings(own))
 
 
 def test_a_method_that_did_not_grow_is_named_with_what_it_reached():
     other = Growth((Tried(OTHER, 1.5, OTHER),), (OTHER,), {})
     own = found("tvr")
     own = replace(own, growths=(*own.growths, other), plan=replace(own.plan, attachments=("ral",)))
-    assert "- `dl_dkd` reached 1.5 on validation videos, and did not grow." in list(_findings(own))
+    assert any("`dl_dkd`" in line and "1.5" in line for line in _findings(own))
 
 
 def test_p_of_seeds_knows_how_seeds_differ():

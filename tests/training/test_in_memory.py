@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import untrimmed
+from tests.refusals import refused
 from untrimmed import Annotation, dataset_of_arrays
 from untrimmed.data.packed import PackSettings
 from untrimmed.errors import ConfigError, FeatureError
@@ -56,12 +57,12 @@ def test_a_method_trains_on_arrays_with_their_sizes_and_is_evaluated_on_others(r
 def test_a_run_on_arrays_goes_on_with_these_and_with_no_others(run, sets):
     again = untrimmed.train("ms_sl", data=sets[:2], out=run.folder, **QUICK)
     assert again.history == run.history
-    with pytest.raises(ConfigError, match=r"holds a run with data\.digest"):
+    with refused(ConfigError, "data.digest"):
         untrimmed.train("ms_sl", data=(make("train", seed=1), sets[1]), out=run.folder, **QUICK)
 
 
 def test_a_run_on_arrays_says_that_it_needs_data_to_be_evaluated(run):
-    with pytest.raises(ConfigError, match=r"does not say which data set to use; .* evaluate\(model, dataset\)"):
+    with pytest.raises(ConfigError):
         untrimmed.evaluate(run)
 
 
@@ -83,7 +84,7 @@ def test_a_model_is_never_given_the_weights_of_another_one_s_run(sets, tmp_path)
     first = {name: tensor.clone() for name, tensor in one.state_dict().items()}
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     run = untrimmed.train(one, data=sets[:2], out=tmp_path / "run", **quick)
-    with pytest.raises(ConfigError, match=r"holds a run with initial_weights = .*; choose another --out"):
+    with refused(ConfigError, "initial_weights", "--out"):
         untrimmed.train(other, data=sets[:2], out=run.folder, **quick)
     assert all(torch.equal(before[name], tensor) for name, tensor in other.state_dict().items())
     assert untrimmed.train(one, data=sets[:2], out=run.folder, **quick).history == run.history  # its own goes on
@@ -93,23 +94,23 @@ def test_a_model_is_never_given_the_weights_of_another_one_s_run(sets, tmp_path)
 
 def test_a_model_that_is_made_takes_no_more_settings(sets, tmp_path):
     model = untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES)
-    with pytest.raises(ConfigError, match=r"model\.dim: the model is made already"):
+    with refused(ConfigError, "model.dim"):
         untrimmed.train(model, data=sets[:2], out=tmp_path / "run", **{"model.dim": 16})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_clips": 4}, "made with num_clips=4, .* reads 8; make it with num_clips=8"),
-        ({"max_frames": 32}, "made with max_frames=32, .* reads at most 16"),
-        ({"fixed_frames": True}, "made with fixed_frames=True, .* reads False"),
+        ({"num_clips": 4}, ("num_clips=4", "8", "num_clips=8")),
+        ({"max_frames": 32}, ("max_frames=32", "16")),
+        ({"fixed_frames": True}, ("fixed_frames=True", "False")),
     ],
 )
 def test_arrays_made_for_another_model_are_refused(change, message, sets, tmp_path):
     model = untrimmed.create_model("ms_sl", query_dim=12, video_dim=10, dim=8, **SIZES)
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         untrimmed.train(model, data=(make("train", **change), sets[1]), out=tmp_path / "run")
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         untrimmed.evaluate(model, make("test", **change))
 
 
@@ -135,7 +136,7 @@ def test_a_model_is_evaluated_on_what_it_is_trained_on(method, tmp_path):
 
 
 def test_arrays_of_another_width_are_refused(run):
-    with pytest.raises(FeatureError, match=r"frame features have width 11, .* expects 10"):
+    with refused(FeatureError, "11", "10"):
         untrimmed.evaluate(run, make("test", video_dim=11))
 
 
@@ -154,14 +155,14 @@ def test_a_loaded_model_encodes_and_scores_arrays_as_the_evaluation_does(run, se
     [
         (
             [np.ones((3, 9))],
-            r"frames\[0\] has shape \(3, 9\) and numbers float64, wanted one row or more of 10 numbers",
+            ("frames[0]", "(3, 9)", "float64", "10"),
         ),
-        ([np.ones((3, 10)), np.full((2, 10), np.nan)], r"frames\[1\] holds numbers that are not finite"),
-        ([], "frames: no table"),
+        ([np.ones((3, 10)), np.full((2, 10), np.nan)], ("frames[1]",)),
+        ([], ("frames",)),
     ],
 )
 def test_wrong_frames_are_refused_by_their_place(tables, message, run):
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         untrimmed.load(run).encode_videos(tables)
 
 
@@ -188,5 +189,5 @@ def test_a_callback_sees_results_and_ends_the_training(sets, tmp_path):
 
 
 def test_a_callback_s_wrong_answer_is_told(sets, tmp_path):
-    with pytest.raises(ConfigError, match=r"callback answered 'stpo', wanted 'stop' or nothing"):
+    with refused(ConfigError, "'stpo'", "'stop'"):
         untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=lambda progress: "stpo", **QUICK)

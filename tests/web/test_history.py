@@ -88,20 +88,3 @@ def test_what_was_typed_stays_to_go_back_to_once_a_moment_was_opened(visit):
     is_shown(page, "white")
     page.go_back()
     is_shown(page, "")
-
-
-def test_small_changes_are_said_in_the_address_and_make_no_entries(visit, chances):
-    page = visit("?q=white&sure=5")
-    page.locator(TILE).first.click()
-    page.wait_for_selector("video")
-    before, address = length(page), page.url
-    page.keyboard.press("{")
-    until(page, "address => location.href !== address", address)
-    for key in ("}", "+", "-", "ArrowRight"):
-        page.keyboard.press(key)
-    page.get_by_role("button", name="Start later").click()
-    page.get_by_label("Chance at least").fill("10")
-    until(page, "location.search.includes('sure=10')")
-    assert length(page) == before
-    page.go_back()
-    until(page, "!document.querySelector('video') && location.search === '?q=white&sure=5'")

@@ -60,10 +60,13 @@ describe('query', () => {
     expect(asked[0].filters.min_bytes).toBeNull()
   })
   it('holds filters in the units of the service', async () => {
-    Object.assign(session, { text: 'x', minMegabytes: 1.5, minDuration: 90, flat: true, fold: true, minChance: 50 })
+    const sizes = { minMegabytes: 1.5, maxMegabytes: 2, minHeight: 180, maxHeight: 360, minDuration: 90 }
+    Object.assign(session, { text: 'x', ...sizes, flat: true, fold: true, minChance: 50 })
     await session.ask('new')
     expect(asked[0]).toMatchObject({ group_by: 'moment', fold: 0.95, min_confidence: 0.5 })
-    expect(asked[0].filters).toMatchObject({ min_bytes: 1_500_000, min_duration_s: 90 })
+    expect(asked[0].filters).toMatchObject({
+      min_bytes: 1_500_000, max_bytes: 2_000_000, min_height: 180, max_height: 360, min_duration_s: 90
+    })
   })
   it('leaves out numbers and weights out of bounds', async () => {
     Object.assign(session, { text: 'x', limit: 501, gap: -1, weights: { text: 2, then: 0 } })

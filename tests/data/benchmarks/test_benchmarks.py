@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks import activitynet, charades, didemo, qvhighlights, tvr
 from untrimmed.data.benchmarks.normalised import read_normalised
@@ -41,7 +42,7 @@ def test_activitynet_pairs_each_sentence_with_its_times(tmp_path):
 def test_activitynet_refuses_a_sentence_without_times(tmp_path):
     path = tmp_path / "train.json"
     path.write_text(json.dumps({"v_a": {"duration": 10, "timestamps": [], "sentences": ["One."]}}))
-    with pytest.raises(FeatureError, match=r"train.json, video 'v_a': 0 timestamps for 1 sentences"):
+    with refused(FeatureError, "train.json", "'v_a'", "0", "1"):
         activitynet.read(path)
 
 
@@ -112,7 +113,7 @@ def test_didemo_refuses_a_segment_after_the_last(tmp_path):
     row = {"annotation_id": 1, "description": "a bug", "video": "x.mov", "num_segments": 5, "times": [[4, 5]]}
     path = tmp_path / "val_data.json"
     path.write_text(json.dumps([row]))
-    with pytest.raises(FeatureError, match="segments 4 to 5 of 5"):
+    with refused(FeatureError, "4", "5"):
         didemo.read(path)
 
 
@@ -161,37 +162,37 @@ def test_msrvtt_trains_on_all_sentences_of_the_list_and_tests_on_one_each(tmp_pa
     assert benchmark.read_part("test", tmp_path) == [tested]
     (tmp_path / "MSRVTT_data.json").unlink()
     assert benchmark.read_part("test", tmp_path)[0].duration_s is None
-    with pytest.raises(FeatureError, match=r"MSRVTT_data\.json: no such file"):
+    with refused(FeatureError, "MSRVTT_data.json"):
         benchmark.read_part("train", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ("video\nvideo7\n", r"train\.9k\.csv, line 2: no 'video_id', columns are video;"),
-        ("video_id\nvideo7\n\nvideo9\n", r"train\.9k\.csv, line 4: no sentence on 'video9' in .*MSRVTT_data\.json"),
-        ("video_id\nvideo 7\n", r"train\.9k\.csv, line 2: video id 'video 7'"),
-        ("video_id\n" + "x" * 200_000 + "\n", r"train\.9k\.csv, line 2: not CSV"),
+        ("video\nvideo7\n", ("line 2", "'video_id'")),
+        ("video_id\nvideo7\n\nvideo9\n", ("line 4", "'video9'", "MSRVTT_data.json")),
+        ("video_id\nvideo 7\n", ("line 2", "'video 7'")),
+        ("video_id\n" + "x" * 200_000 + "\n", ("line 2", "CSV")),
     ],
 )
 def test_msrvtt_names_the_line_of_the_list_that_it_cannot_read(tmp_path, train, message):
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         msrvtt_files(tmp_path, train=train).read_part("train", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("field", "change", "message"),
     [
-        ("videos", {"end time": 100.0}, r"videos, entry 0: duration is -37\.5, wanted more than 0 seconds"),
-        ("videos", {"start time": None}, r"videos, entry 0: start is None, wanted a finite number"),
-        ("sentences", {"caption": " "}, r"sentences, entry 0: caption is ' ', wanted a sentence"),
-        ("sentences", None, r"sentences is None, wanted a list"),
+        ("videos", {"end time": 100.0}, ("videos", "entry 0", "duration", "-37.5")),
+        ("videos", {"start time": None}, ("videos", "entry 0", "start", "None")),
+        ("sentences", {"caption": " "}, ("sentences", "entry 0", "caption")),
+        ("sentences", None, ("sentences", "None")),
     ],
 )
 def test_msrvtt_names_the_entry_of_the_json_that_it_cannot_read(tmp_path, field, change, message):
     entries = None if change is None else [MSRVTT[field][0] | change, *MSRVTT[field][1:]]
     benchmark = msrvtt_files(tmp_path, data=MSRVTT | {field: entries})
-    with pytest.raises(FeatureError, match=message):
+    with refused(FeatureError, *message):
         benchmark.read_part("train", tmp_path)
 
 
@@ -226,7 +227,7 @@ def test_a_truncated_gzip_is_named(tmp_path):
 
 
 def test_an_unknown_benchmark_gets_the_nearest_name():
-    with pytest.raises(UnknownNameError, match="Did you mean 'charades'"):
+    with refused(UnknownNameError, "'charades'"):
         get_benchmark("charade")
 
 

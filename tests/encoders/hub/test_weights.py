@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_models import save_clip
-from untrimmed.encoders.hub.weights import _answer_within, locate, weight_files, weights_digest
+from untrimmed.encoders.hub.weights import locate, weight_files, weights_digest
 from untrimmed.errors import EncoderError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -117,11 +117,6 @@ def run_locate(source: str, endpoint: str, cache: Path, *, timeout_s: float = 5.
 def test_a_folder_is_located_as_an_absolute_path(clip_folder, monkeypatch):
     monkeypatch.chdir(clip_folder.parent)
     assert locate(clip_folder.name) == clip_folder.resolve()
-
-
-def test_a_path_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(EncoderError):
-        locate(tmp_path / "nowhere")
 
 
 def test_the_digest_of_a_single_file_is_its_sha256(clip_folder):
@@ -250,20 +245,6 @@ def test_offline_mode_is_obeyed_and_said(hub, tmp_path):
     assert answer.returncode == 1
     assert "HF_HUB_OFFLINE" in answer.stdout
     assert answer.stderr == ""
-
-
-def test_a_call_that_hangs_is_given_up():
-    release = threading.Event()
-    start = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"0\.2 s"):
-        _answer_within(0.2, release.wait)
-    assert time.monotonic() - start < 2
-    release.set()
-
-
-def test_a_call_that_fails_in_time_raises_its_own_error():
-    with pytest.raises(ZeroDivisionError):
-        _answer_within(5.0, lambda: 1 / 0)
 
 
 def test_only_local_files_means_no_question_to_the_hub():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from untrimmed.search.cache.mapped import PAGE, DamagedError, MappedArrays, rows_of, write_arrays
 
 ARRAYS = {
@@ -51,9 +52,9 @@ def test_rows_are_checked_where_they_are_touched(written, tmp_path):
     place = content.index(ARRAYS["large"].tobytes()) + 3 * PAGE + 7  # of row 655
     arrays = MappedArrays(flipped(written, tmp_path / "block", place))
     assert np.array_equal(rows_of(arrays, "large", 300, 600), rows_of(ARRAYS, "large", 300, 600))
-    with pytest.raises(DamagedError, match="bytes of 'large' from 196,608 on are not those written"):
+    with refused(DamagedError, "'large'", "196,608"):
         rows_of(arrays, "large", 655, 656)
-    with pytest.raises(DamagedError, match="are not those written"):
+    with pytest.raises(DamagedError):
         arrays["large"]
     assert np.array_equal(arrays["rows"], ARRAYS["rows"])
 
@@ -93,7 +94,7 @@ def test_a_bit_of_the_first_or_last_bytes_is_found(written, tmp_path, place):
 
 @pytest.mark.parametrize("kept", [0, 1, 31, 32, 50, 1000, -64, -1])
 def test_a_file_that_is_gone_or_cut_is_found(written, tmp_path, kept):
-    with pytest.raises(DamagedError, match="cannot be mapped"):
+    with pytest.raises(DamagedError):
         MappedArrays(tmp_path / "block")
     (tmp_path / "block").write_bytes(written.read_bytes()[:kept])
     with pytest.raises(DamagedError):

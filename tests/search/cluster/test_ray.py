@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import untrimmed
+from tests.refusals import refused, require_named
 from tests.search.same_hits import SENTENCES, check_same_hits, hits_of
 from tests.search.store.test_merge import contents
 from tests.toy import WideWordEncoder
@@ -100,10 +101,10 @@ def test_without_a_shard_the_answer_is_marked_as_partial(cluster, lib):
     ray.kill(shards.actors[0][0], no_restart=True)
     found = sharded.search("red", limit=9)
     assert found.partial
-    assert found.warnings == ("partial: 1 of 2 shards of the library did not answer",)
+    require_named(*found.warnings, "1", "2")
     assert set(found) < set(whole)
     ray.kill(shards.actors[1][0], no_restart=True)
-    with pytest.raises(UntrimmedError, match="none of 2 shards answered"):
+    with refused(UntrimmedError, "2"):
         sharded.search("red")
 
 
@@ -124,10 +125,10 @@ def kill(sharded, number):
 
 @pytest.mark.slow
 def test_more_shards_than_the_cluster_has_cores_are_refused(cluster, lib):
-    with pytest.raises(ConfigError, match="9 shards of 2 replicas need as many cores, the cluster at auto has 4"):
+    with refused(ConfigError, "9", "2", "4"):
         untrimmed.open(lib.folder, ray=cluster, shards=9, replicas=2)
 
 
 def test_shards_without_a_cluster_are_refused(lib):
-    with pytest.raises(ConfigError, match="without the address of a Ray cluster"):
+    with pytest.raises(ConfigError):
         untrimmed.open(lib.folder, shards=2)

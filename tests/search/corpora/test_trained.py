@@ -12,6 +12,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 import untrimmed
+from tests.refusals import refused
 from tests.search.conftest import CLIPS
 from tests.toy import WideWordEncoder
 from untrimmed.batches import QueryBatch, VideoBatch
@@ -158,14 +159,6 @@ def test_ranking_in_parts_equals_ranking_as_a_whole(lib, tmp_path, monkeypatch):
     assert found(untrimmed.open(lib.folder)) == whole
 
 
-def test_search_keeps_to_the_folder_and_the_threshold(lib, videos, tmp_path):
-    lib.use(save_run(tmp_path / "run"))
-    best, second, *_ = lib.search("green")
-    assert [hit.video for hit in lib.search("green", within=second.video)] == [second.video]
-    between = (best.score + second.score) / 2
-    assert [hit.video for hit in lib.search("green", min_score=between)] == [best.video]
-
-
 def test_videos_indexed_later_are_encoded_by_the_model_too(encoder, videos, tmp_path):
     lib, run = untrimmed.open(tmp_path / "library"), save_run(tmp_path / "run")
     lib.index(videos / "flag.mp4")
@@ -251,22 +244,22 @@ def test_using_the_same_model_again_encodes_nothing(lib, tmp_path):
 @pytest.mark.parametrize(
     ("widths", "message"),
     [
-        ({"query_dim": 6}, "trained on words of width 6, the library's encoder gives 5"),
-        ({"video_dim": 7}, "trained on frames of width 7, the library's encoder gives 4"),
+        ({"query_dim": 6}, ("6", "5")),
+        ({"video_dim": 7}, ("7", "4")),
     ],
 )
 def test_a_model_of_other_widths_is_refused_and_changes_nothing(widths, message, lib, tmp_path):
     before, settings = found(lib), lib.settings()
-    with pytest.raises(IndexMismatchError, match=message):
+    with refused(IndexMismatchError, *message):
         lib.use(save_run(tmp_path / "run", **widths))
     assert lib.settings() == settings
     assert found(lib) == before
 
 
 def test_a_folder_without_a_model_is_refused(lib, tmp_path):
-    with pytest.raises(CheckpointError, match=r"nowhere: no such folder; name the one that `untrimmed train` wrote"):
+    with refused(CheckpointError, "nowhere", "`untrimmed train`"):
         lib.use(tmp_path / "nowhere")
-    with pytest.raises(UntrimmedError, match="no library here"):
+    with pytest.raises(UntrimmedError):
         untrimmed.open(tmp_path / "empty").use(save_run(tmp_path / "run"))
 
 
@@ -276,7 +269,7 @@ def test_a_model_that_moved_away_is_one_clear_line_and_coming_back_is_enough(lib
     before = found(lib)
     run.rename(tmp_path / "elsewhere")
     for action in (lambda lib: lib.search("green"), lambda lib: lib.index(videos)):
-        with pytest.raises(CheckpointError, match=r"run: no model\.safetensors here") as caught:
+        with refused(CheckpointError, "model.safetensors") as caught:
             action(untrimmed.open(lib.folder))
         assert "\n" not in str(caught.value)
         assert "untrimmed index --model FOLDER" in str(caught.value)
@@ -292,7 +285,7 @@ def test_a_run_that_was_trained_anew_in_its_folder_is_noticed(lib, videos, tmp_p
     lib.use(run)
     save_run(run, seed=1)
     for action in (lambda lib: lib.search("green"), lambda lib: lib.index(videos)):
-        with pytest.raises(IndexMismatchError, match=r"untrimmed index --model .*run"):
+        with refused(IndexMismatchError, "untrimmed index --model", str(run)):
             action(untrimmed.open(lib.folder))
     lib.use(run)
     wanted = scores_by_hand(lib, run, "blue")
@@ -311,7 +304,7 @@ def test_encodings_that_lack_what_the_model_gives_ask_for_encoding_again(lib, tm
         del tensors["frames"]
         index.put(replace(video, encoded=save_tensors(tensors)))
     shutil.rmtree(lib.folder / FOLDER)  # the first versions had none
-    with pytest.raises(IndexMismatchError, match=r"gives frames, which .* untrimmed index --model none, then --model"):
+    with refused(IndexMismatchError, "untrimmed index --model"):
         untrimmed.open(lib.folder).search("blue")
     lib.use(None)
     lib.use(run)

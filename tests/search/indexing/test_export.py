@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.refusals import refused
 from tests.toy import WideWordEncoder
 from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
@@ -17,7 +18,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.data.sources import open_frames, open_words
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import ConfigError, FeatureError, IndexMismatchError, UnknownNameError
+from untrimmed.errors import FeatureError, IndexMismatchError, UnknownNameError
 from untrimmed.search import library as library_module
 from untrimmed.search.store.table import VideoIndex
 
@@ -126,7 +127,7 @@ def test_dealing_follows_the_names_alone():
     for count, wanted in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
         dealt = list(deal_videos(names[:count]).values())
         assert [dealt.count(split) for split in ("train", "val", "test")] == wanted
-    with pytest.raises(FeatureError, match=r"^lake\.jsonl: 2 videos, wanted at least 3"):
+    with refused(FeatureError, "lake.jsonl", "2", "3"):
         deal_videos(names[:2], "lake.jsonl")
 
 
@@ -140,7 +141,7 @@ def test_frames_alone_need_no_captions(lib, tmp_path):
         str(written.folder / "captions.jsonl"),
         str(written.folder),
     ]
-    assert problems[0].endswith("write it, or run untrimmed features --captions")
+    assert "untrimmed features --captions" in problems[0]
     assert "words.h5" in problems[1]
 
 
@@ -154,7 +155,7 @@ def test_captions_that_cannot_be_dealt_are_named_by_their_file(lib, captions, tm
 def test_only_videos_within_a_folder_or_file_are_exported(lib, videos, tmp_path):
     written = lib.export_features(tmp_path / "out", within=[videos / "sun.mp4", videos / "flag.mp4"])
     assert sorted(path.stem for path in (written.folder / "frames").iterdir()) == ["flag", "sun"]
-    with pytest.raises(FeatureError, match="no videos to export"):
+    with pytest.raises(FeatureError):
         lib.export_features(tmp_path / "none", within=[tmp_path])
 
 
@@ -170,7 +171,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(encoder, videos, tmp_
         VideoIndex(lib.folder).get(lib.videos()[0].video_id).features.vectors,
     )
     (tmp_path / "c.jsonl").write_text('{"video": "one.mp4", "caption": "red"}\n')
-    with pytest.raises(UnknownNameError, match=r"'one\.mp4' fits 2 files"):
+    with refused(UnknownNameError, "'one.mp4'", "2"):
         lib.export_features(tmp_path / "more", captions=tmp_path / "c.jsonl")
 
 
@@ -186,35 +187,25 @@ def test_captions_of_unknown_videos_are_left_out_and_told(lib, captions, tmp_pat
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([{"video": "gone", "caption": "red"}], r"line 1: video 'gone' and all others .* not among the 4 videos"),
-        ([LABELS[0], {**LABELS[2], "caption": " "}], r"line 2: caption is ' ', wanted a sentence"),
-        ([LABELS[0], '{"video": "flag", "cap'], r"line 2: not JSON"),
-        ([LABELS[0], "[1]"], r"line 2: .*wanted"),
-        ([{"caption": "red"}], r"line 1: .*'?video'?"),
-        ([{**LABELS[0], "split": "dev"}], r"line 1: split 'dev', wanted one of train, val, test"),
-        ([LABELS[0], without_split(LABELS)[1]], r"1 of 2 lines have a split; give every line one, or none"),
-        ([{**LABELS[0], "end_s": None}], r"line 1: .*end_s"),
-        ([{**LABELS[0], "start_s": 3, "end_s": 1}], r"line 1: moment from 3 to 1 s"),
-        ([{**LABELS[0], "start_s": 60, "end_s": 70}], r"line 1: moment from 60 to 70 s, the video 'flag' ends at 6"),
-        ([], "holds no captions"),
-        (without_split(LABELS[:3]), r"captions\.jsonl: 2 videos, wanted at least 3"),
+        ([{"video": "gone", "caption": "red"}], ("line 1", "'gone'", "4")),
+        ([LABELS[0], {**LABELS[2], "caption": " "}], ("line 2", "caption")),
+        ([LABELS[0], '{"video": "flag", "cap'], ("line 2", "JSON")),
+        ([LABELS[0], "[1]"], ("line 2",)),
+        ([{"caption": "red"}], ("line 1", "video")),
+        ([{**LABELS[0], "split": "dev"}], ("line 1", "'dev'", "train", "val", "test")),
+        ([LABELS[0], without_split(LABELS)[1]], ("1", "2")),
+        ([{**LABELS[0], "end_s": None}], ("line 1", "end_s")),
+        ([{**LABELS[0], "start_s": 3, "end_s": 1}], ("line 1", "3")),
+        ([{**LABELS[0], "start_s": 60, "end_s": 70}], ("line 1", "60", "70", "'flag'")),
+        ([], ("captions.jsonl",)),
+        (without_split(LABELS[:3]), ("captions.jsonl", "2", "3")),
     ],
 )
 def test_wrong_captions_are_one_line_and_nothing_is_written(labels, message, lib, captions, tmp_path):
-    with pytest.raises(FeatureError, match=message) as caught:
+    with refused(FeatureError, *message) as caught:
         lib.export_features(tmp_path / "out", captions=captions(labels))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
-
-
-def test_a_folder_that_is_there_stays_as_it_is(lib, captions, tmp_path):
-    (tmp_path / "out" / "mine").mkdir(parents=True)
-    (tmp_path / "out" / "mine" / "precious").write_text("work")
-    with pytest.raises(ConfigError, match="is already there; choose another --name"):
-        lib.export_features(tmp_path / "out", captions=captions())
-    assert [path.name for path in (tmp_path / "out" / "mine").iterdir()] == ["precious"]
-    with pytest.raises(ConfigError, match="is not that of a folder"):
-        lib.export_features(tmp_path / "out", name="a/b")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -223,7 +214,7 @@ def test_an_error_on_the_way_leaves_nothing(layout, lib, encoder, captions, tmp_
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(h5py.Group, "__setitem__", full)
-    with pytest.raises(FeatureError, match=r"cannot be written .*No space left.*; free space or choose another --out"):
+    with refused(FeatureError, "No space left", "--out"):
         lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     assert not (tmp_path / "out").exists()
 
@@ -259,7 +250,7 @@ def test_a_run_on_another_encoder_s_features_is_refused_although_widths_fit(
     theirs = untrimmed.open(tmp_path / "theirs")
     theirs.index(videos / "sun.mp4")
     settings = theirs.settings()
-    with pytest.raises(IndexMismatchError, match=r"features of encoder toy:1, the library's are of toy:2; ") as caught:
+    with refused(IndexMismatchError, "toy:1", "toy:2") as caught:
         theirs.use(run.folder)
     assert "\n" not in str(caught.value)
     assert theirs.settings() == settings
@@ -278,5 +269,5 @@ def test_features_without_the_note_are_judged_by_their_widths_alone(train_on, li
 def test_a_damaged_note_is_one_line(train_on, tmp_path):
     train_on()
     (tmp_path / "out" / "mine" / "features.json").write_text("{")
-    with pytest.raises(FeatureError, match=r"features\.json: cannot be read as JSON .*; export the features again"):
+    with refused(FeatureError, "features.json", "JSON"):
         untrimmed.train("ms_sl", data="mine", root=tmp_path / "out", out=tmp_path / "again")

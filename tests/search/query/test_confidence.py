@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
@@ -91,7 +92,7 @@ def test_pairs_that_no_clip_of_the_background_can_hold_have_no_chance(background
     hits = lib.search(near)
     assert hits
     assert {hit.confidence for hit in hits} == {None}
-    with pytest.raises(ConfigError, match=r"of moments within 0\.6 s of each other mean was not measured"):
+    with refused(ConfigError, "0.6"):
         lib.search(near, min_confidence=0.5)
 
 
@@ -103,19 +104,19 @@ def test_scores_far_from_what_is_usual_have_a_chance(score):
 def test_where_chances_were_not_measured_nothing_is_made_up(background, lib):
     place = Place(lib.search("blue")[0].video, 0.5)
     assert lib.search(Query("blue", like=(place,)))[0].confidence is None
-    with pytest.raises(ConfigError, match="of queries with examples mean was not measured"):
+    with pytest.raises(ConfigError):
         lib.search(Query(like=(place,)), min_confidence=0.5)
     lib.use("tf_prvr")
     assert lib.search("blue")[0].confidence is None
-    with pytest.raises(ConfigError, match="of model tf_prvr mean was not measured"):
+    with refused(ConfigError, "tf_prvr"):
         lib.search("blue", min_confidence=0.5)
 
 
 def test_an_encoder_without_a_background_has_no_chances(lib):
     assert lib.search("blue")[0].confidence is None
-    with pytest.raises(ConfigError, match="of encoder 'toy' mean was not measured"):
+    with refused(ConfigError, "'toy'"):
         lib.search("blue", min_confidence=0.5)
-    with pytest.raises(ConfigError, match="from 0 to 1"):
+    with refused(ConfigError, "0", "1"):
         lib.search("blue", min_confidence=50)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.refusals import refused, require_named
 from tests.search.cluster.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
@@ -112,7 +113,7 @@ def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admi
     if admitted:
         assert len(lib.search(Query("blue", filters=Filters(**filters)), limit=len(admitted))) == len(admitted)
     else:
-        assert hits.warnings == ("no video of the library meets: at most 47 pixels high",)
+        require_named(*hits.warnings, "47")
 
 
 def test_filters_by_bytes_count_those_of_the_file(lib):
@@ -216,22 +217,22 @@ def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Query(" "), "empty"),
-        (lambda: Query(then="red"), "empty"),
-        (lambda: Query("red", without=("",)), "empty"),
-        (lambda: Query(unlike=(Place("a", 1.0),)), "only what is not wanted"),
-        (lambda: Query("red", within_s=0.0), "within_s is 0"),
-        (lambda: Query("red", fold=2.0), "fold is 2"),
-        (lambda: Query("red", without=("blue",) * 33), "33 parts"),
-        (lambda: Place("a.mp4", 3.0, 2.0), "from 3.0 to 2.0"),
-        (lambda: Weights(like=0.0), "weight of like is 0.0"),
-        (lambda: Filters(until=date.max), "until is 9999-12-31, wanted a day that clocks reach"),
-        (lambda: Filters(since=date.min), "since is 0001-01-01, wanted a day that clocks reach"),
-        (lambda: Filters(since=datetime.min), "since is 0001-01-01 00:00:00, wanted a day that clocks reach"),
+        (lambda: Query(" "), ()),
+        (lambda: Query(then="red"), ()),
+        (lambda: Query("red", without=("",)), ()),
+        (lambda: Query(unlike=(Place("a", 1.0),)), ()),
+        (lambda: Query("red", within_s=0.0), ("within_s", "0")),
+        (lambda: Query("red", fold=2.0), ("2",)),
+        (lambda: Query("red", without=("blue",) * 33), ("33",)),
+        (lambda: Place("a.mp4", 3.0, 2.0), ("3.0", "2.0")),
+        (lambda: Weights(like=0.0), ("like", "0.0")),
+        (lambda: Filters(until=date.max), ("until", "9999-12-31")),
+        (lambda: Filters(since=date.min), ("since", "0001-01-01")),
+        (lambda: Filters(since=datetime.min), ("since", "0001-01-01 00:00:00")),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(make, message):
-    with pytest.raises(ConfigError, match=message) as caught:
+    with refused(ConfigError, *message) as caught:
         make()
     assert "\n" not in str(caught.value)
 
@@ -239,35 +240,35 @@ def test_what_makes_no_sense_is_told_in_one_line(make, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("without", "rain", "without is 'rain', wanted a tuple of sentences"),
-        ("like", Place("a", 1.0), "like is .*, wanted a tuple of places"),
-        ("unlike", Place("a", 1.0), "unlike is .*, wanted a tuple of places"),
+        ("without", "rain", ("without", "'rain'", "tuple")),
+        ("like", Place("a", 1.0), ("like", "tuple")),
+        ("unlike", Place("a", 1.0), ("unlike", "tuple")),
     ],
 )
 def test_one_where_several_are_taken_is_told_in_one_line(name, value, message):
     query = Query("dog")
     object.__setattr__(query, name, value)  # tests check the types of all arguments before
-    with pytest.raises(ConfigError, match=message):
+    with refused(ConfigError, *message):
         query.__post_init__()
 
 
 def test_places_outside_the_library_are_refused(lib):
-    with pytest.raises(UnknownNameError, match=r"no\.mp4: no video"):
+    with refused(UnknownNameError, "no.mp4"):
         lib.search(Query(like=(Place("no.mp4", 1.0),)))
     wood = lib.search("green", limit=1)[0].video
-    with pytest.raises(ConfigError, match="begins at 99"):
+    with refused(ConfigError, "99"):
         lib.search(Query(like=(Place(wood, 99.0),)))
     same = (Place(wood, 1.0),)
-    with pytest.raises(ConfigError, match="are the same"):
+    with pytest.raises(ConfigError):
         lib.search(Query(like=same, unlike=same, weights=Weights(like=1.0, unlike=1.0)))
 
 
 def test_a_folder_of_nobody_is_refused(lib):
-    with pytest.raises(ConfigError, match=r"~nouser: Could not determine home directory.*; write \./~NAME"):
+    with refused(ConfigError, "~nouser", "./~NAME"):
         lib.search(Query("red", filters=Filters(within="~nouser")))
 
 
 @pytest.mark.parametrize("image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((3, 4, 4), np.uint8), "a"])
 def test_what_is_no_picture_is_refused_before_it_is_searched_for(image):
-    with pytest.raises(ConfigError, match="no picture"):
+    with pytest.raises(ConfigError):
         Query(image=image)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import untrimmed
+from tests.refusals import refused
 from tests.search.same_hits import SENTENCES
 from tests.search.store.test_table import SETTINGS, stored
 from tests.toy import ToyEncoder
@@ -145,26 +146,26 @@ def test_two_videos_that_share_an_id_are_both_kept(tmp_path):
 def test_libraries_that_do_not_fit_are_refused_and_leave_none(tmp_path):
     here = library(tmp_path / "a", stored("/v/a.mp4"))
     other = library(tmp_path / "b", stored("/v/b.mp4"), encoder_identity="toy:2")
-    with pytest.raises(IndexMismatchError, match=r"b: its encoder identity is toy:2, that of .*a toy:1"):
+    with refused(IndexMismatchError, "toy:2", "toy:1"):
         merging.merge(tmp_path / "out", [here, other])
-    with pytest.raises(ConfigError, match="merged into itself"):
+    with pytest.raises(ConfigError):
         merging.merge(here, [here])
-    with pytest.raises(UntrimmedError, match="no library here"):
+    with pytest.raises(UntrimmedError):
         merging.merge(tmp_path / "out", [tmp_path / "c"])
     part = library(tmp_path / "films.part-2-of-3", stored("/v/c.mp4"))
-    with pytest.raises(UntrimmedError, match=r"films\.part-01-of-3: no library here"):
+    with refused(UntrimmedError, "films.part-01-of-3"):
         merging.merge(tmp_path / "out", [part, tmp_path / "films.part-01-of-3"])
-    with pytest.raises(UntrimmedError, match=r"films\.part-1-of-3, .*films\.part-3-of-3: not among the parts"):
+    with refused(UntrimmedError, "films.part-1-of-3", "films.part-3-of-3"):
         merging.merge(tmp_path / "out", [part])
     assert missing_parts([tmp_path / "films.part-02-of-16"])[0].name == "films.part-01-of-16"
-    with VideoIndex(here), pytest.raises(IndexBusyError, match="another process is writing"):
+    with VideoIndex(here), pytest.raises(IndexBusyError):
         merging.merge(tmp_path / "out", [here])
     assert not (tmp_path / "out" / "library.json").exists()
 
 
 def test_what_is_no_part_is_refused(lib, videos):
     for part in ("3", "0/3", "4/3", "3/16/2", ""):
-        with pytest.raises(ConfigError, match="part is"):
+        with pytest.raises(ConfigError):
             lib.index(videos, part=part)
 
 
@@ -199,13 +200,13 @@ def test_a_killed_merge_is_no_library_and_goes_on(tmp_path, monkeypatch):
         before = found
         kills += not ended
         if not ended and not (out / "library.json").exists():
-            with pytest.raises(UntrimmedError, match=r"no library here|where a merge into it has not ended"):
+            with pytest.raises(UntrimmedError):
                 VideoIndex(out)
     assert kills, "no merge was killed: wait less"
     assert contents(out) == {video.record.path: contents_of(video) for video in videos}
     monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
     (out / "library.json").unlink()
-    with pytest.raises(UntrimmedError, match="where a merge into it has not ended, run the same `untrimmed merge`"):
+    with refused(UntrimmedError, "untrimmed merge"):
         untrimmed.open(out).index(folders[0])
 
 
