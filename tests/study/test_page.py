@@ -10,7 +10,7 @@ from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
 from untrimmed.study.page import _findings, _p_of_seeds, winners
 from untrimmed.study.study import Found, Plan
-from untrimmed.study.trials import Candidate, World
+from untrimmed.study.world import Candidate, World
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
 

@@ -21,7 +21,7 @@ from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import DataSettings
 from untrimmed.running.split import load_split
-from untrimmed.study.trials import Trial
+from untrimmed.study.world import Trial
 from untrimmed.training.optim import BertAdam, parameter_groups
 
 ROUNDS = 7

@@ -24,7 +24,7 @@ from untrimmed.running.training_free import require_learner
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.study.costs import Costs, costs_of
 from untrimmed.study.greedy import Growth, Tried, grow
-from untrimmed.study.trials import UNTRAINED, Candidate, Known, Trial, World
+from untrimmed.study.world import UNTRAINED, Candidate, Known, Trial, World
 
 Tell = Callable[[str], None]
 SEARCH_SEED = 0

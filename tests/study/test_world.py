@@ -14,7 +14,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.running.run import Run
 from untrimmed.study.greedy import Growth, Tried
 from untrimmed.study.study import Found, Plan, _finalists
-from untrimmed.study.trials import Candidate, Trial, World
+from untrimmed.study.world import Candidate, Trial, World
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
 
