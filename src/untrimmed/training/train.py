@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from untrimmed.config import checked
-from untrimmed.data.layout import read_split
+from untrimmed.data.layouts import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError, nearest

@@ -10,11 +10,10 @@ import torch
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, long_tensors
 from untrimmed.search.corpora.best_rows import BestRows
+from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, long_tensors
 from untrimmed.search.corpora.exact_scores import exact_scores, exact_scores_of_rows
-from untrimmed.search.pruning.coded_videos import CodedBlocks
-from untrimmed.search.pruning.coded_videos import CodedVideos
+from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
 from untrimmed.search.pruning.codes import Axes
 
 WIDTH = 12

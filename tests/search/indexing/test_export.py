@@ -13,8 +13,8 @@ from tests.toy import WideWordEncoder
 from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.resampling import prepare_video, prepare_words
-from untrimmed.data.sources import open_frames, open_words
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, FeatureError, IndexMismatchError, UnknownNameError
 from untrimmed.search import library as library_module

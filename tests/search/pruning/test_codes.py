@@ -19,9 +19,9 @@ from hypothesis.extra.numpy import arrays
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.encoded_block import branches_of
 from untrimmed.search.cache.snapshot import LaidOut, lay_out
 from untrimmed.search.corpora import exact_scores, trained_query
+from untrimmed.search.corpora.encoded_block import branches_of
 from untrimmed.search.corpora.together import rank_together
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.corpora.trained_query import TrainedQuery
@@ -29,8 +29,7 @@ from untrimmed.search.pruning import coded_blocks, intrinsics, kernels, threads
 from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import codes as codes_module
 from untrimmed.search.pruning.candidates import Candidates
-from untrimmed.search.pruning.coded_videos import CodedBlocks
-from untrimmed.search.pruning.coded_videos import CodedVideos
+from untrimmed.search.pruning.coded_videos import CodedBlocks, CodedVideos
 from untrimmed.search.pruning.codes import Axes, Codes
 from untrimmed.search.pruning.shortfalls import Shortfalls
 from untrimmed.search.store.records import Records, VideoRecord
