@@ -22,7 +22,7 @@ from untrimmed.reproduction.efficiency import Costs
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.results import notes_of, printed_grids
-from untrimmed.reproduction.runner import Place, Plan, pairs_of
+from untrimmed.reproduction.runner import Place, _evaluate, pairs_of, trial_of
 from untrimmed.reproduction.tables import (
     EfficiencyTable,
     NotCovered,
@@ -134,11 +134,13 @@ def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caugh
     printed = list(commands_of(table))
     assert [(each.row, each.column) for each in printed] == list(pairs_of(table))
     for each in printed:
-        plan = Plan.of(each.row, each.column, place)
-        settled = caught(plan._train, lambda *_, **__: None)
-        assert (settled.train, settled.features) == (plan.settled.train, plan.settled.features)
+        trial = trial_of(each.row, each.column, place)
+        settled = caught(trial.train)
+        assert (settled.train, settled.features) == (trial.settings.train, trial.settings.features)
         assert caught(type_in, each.train) == settled
-        assert caught(type_in, each.evaluate) == caught(plan._evaluate, Run(tmp_path, settled, []))
+        assert caught(type_in, each.evaluate) == caught(
+            _evaluate, Run(tmp_path, settled, []), each.row, each.column, "auto"
+        )
         assert caught(type_in, each.evaluate)["moments"] == each.column.events
 
 

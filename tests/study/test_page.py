@@ -21,8 +21,10 @@ def found(data, **sum_r):
         Candidate.of(name.replace("_with_", "+")): (Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)),)
         for name, value in sum_r.items()
     }
+    world = World(data=data, root=Path(), out=Path())
+    vars(world)["num_train"] = 100  # no data set is there
     return Found(
-        world=World(data=data, root=Path(), out=Path()),
+        world=world,
         plan=Plan(methods=(PLAIN, OTHER)),
         rates={PLAIN: 3e-4},
         growths=(grown,),

@@ -1,50 +1,46 @@
-"""What one training of a study is: its settings, and where its run lies."""
+"""What a study trains: the settings of each candidate, and where its run is."""
 
-import pickle
 import shutil
 from dataclasses import replace
-from threading import Thread
 
 import pytest
-from filelock import FileLock
 
 from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
-from untrimmed.running.run import Run
 from untrimmed.study.greedy import Growth, Tried
 from untrimmed.study.study import Found, Plan, _finalists
-from untrimmed.study.world import Candidate, Trial, World
+from untrimmed.study.world import Candidate, World
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
 
 
 @pytest.fixture
-def trial(data_root, tmp_path):
-    world = World(data="tvr", root=data_root, out=tmp_path, dim=8, frames=20, batch=4)
-    return Trial(world=world, candidate=Candidate.of(FORM), rate=3e-4, steps=40, seed=2)
+def world(data_root, tmp_path):
+    return World(data="tvr", root=data_root, out=tmp_path, dim=8, frames=20, batch=4)
 
 
-def of(trial, text):
-    return replace(trial, candidate=Candidate.of(text))
+@pytest.fixture
+def of(world):
+    return lambda text: world.trial(Candidate.of(text), rate=3e-4, steps=40, seed=2)
 
 
-def test_settings_of_a_candidate_reach_its_run_and_no_other(trial):
-    plain, changed = of(trial, "proto"), {"model.iterations": 1, "model.prototype_residual": "all"}
+def test_settings_of_a_candidate_reach_its_run_and_no_other(of):
+    trial, plain, changed = of(FORM), of("proto"), {"model.iterations": 1, "model.prototype_residual": "all"}
     assert trial.overrides == plain.overrides | changed | {"train.weight_decay": 1e-5}
-    assert trial.settled().model["iterations"] == 1
-    assert trial.settled().model["query_dim"] == 12
+    assert trial.settings.model["iterations"] == 1
+    assert trial.fitted_settings.model["query_dim"] == 12
 
 
-def test_what_begins_late_does_so_after_the_same_share_of_the_epochs(trial):
-    settled = of(trial, "ms_sl+transport").settled()  # published: 100 epochs, transport from 20, hard negatives from 20
-    assert trial.epochs == 10  # 16 videos to learn from, 4 a step
+def test_what_begins_late_does_so_after_the_same_share_of_the_epochs(of):
+    settled = of("ms_sl+transport").settings  # published: 100 epochs, transport from 20, hard negatives from 20
+    assert settled.train.epochs == 10  # 16 videos to learn from, 4 a step
     assert settled.losses["transport"]["warmup_epoch"] == settled.train.hard_negatives_from_epoch == 2
 
 
-def test_runs_of_each_form_lie_apart(trial, tmp_path):
-    assert trial.folder == tmp_path / "tvr" / f"{FORM}-0.0003-40-2"
-    assert of(trial, "gmmformer_v2+ral").folder == tmp_path / "tvr" / "gmmformer_v2+ral-0.0003-40-2"
+def test_runs_of_each_form_lie_apart(of, tmp_path):
+    assert of(FORM).folder == tmp_path / "tvr" / f"{FORM}-0.0003-40-2"
+    assert of("gmmformer_v2+ral").folder == tmp_path / "tvr" / "gmmformer_v2+ral-0.0003-40-2"
 
 
 @pytest.mark.parametrize("text", ["proto,", "proto,iterations", "proto,model.x=../y", "proto,model.x=[1", "a/b"])
@@ -53,19 +49,19 @@ def test_settings_that_cannot_be_part_of_a_name_are_refused(text):
         Candidate.of(text)
 
 
-def test_why_a_combination_cannot_be_is_known_without_training(trial):
-    assert of(trial, "ms_sl+evidence").refusal() == ""
-    assert "has no layers that can" in of(trial, "ms_sl+registers").refusal()
-    assert of(trial, "gmmformer_v2+registers+ral").refusal() == ""
+def test_why_a_combination_cannot_be_is_known_without_training(of):
+    assert of("ms_sl+evidence").refusal() == ""
+    assert "has no layers that can" in of("ms_sl+registers").refusal()
+    assert of("gmmformer_v2+registers+ral").refusal() == ""
 
 
-def test_runs_of_other_sizes_are_refused(trial):
-    replace(trial.world, dim=4).require_own()
-    trial.world.require_own()  # nothing was trained with 4
-    trial.folder.mkdir()
-    trial.world.require_own()
+def test_runs_of_other_sizes_are_refused(world, of):
+    replace(world, dim=4).require_own()
+    world.require_own()  # nothing was trained with 4
+    of(FORM).folder.mkdir()
+    world.require_own()
     with pytest.raises(ConfigError, match="its runs have dim 8, this study has 16; choose another --out"):
-        replace(trial.world, dim=16).require_own()
+        replace(world, dim=16).require_own()
 
 
 @pytest.fixture
@@ -76,10 +72,10 @@ def other_root(tmp_path):
 
 
 @pytest.mark.parametrize("kept", ["untrained.json", "ms_sl-0.0003-40-0.json"])
-def test_other_data_of_equal_size_is_refused(trial, other_root, kept):
-    trial.world.require_own()
-    (trial.folder.parent / kept).write_text("{}", encoding="utf-8")
-    own, other = trial.world, replace(trial.world, root=other_root)
+def test_other_data_of_equal_size_is_refused(world, of, other_root, kept):
+    world.require_own()
+    (of(FORM).folder.parent / kept).write_text("{}", encoding="utf-8")
+    own, other = world, replace(world, root=other_root)
     for refused in (other.require_same, other.require_own):
         with pytest.raises(
             ConfigError, match=rf"keeps is of data {own.identity}, .* has data {other.identity}; choose"
@@ -88,46 +84,26 @@ def test_other_data_of_equal_size_is_refused(trial, other_root, kept):
     own.require_own()
 
 
-def test_data_are_known_in_another_folder(trial, data_root, tmp_path):
+def test_data_are_known_in_another_folder(world, data_root, tmp_path):
     shutil.copytree(data_root / "tvr", tmp_path / "moved" / "tvr")
-    assert replace(trial.world, root=tmp_path / "moved").identity == trial.world.identity
+    assert replace(world, root=tmp_path / "moved").identity == world.identity
 
 
-def test_what_was_kept_of_other_data_is_refused(trial):
+def test_what_was_kept_of_other_data_is_refused(world, of):
+    trial = of(FORM)
     trial.note.parent.mkdir()
     trial.note.write_text('{"val": 100.0, "test": [1, 2]}', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"has the ranks of 2 captions, tvr has [0-9]+ to test; it was kept of other"):
-        trial.report()
+        world.report(trial)
 
 
-def test_a_training_that_another_process_is_at_is_waited_for(trial, monkeypatch):
-    made = []
-    monkeypatch.setattr(Trial, "_train", lambda self, callback: made.append(self.seed) or object.__new__(Run))
-    trial.folder.parent.mkdir()
-    with FileLock(trial.folder.parent / f"{trial.folder.name}.lock"):
-        other = Thread(target=trial.train)
-        other.start()
-        other.join(0.3)
-        assert made == []
-    other.join()
-    assert made == [2]
-
-
-def test_a_trial_goes_to_another_process_without_features(trial):
-    assert trial.overrides["model.query_dim"] == 12
-    again = pickle.loads(pickle.dumps(trial))
-    assert "sets" in vars(trial.world)
-    assert "sets" not in vars(again.world)
-    assert (again, again.overrides) == (trial, trial.overrides)
-
-
-def test_a_finalist_that_two_methods_grew_into_learns_at_the_rate_that_took_it_furthest(trial):
+def test_a_finalist_that_two_methods_grew_into_learns_at_the_rate_that_took_it_furthest(world):
     one, other, both = (Candidate.of(text) for text in ("ms_sl", "ms_sl+ral", "ms_sl+ral+evidence"))
     first = Growth((Tried(one, 100, one), Tried(other, 103, one, one), Tried(both, 104, one, other)), (one,), {})
     second = Growth((Tried(other, 102, other), Tried(both, 109, other, other)), (other,), {})
     for growths in ((first, second), (second, first)):
         plan, rates = Plan(methods=(one, other), attachments=("evidence",), finalists=1), {one: 1e-3, other: 1e-4}
-        found = Found(world=trial.world, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
+        found = Found(world=world, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
         assert [each.sum_r for each in found.tried] == [109, 103, 100]
         assert [found.base_of(each) for each in (both, other, one)] == [other, one, one]
         assert _finalists(found) == (both, other, one), "every one beside the method that it grew from"

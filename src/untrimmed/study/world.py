@@ -1,37 +1,40 @@
-"""One training of a study: a method, what it carries and its own settings, at sizes that all of the study share."""
+"""What a study compares, and the data set and sizes at which everything in it learns."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from untrimmed.config import parse_overrides
 from untrimmed.data.annotations import videos_of
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
-from untrimmed.data.layout import Layout, read_split
-from untrimmed.data.sources import open_teacher
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_teacher, open_words, read_split
+from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.precision import Precision
-from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
+from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
 from untrimmed.running.evaluate import evaluate
-from untrimmed.running.run import Run, is_run, open_run
-from untrimmed.study.identity import identity_of
-from untrimmed.training.loop import Callback
-from untrimmed.training.train import train
+from untrimmed.running.run import Run
+from untrimmed.running.untrained import untrained_rows
+from untrimmed.training.trials import Trial
 
+CAPTIONS = 3  # whose words count for the identity of a data set
+NUMBERS = 8  # of a table of features that do
 WARMUP_SHARE = 0.1  # the published hundredth would be few steps of a short training, too few for the larger rates
-Known = Literal["val", "test"]  # what a trial can tell: of validation videos, of test videos
 UNTRAINED = "untrained.json"  # the rows that need no training, of a world
 WARMUP_EPOCH = "warmup_epoch"  # from which some losses act; it moves with the length of the training
 
@@ -96,14 +99,21 @@ class World:
         return {name: value for name, value in vars(self).items() if name != "sets"}
 
     @cached_property
-    def num_train(self) -> int:
-        """How many videos there are to learn from."""
-        return len(videos_of(read_split(self.data, self.root, "train")))
-
-    @cached_property
     def identity(self) -> str:
-        """A digest of the data."""
-        return identity_of(self.data, self.root)
+        """A digest of the data, the same on every machine: test captions, some words and frames.
+
+        Of each table the first numbers count, as hundredths of its largest: simulated on two machines, features may
+        differ in their last digits.
+
+        Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
+        """
+        layout = Layout.at(self.root, self.data)
+        captions = read_split(self.data, self.root, "test")
+        ids = [caption.caption_id for caption in captions]
+        words, frames = open_words(layout), open_frames(layout)
+        tables = [words.read(caption_id) for caption_id in ids[:CAPTIONS]] + [frames.read(videos_of(captions)[0])]
+        content = "\n".join([*ids, *map(_beginning, tables)])
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     @property
     def _noted(self) -> Path:
@@ -147,156 +157,96 @@ class World:
     @property
     def simulated(self) -> bool:
         """Whether the features are simulated, so that a hidden side says what could be found at most."""
-        return (Layout.at(self.root, self.data).folder / "simulation.json").is_file()
+        return is_simulated(self.data, self.root)
 
-    @property
-    def preset(self) -> str | None:
-        """Whose published settings everything on this world begins with."""
-        return None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET
+    @cached_property
+    def num_train(self) -> int:
+        """How many videos there are to learn from."""
+        return len(videos_of(read_split(self.data, self.root, "train")))
 
+    def trial(self, candidate: Candidate, *, rate: float, steps: int, seed: int) -> Trial:
+        """One training of a candidate, of as many epochs as hold the steps.
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One training of a candidate."""
-
-    world: World
-    candidate: Candidate
-    rate: float
-    steps: int
-    seed: int
-
-    @property
-    def folder(self) -> Path:
-        """Where the run is kept."""
-        return self.world.out / self.world.data / f"{self.candidate}-{self.rate:g}-{self.steps}-{self.seed}"
-
-    @property
-    def epochs(self) -> int:
-        """The fewest that hold the steps."""
-        return math.ceil(self.steps / math.ceil(self.world.num_train / self.world.batch))
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run is there and nothing is left to train."""
-        return is_run(self.folder) and len(open_run(self.folder).history) >= self.epochs
-
-    def knows(self, what: Known) -> bool:
-        """Whether this can be told without training: of the run, or of what was kept when it was first told."""
-        return what in self._kept() or self.finished
-
-    @property
-    def note(self) -> Path:
-        """What is kept beside the run, and is enough for the page where the run is not: a few kilobytes."""
-        return self.folder.with_name(f"{self.folder.name}.json")
-
-    def _kept(self) -> dict[str, Any]:
-        return dict(json.loads(self.note.read_text(encoding="utf-8"))) if self.note.is_file() else {}
-
-    def reached(self) -> float:
-        """The best SumR on validation videos."""
-        kept = self._kept()
-        if "val" not in kept:
-            kept["val"] = max(entry["val"]["SumR"] for entry in open_run(self.folder).history)
-            write_whole(self.note, json.dumps(kept))
-        return float(kept["val"])
-
-    def report(self) -> Report:
-        """What is found among the test videos.
-
-        Raises: ConfigError where what was kept is of another number of captions.
+        All but sizes and rate is published; what begins in some epoch does so after the same share of all.
         """
-        kept, test = self._kept(), self.world.sets[2]
-        if "test" not in kept:
-            made = evaluate(open_run(self.folder), moments=False)
-            rank_of = dict(zip(made.caption_ids, made.rank.tolist(), strict=True))
-            kept["test"] = [rank_of[caption_id] for caption_id in test.caption_ids]  # of each caption's video
-            write_whole(self.note, json.dumps(kept))
-        rank = np.array(kept["test"])
-        if len(rank) != len(test.caption_ids):
-            raise ConfigError(
-                f"{self.note}: has the ranks of {len(rank)} captions, {self.world.data} has {len(test.caption_ids)} to "
-                "test; it was kept of other data, choose another --out"
-            )
-        return Report(str(self.candidate), len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
-
-    @property
-    def shared(self) -> dict[str, Any]:
-        """What differs from the published settings; what begins in some epoch does so after the same share of all."""
-        method = self.candidate.name
-        published = load_preset(method, self.world.preset or self.world.data)
-        share = self.epochs / published.train.epochs
+        preset = None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET  # all candidates begin with one world's
+        published = load_preset(candidate.name, preset or self.data)
+        epochs = math.ceil(steps / math.ceil(self.num_train / self.batch))
+        share = epochs / published.train.epochs
         late = {
             f"losses.{name}.{WARMUP_EPOCH}": round(settings[WARMUP_EPOCH] * share)
             for name, settings in published.losses.items()
             if settings is not None and WARMUP_EPOCH in settings
         }
-        return {
-            "model.dim": self.world.dim,
-            "model.max_frames": self.world.frames,
-            "train.batch_size": self.world.batch,
-            "train.learning_rate": self.rate,
-            "train.epochs": self.epochs,
-            "train.patience": self.epochs,
+        overrides = {
+            "model.dim": self.dim,
+            "model.max_frames": self.frames,
+            "train.batch_size": self.batch,
+            "train.learning_rate": rate,
+            "train.epochs": epochs,
+            "train.patience": epochs,
             "train.warmup_share": WARMUP_SHARE,
             "train.hard_negatives_from_epoch": round(published.train.hard_negatives_from_epoch * share),
+            "train.seed": seed,
             **late,
-            **parse_overrides(self.candidate.settings),
+            **parse_overrides(candidate.settings),
         }
-
-    @property
-    def overrides(self) -> dict[str, Any]:
-        """All that differs, with the widths of the world's features."""
-        train_set = self.world.sets[0]
-        widths = {"model.query_dim": train_set.query_dim, "model.video_dim": train_set.video_dim}
-        return widths | self.shared
-
-    def settled(self) -> Preset:
-        """All settings.
-
-        Raises: ConfigError, or UnknownNameError, for a candidate that does not exist.
-        """
-        preset = load_preset(self.candidate.name, self.world.preset or self.world.data, self.overrides)
-        preset.sizes()
-        return preset
-
-    def refusal(self) -> str:
-        """Why this candidate cannot be, in one line; empty where it can. No features are read."""
-        try:
-            self._without_widths().sizes()
-        except ConfigError as error:
-            return str(error)
-        return ""
-
-    def _without_widths(self) -> Preset:
-        return load_preset(self.candidate.name, self.world.preset or self.world.data, self.shared)
-
-    def require_teacher(self) -> None:
-        """Look whether the files of a teacher are there, for a method that has one.
-
-        Raises: FeatureError naming the file.
-        """
-        if self._without_widths().features.teacher:
-            open_teacher(Layout.at(self.world.root, self.world.data))
-
-    def train(self, callback: Callback = lambda progress: None) -> Run:
-        """The run, which is made, taken up, or already there; one that another process is at is waited for."""
-        from filelock import FileLock
-
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder.parent / f"{self.folder.name}.lock"):
-            return open_run(self.folder) if self.finished else self._train(callback)
-
-    def _train(self, callback: Callback) -> Run:
-        world = self.world
-        return train(
-            str(self.candidate.name),
-            data=world.data,
-            root=world.root,
-            out=self.folder,
-            seed=self.seed,
-            preset=world.preset,
-            precision=world.precision,
-            device=world.device,
-            callback=callback,
-            **self.overrides,
+        return Trial(
+            method=str(candidate.name),
+            data=self.data,
+            root=self.root,
+            folder=self.out / self.data / f"{candidate}-{rate:g}-{steps}-{seed}",
+            overrides=overrides,
+            preset=preset,
+            data_widths=True,
+            precision=self.precision,
+            device=self.device,
         )
+
+    def report(self, trial: Trial) -> Report:
+        """What is found among the test videos.
+
+        Raises: ConfigError where what was kept is of another number of captions.
+        """
+        test = self.sets[2]
+
+        def ranks(run: Run) -> list[int]:
+            report = evaluate(run, moments=False)
+            rank_of = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
+            return [rank_of[caption_id] for caption_id in test.caption_ids]
+
+        rank = np.array(trial.measured("test", ranks))
+        if len(rank) != len(test.caption_ids):
+            raise ConfigError(
+                f"{trial.note}: has the ranks of {len(rank)} captions, {self.data} has {len(test.caption_ids)} to "
+                "test; it was kept of other data, choose another --out"
+            )
+        return Report(trial.method, len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
+
+    def untrained(self) -> dict[str, dict[str, float]]:
+        """The rows that need no training, kept beside the runs."""
+        kept = self.out / self.data / UNTRAINED
+        if not kept.is_file():
+            rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(kept, json.dumps(rows, indent=1))
+        return dict(json.loads(kept.read_text(encoding="utf-8")))
+
+
+def reached(trial: Trial) -> float:
+    """The best SumR on validation videos."""
+    return float(trial.measured("val", lambda run: max(entry["val"]["SumR"] for entry in run.history)))
+
+
+def require_teacher(trial: Trial) -> None:
+    """Check that the files of a teacher are there, for a method that has one.
+
+    Raises: FeatureError naming the file.
+    """
+    if trial.settings.features.teacher:
+        open_teacher(Layout.at(trial.root, trial.data))
+
+
+def _beginning(table: Float[np.ndarray, "N D"]) -> str:
+    hundredths = 100 * table.flat[:NUMBERS] / max(float(np.abs(table).max()), 1e-12)
+    return " ".join(str(round(number)) for number in hundredths.tolist())
