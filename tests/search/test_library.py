@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -290,18 +289,6 @@ def test_options_of_a_search_that_make_no_sense_are_refused(encoder, videos, lib
         lib.search("red", within=tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="not valid UTF-8"):
         lib.search("caf\udce9")
-
-
-def test_a_library_of_before_number_formats_were_noted_is_searched_and_filled(encoder, videos, lib):
-    lib.index(videos)
-    file = lib.folder / "library.json"
-    settings = json.loads(file.read_text())
-    del settings["products"]
-    file.write_text(json.dumps(settings))
-    assert lib.search("green")[0].video == videos / "flag.mp4"
-    assert lib.settings().products is None
-    assert lib.index(videos).failed == ()
-    assert lib.settings().products == "float32 and unrecorded"
 
 
 def test_many_sentences_rank_as_each_by_itself(encoder, videos, lib):
