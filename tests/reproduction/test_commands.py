@@ -102,8 +102,12 @@ def type_in():
 def caught(monkeypatch):
     """Gives what a call would train or evaluate: training stops once all its settings are settled and fit the data."""
 
-    def stop_training(folder, config):
+    def stop_training(folder, config, made):
         raise Stopped(config)
+
+    def sets(data, root, preset, *_):
+        settings = DataSettings(name=data, root="DIR")
+        return settings, [Features.load(settings, preset.sizes(), preset.features, split) for split in ("train", "val")]
 
     def stop_evaluating(run, **options):
         bound = inspect.signature(real_evaluate).bind(None, **options)
@@ -111,10 +115,9 @@ def caught(monkeypatch):
         raise Stopped(bound.arguments | {"changed": bound.arguments["changed"] or {}})
 
     real_evaluate = evaluation.evaluate
-    monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
-    monkeypatch.setattr(training, "load_split", Features.load)
+    monkeypatch.setattr(training, "_sets", sets)
     monkeypatch.setattr(arguments, "require_content", lambda _: None)  # of features, and there are none
-    monkeypatch.setattr(training, "_require_own", stop_training)
+    monkeypatch.setattr(training, "_begun", stop_training)
     monkeypatch.setattr(evaluation, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
     monkeypatch.setattr("untrimmed.cli.run_evaluation.is_model_folder", lambda folder: True)
