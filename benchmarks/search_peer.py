@@ -24,7 +24,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import register
+from untrimmed.models.registry import create_model, register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
 from untrimmed.search.corpora.best_rows import BestRows
@@ -89,7 +89,7 @@ class Search:
 
     def __init__(self, blocks: Sequence[EncodedBlock], recall: float = 1.0):
         self.blocks, self.recall = blocks, recall
-        model = Given(Given.Config(query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None))
+        model = create_model("given", query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None)
         best = BestRows(model, blocks[0].video(0))
         scoring = SimpleNamespace(model=model, in_float64=model, usual_doubt=None, best_rows=best)
         self.corpus = TrainedCorpus(scoring)  # type: ignore[arg-type]  # it only scores
