@@ -21,7 +21,7 @@ from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError, nearest
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import model_class, plain_settings
+from untrimmed.models.registry import build_model, model_class, plain_settings
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import sources_of, trust
 from untrimmed.precision import Format, Precision, choose_format
@@ -110,7 +110,7 @@ def train(
     fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    model = model_class(name)(sizes) if made is None else made
+    model = build_model(model_class(name), sizes) if made is None else made
     trust(sources_of(model_classes(model)))
     loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
     loop.callback = callback or loop.callback
