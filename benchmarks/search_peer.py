@@ -23,7 +23,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
 from untrimmed.models.attachment import Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import register
+from untrimmed.models.registry import create_model, register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
 from untrimmed.search.corpora.encoded_block import EncodedBlock
@@ -86,7 +86,7 @@ class Search:
 
     def __init__(self, blocks: Sequence[EncodedBlock]):
         self.blocks = blocks
-        model = Given(Given.Config(query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None))
+        model = create_model("given", query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None)
         scorer = Scorer(model, blocks[0].video(0))
         self.corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=scorer))  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())

@@ -37,8 +37,7 @@ from untrimmed.models.released import export_released
 from untrimmed.presets import load_preset
 from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
-from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.schedule import warmup_linear_schedule
+from untrimmed.training.optim import BertAdam, parameter_groups, warmup_linear
 
 PRESET = load_preset("gmmformer_v2", "tvr")
 NUDGED = "straightforward-nudged"
@@ -90,8 +89,7 @@ class Side:
         how = {"compiled": True} if COMPILED in name else {}  # which an earlier checkout does not know
         self.encoding = Encoding(torch.device(device), "bfloat16" if BFLOAT16 in name else "float32", **how)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
-        share = PRESET.train.warmup_share
-        self.schedule = warmup_linear_schedule(self.optimizer, total_steps=TOTAL_STEPS, warmup_share=share)
+        self.num_steps = 0
 
     def loss(self, batch: TrainingBatch) -> torch.Tensor:
         if self.name.startswith(STRAIGHTFORWARD):
@@ -103,8 +101,11 @@ class Side:
         loss = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        factor = warmup_linear(self.num_steps, total_steps=TOTAL_STEPS, warmup_share=PRESET.train.warmup_share)
+        for group in self.optimizer.param_groups:
+            group["lr"] = PRESET.train.learning_rate * factor
         self.optimizer.step()
-        self.schedule.step()
+        self.num_steps += 1
         return loss.item()
 
 

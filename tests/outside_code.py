@@ -27,7 +27,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import Benchmark
 from untrimmed.data.benchmarks.registry import register_benchmark
-from untrimmed.data.outside import register_layout
+from untrimmed.data.layouts import register_layout
 from untrimmed.losses.nce import nce
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig
 from untrimmed.models.base import ModelConfig, RetrievalModel

@@ -88,6 +88,14 @@ def test_no_module_imports_itself_by_way_of_others():
     assert sorted(str(path.relative_to(PACKAGE)) for path in left) == []
 
 
+def test_a_model_knows_its_attachments_and_both_know_no_registry():
+    order = ["settings", "attachment", "base", "registry"]  # each may name those before it, for types too
+    for place, name in enumerate(order):
+        text = (PACKAGE / "models" / f"{name}.py").read_text(encoding="utf-8")
+        assert not [later for later in order[place + 1 :] if f"untrimmed.models.{later}" in text], name
+        assert "TYPE_CHECKING" not in text
+
+
 def test_no_class_is_made_at_run_time():
     calls = [
         f"{path.relative_to(PACKAGE)}, line {node.lineno}"

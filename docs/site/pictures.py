@@ -55,11 +55,11 @@ SEARCH = (
         ("StoredVideo", "T D, float16, on disk"),
         note=("under the lock of", "the one writer"),
     ),
-    Step("search", "lay out all videos in memory", ("search/corpora/engine.py",), ("Corpus", "")),
+    Step("search", "map all videos into memory", ("search/corpora/engine.py",), ("Corpus", "")),
     Step(
         "search",
         "rank videos by the sentence",
-        ("search/corpora/windows.py", "search/corpora/trained.py"),
+        ("search/corpora/rows.py", "search/corpora/trained.py"),
         ("RankedVideo", "video_id, score"),
         beside=("sentence", "TextFeatures"),
     ),

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from untrimmed.cli.data import data_app
-from untrimmed.data.layout import read_split
+from untrimmed.data.layouts import read_split
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 

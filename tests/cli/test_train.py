@@ -19,7 +19,7 @@ from untrimmed.cli import app as app_module
 from untrimmed.cli.models import import_checkpoint, models
 from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
 from untrimmed.cli.train import train
-from untrimmed.data.layout import read_split
+from untrimmed.data.layouts import read_split
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.models.registry import create_model

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from untrimmed.data.layout import read_split
+from untrimmed.data.layouts import read_split
 from untrimmed.running.loaded import open_model
 from untrimmed.training.train import train
 

@@ -9,10 +9,10 @@ from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.dataset import dataset_of_arrays, load_dataset
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.packed import PackSettings
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
-from untrimmed.data.sources import open_frames, open_words
 from untrimmed.errors import ConfigError, FeatureError
 
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
@@ -194,9 +194,9 @@ def test_a_name_that_is_no_folders_name_is_refused(tmp_path, name):
         load_dataset(name, tmp_path, "train")
 
 
-def test_a_repeated_caption_id_is_told_with_its_file(tmp_path):
+def test_a_repeated_caption_id_is_named(tmp_path):
     simulate("toy", tmp_path, num_videos=5, settings=SimulationSettings(query_dim=6, video_dim=5))
     path = tmp_path / "toy" / "TextData" / "toytest.caption.txt"
     path.write_text(path.read_text() * 2)
-    with refused(FeatureError, "toytest.caption.txt", "2"):
+    with refused(FeatureError, "toy", "test", "2"):
         load_dataset("toy", tmp_path, "test")

@@ -10,9 +10,9 @@ from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import write_bigfile
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.jsg import read_jsg, write_jsg
-from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, read_split
 from untrimmed.data.prepare import prepare
-from untrimmed.data.sources import open_frames
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 

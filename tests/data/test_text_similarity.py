@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from untrimmed.cli.data import data_app
 from untrimmed.data import text_similarity as module
-from untrimmed.data.layout import Layout, read_split
-from untrimmed.data.sources import open_words
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_words, read_split
 from untrimmed.data.text_similarity import pair_statistics, text_similarity
 
 

@@ -1,5 +1,6 @@
 """A method, a part and a loss outside the package are trained, saved and evaluated by name once registered."""
 
+import copy
 from dataclasses import dataclass
 
 import pytest
@@ -16,8 +17,9 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
 from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Step
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import ATTACHMENTS, METHODS, create_model, register
+from untrimmed.models.registry import ATTACHMENTS, METHODS, build_model, create_model, register
 from untrimmed.models.storage import load_model
+from untrimmed.nn.init import initialise
 from untrimmed.scores.max_sim import max_sim, vector_sim
 from untrimmed.scores.score import Score, Scores
 
@@ -159,19 +161,51 @@ def test_a_method_with_places_must_say_what_a_branch_weighs_and_how_it_is_traine
         used[hook]()
 
 
-def test_a_constructed_model_is_complete_whatever_its_constructor_does():
-    """However it is made: by its name, by its class, or by one that adds to the constructor of another."""
-
+def test_weights_of_a_method_are_drawn_after_its_whole_constructor():
     class Wider(Means):
         def __init__(self, config):
             super().__init__(config)
             self.more = nn.Linear(4, 2000)
 
-    losses = {"own_push": Push.Config()}
-    for model in (create_model("own_means+own_push", **SIZES), Wider(Means.Config(**SIZES, losses=losses))):
-        assert list(model.attachments) == ["own_push"]
-        assert all(layer.bias.abs().sum() == 0 for layer in model.modules() if isinstance(layer, nn.Linear))
+    model = build_model(Wider, Means.Config(**SIZES, losses={"own_push": Push.Config()}))
+    assert list(model.attachments) == ["own_push"]
+    assert all(layer.bias.abs().sum() == 0 for layer in model.modules() if isinstance(layer, nn.Linear))
     assert model.more.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+class Momentum(Attachment):
+    """Keeps a copy of the model and of its query tower, a map that starts as the identity, and one that is drawn."""
+
+    def __init__(self, config, model):
+        super().__init__(config, model)
+        self.model, self.tower = copy.deepcopy(model), copy.deepcopy(model.query_tower)
+        self.identity, self.drawn = nn.Linear(4, 4), nn.Linear(4, 2000)
+        nn.init.eye_(self.identity.weight)
+        self.num_draws = 0
+
+    def draw_weights(self, model):
+        initialise(self.drawn, model.config.init_std)
+        self.num_draws += 1
+
+
+def test_what_the_constructor_of_an_attachment_sets_stays(batch):
+    register("own_momentum")(Momentum)
+    try:
+        model = create_model("gmmformer_v2+own_momentum+ral+own_bias", **SIZES).eval()
+    finally:
+        del ATTACHMENTS["own_momentum"]
+    part, weights = model.attachments["own_momentum"], model.state_dict()
+    assert part.num_draws == 1
+    assert {name: weights[name].equal(tensor) for name, tensor in part.model.state_dict().items()} == {
+        name: True for name in weights if not name.startswith("attachments.")
+    }
+    assert model.query_tower(batch.queries.words, batch.queries.mask).equal(
+        part.tower(batch.queries.words, batch.queries.mask)
+    )
+    assert part.model.encode_queries(batch.queries).sentence.equal(model.encode_queries(batch.queries).sentence)
+    assert part.identity.weight.equal(torch.eye(4))
+    assert part.identity.bias.abs().sum() > 0  # as torch drew it
+    assert part.drawn.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
 def test_a_loss_of_one_s_own_needs_its_weight(data_root, small):

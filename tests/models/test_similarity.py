@@ -9,7 +9,7 @@ from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.ms_sl import MSSL, MSSLVideos
-from untrimmed.models.registry import METHODS, register
+from untrimmed.models.registry import METHODS, create_model, register
 from untrimmed.models.storage import save_model
 from untrimmed.plots.timeline import courses
 from untrimmed.search.corpora.trained import TrainedModel
@@ -33,7 +33,7 @@ def registered():
 
 @pytest.fixture
 def model():
-    return Distances(Distances.Config(**SIZES)).eval()
+    return create_model("distances", **SIZES).eval()
 
 
 def a_video_with_the_sentence_in_its_third_quarter():

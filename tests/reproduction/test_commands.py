@@ -22,7 +22,7 @@ from untrimmed.reproduction.efficiency import Costs
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.results import notes_of, printed_grids
-from untrimmed.reproduction.runner import Place, Plan, pairs_of
+from untrimmed.reproduction.runner import Place, _evaluate, pairs_of, trial_of
 from untrimmed.reproduction.tables import (
     EfficiencyTable,
     NotCovered,
@@ -102,8 +102,12 @@ def type_in():
 def caught(monkeypatch):
     """Gives what a call would train or evaluate: training stops once all its settings are settled and fit the data."""
 
-    def stop_training(folder, config):
+    def stop_training(folder, config, made):
         raise Stopped(config)
+
+    def sets(data, root, preset, *_):
+        settings = DataSettings(name=data, root="DIR")
+        return settings, [Features.load(settings, preset.sizes(), preset.features, split) for split in ("train", "val")]
 
     def stop_evaluating(run, **options):
         bound = inspect.signature(real_evaluate).bind(None, **options)
@@ -111,10 +115,9 @@ def caught(monkeypatch):
         raise Stopped(bound.arguments | {"changed": bound.arguments["changed"] or {}})
 
     real_evaluate = evaluation.evaluate
-    monkeypatch.setattr(training, "_data", lambda name, root, _: DataSettings(name=name, root="DIR"))
-    monkeypatch.setattr(training, "load_split", Features.load)
+    monkeypatch.setattr(training, "_sets", sets)
     monkeypatch.setattr(arguments, "require_content", lambda _: None)  # of features, and there are none
-    monkeypatch.setattr(training, "_require_own", stop_training)
+    monkeypatch.setattr(training, "_begun", stop_training)
     monkeypatch.setattr(evaluation, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
     monkeypatch.setattr("untrimmed.cli.run_evaluation.is_model_folder", lambda folder: True)
@@ -134,11 +137,13 @@ def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caugh
     printed = list(commands_of(table))
     assert [(each.row, each.column) for each in printed] == list(pairs_of(table))
     for each in printed:
-        plan = Plan.of(each.row, each.column, place)
-        settled = caught(plan._train, lambda *_, **__: None)
-        assert (settled.train, settled.features) == (plan.settled.train, plan.settled.features)
+        trial = trial_of(each.row, each.column, place)
+        settled = caught(trial.train)
+        assert (settled.train, settled.features) == (trial.settings.train, trial.settings.features)
         assert caught(type_in, each.train) == settled
-        assert caught(type_in, each.evaluate) == caught(plan._evaluate, Run(tmp_path, settled, []))
+        assert caught(type_in, each.evaluate) == caught(
+            _evaluate, Run(tmp_path, settled, []), each.row, each.column, "auto"
+        )
         assert caught(type_in, each.evaluate)["moments"] == each.column.events
 
 

@@ -5,60 +5,60 @@ from pathlib import Path
 import pytest
 
 from untrimmed.reproduction.papers import paper_named
-from untrimmed.reproduction.runner import Place, Plan
+from untrimmed.reproduction.runner import Place, trial_of
 from untrimmed.reproduction.tables import TrainedTable
 
 TABLES = [entry for entry in paper_named("jsg").entries if isinstance(entry, TrainedTable)]
-PLANS = [
-    pytest.param(Plan.of(row, column, place), id=f"{table.name}-{row.name}-{column.name}-{place.simulated}")
+TRIALS = [
+    pytest.param(row, on, trial_of(row, on, place), id=f"{table.name}-{row.name}-{on.name}-{place.simulated}")
     for table in TABLES
-    for column in table.columns
+    for on in table.columns
     for row in table.rows
     for place in (Place(Path("runs"), root=Path("data")), Place(Path("runs")))
 ]
 
 
-def is_untrained(plan):
-    return plan.settled.train.epochs == 0
+def is_untrained(trial):
+    return trial.settings.train.epochs == 0
 
 
-@pytest.mark.parametrize("plan", PLANS)
-def test_only_a_trained_gaze_ranks(plan):
-    if plan.row.method != "jsg" or is_untrained(plan):
+@pytest.mark.parametrize(("row", "column", "trial"), TRIALS)
+def test_only_a_trained_gaze_ranks(row, column, trial):
+    if row.method != "jsg" or is_untrained(trial):
         return
-    weights, sizes = plan.settled.weights, plan.settled.sizes()
+    weights, sizes = trial.settings.weights, trial.settings.sizes()
     if weights["gaze_triplet"] == weights["gaze_nce"] == 0:
         assert sizes.rank_moments_by == "glance"
         assert (sizes.glance_weight, sizes.gaze_weight) == (1, 0)
-        assert plan.row.evaluated_with == {}
+        assert row.evaluated_with == {}
     else:
         assert sizes.gaze_weight > 0
 
 
 def test_without_the_gaze_and_with_it_are_both_in_the_tables():
-    glanced = [p.id for p in PLANS if p.values[0].settled.weights.get("gaze_triplet") == 0]
+    glanced = [p.id for p in TRIALS if p.values[2].settings.weights.get("gaze_triplet") == 0]
     assert len(glanced) == 3 * 2 * 2  # w/o GZ; glance; glance, intra: on two columns, in two places
 
 
 def test_without_centre_based_proposals_the_gaze_keeps_its_own():
     (slid,) = {
-        str(plan.row.overrides): plan for (plan,) in (p.values for p in PLANS) if plan.row.name == "w/o CBPG"
+        str(row.overrides): trial for row, _, trial in (p.values for p in TRIALS) if row.name == "w/o CBPG"
     }.values()
-    sizes = slid.settled.sizes()
+    sizes = slid.settings.sizes()
     assert (sizes.proposals, sizes.gaze_proposals) == ("sliding", "centered")
 
 
 def test_the_clips_of_ms_sl_are_its_moments_where_moments_are_searched():
-    for (plan,) in (p.values for p in PLANS):
-        if plan.row.method == "ms_sl":
-            assert plan.settled.sizes().moments == ("clips" if plan.column.events else "windows")
+    for row, column, trial in (p.values for p in TRIALS):
+        if row.method == "ms_sl":
+            assert trial.settings.sizes().moments == ("clips" if column.events else "windows")
 
 
 def test_didemo_wants_one_annotation_met_as_the_paper_writes():
-    wanted = {p.values[0].column.name: p.values[0].settled.train.annotators for p in PLANS if "True" not in p.id}
+    wanted = {p.values[1].name: p.values[2].settings.train.annotators for p in TRIALS if "True" not in p.id}
     assert wanted.pop("didemo_event") == 1
     assert set(wanted.values()) == {2}  # of no effect where a caption has one moment
 
 
 def test_nothing_trains_the_row_without_a_loss():
-    assert {p.values[0].row.name for p in PLANS if is_untrained(p.values[0])} == {"none"}
+    assert {p.values[0].name for p in TRIALS if is_untrained(p.values[2])} == {"none"}

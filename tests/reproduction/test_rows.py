@@ -12,7 +12,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model
 from untrimmed.reproduction.papers import PAPERS
-from untrimmed.reproduction.runner import Place, Plan, pairs_of, run_table, simulated_data
+from untrimmed.reproduction.runner import Place, pairs_of, run_table, simulated_data, trial_of
 from untrimmed.reproduction.tables import TrainedTable
 from untrimmed.running.batches import caption_training_batch, training_batch
 from untrimmed.running.run import DataSettings
@@ -43,7 +43,7 @@ def tiny(tmp_path_factory):
 @pytest.mark.parametrize(("row", "column"), ROWS)
 def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
     place, (root, name) = tiny
-    preset = Plan.of(row, column, place).settled
+    preset = trial_of(row, column, place).settings
     torch.manual_seed(0)
     model = create_model(row.method, **preset.settings)
     dataset = load_split(DataSettings(name=name, root=str(root)), model.config, preset.features, "train")

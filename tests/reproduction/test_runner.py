@@ -12,7 +12,7 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.reproduction.commands import commands_of, drawing
 from untrimmed.reproduction.results import printed_grids, smoke_grid, trained_grids
-from untrimmed.reproduction.runner import Plan, run_table, simulated_data
+from untrimmed.reproduction.runner import run_table, simulated_data, trial_of
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import is_run
 
@@ -49,7 +49,7 @@ def test_what_is_finished_is_not_trained_again(table, place):
 
 def test_a_row_that_was_stopped_after_training_is_only_evaluated(table, place):
     before = run_table(table, place)
-    (kept,) = place.runs.glob("*/figures-*.json")
+    (kept,) = place.runs.glob("*.json")
     kept.unlink()
     steps = []
     assert run_table(table, place, steps.append).figures == before.figures
@@ -68,10 +68,11 @@ def test_other_settings_have_a_folder_of_their_own(change, table, place):
         features = dataclasses.replace(TINY.features, noise=0.1)
         other = dataclasses.replace(place, scale=dataclasses.replace(TINY, features=features))
     elif change == "data":
-        on = dataclasses.replace(column, data="tvr_clip")
+        place = dataclasses.replace(place, root=Path("data"))
+        on, other = dataclasses.replace(column, data="tvr_clip"), place
     else:
         changed = dataclasses.replace(row, overrides={"weights.video_nce": 0.5})
-    assert Plan.of(changed, on, other).folder != Plan.of(row, column, place).folder
+    assert trial_of(changed, on, other).folder != trial_of(row, column, place).folder
 
 
 def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
@@ -81,8 +82,9 @@ def test_a_ranking_strategy_shares_the_run_but_not_the_figures(place, table):
     )
     both = dataclasses.replace(table, rows=(row, glance))
     measured = run_table(both, place)
-    assert len(list(place.runs.glob("jsg-*/run"))) == 1
-    assert len(list(place.runs.glob("jsg-*/figures-*.json"))) == 2
+    assert len([path for path in place.runs.glob("jsg-*") if is_run(path)]) == 1
+    (note,) = place.runs.glob("jsg-*.json")
+    assert len(json.loads(note.read_text())) == 2
     assert set(measured.figures) == {("mean", "tvr"), ("glance", "tvr")}
 
 
@@ -91,8 +93,8 @@ def test_figures_are_of_the_split_that_the_paper_prints(table, place, tmp_path):
     columns = tuple(dataclasses.replace(column, split="val") for column in made_up.columns)
     on_val = dataclasses.replace(made_up, columns=columns)
     ours = [run_table(entry, there).figures["mean", "tvr"]["SumR"] for entry in (made_up, on_val)]
-    run = Plan.of(made_up.rows[0], made_up.columns[0], there).run
-    assert len(list(there.runs.glob("*/run"))) == 1
+    run = trial_of(made_up.rows[0], made_up.columns[0], there).folder
+    assert len([path for path in there.runs.iterdir() if is_run(path)]) == 1
     assert ours == [evaluate(run, split=split, moments=False).figures["SumR"] for split in ("test", "val")]
     assert {command.evaluate for command in commands_of(on_val)} == {"untrimmed evaluate RUN --split val --no-moments"}
     (grid,) = trained_grids(on_val, run_table(on_val, there), there)

@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -257,18 +256,6 @@ def test_an_open_library_that_another_fills_with_another_encoders_vectors_reads_
     for found in (lib.search("green"), lib.similar(image)):
         assert (found[0].video, found[0].score > 0.9) == (videos / "flag.mp4", True)
     assert lib.search("green") == untrimmed.open(lib.folder).search("green")
-
-
-def test_a_library_of_before_number_formats_were_noted_is_searched_and_filled(encoder, videos, lib):
-    lib.index(videos)
-    file = lib.folder / "library.json"
-    settings = json.loads(file.read_text())
-    del settings["products"]
-    file.write_text(json.dumps(settings))
-    assert lib.search("green")[0].video == videos / "flag.mp4"
-    assert lib.settings().products is None
-    assert lib.index(videos).failed == ()
-    assert lib.settings().products == "float32 and unrecorded"
 
 
 def test_many_sentences_rank_as_each_by_itself(encoder, videos, lib):

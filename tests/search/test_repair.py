@@ -128,7 +128,7 @@ def test_a_table_that_lacks_columns_is_refused_and_nothing_of_it_removed(folder)
     )
     forget_derived(folder)
     for look in (lambda folder: open_library(folder).repair(), lambda folder: VideoIndex(folder).scan()):
-        with refused(UntrimmedError, "videos.lance"):
+        with refused(UntrimmedError, "--library"):
             look(folder)
     assert len(VideoIndex(folder)) == len(SEEDS)
 

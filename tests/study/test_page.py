@@ -12,7 +12,7 @@ from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import Growth, Tried
 from untrimmed.study.page import _findings, _p_of_seeds, winners
 from untrimmed.study.study import Found, Plan
-from untrimmed.study.trials import Candidate, World
+from untrimmed.study.world import Candidate, World
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
 
@@ -23,8 +23,10 @@ def found(data, **sum_r):
         Candidate.of(name.replace("_with_", "+")): (Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)),)
         for name, value in sum_r.items()
     }
+    world = World(data=data, root=Path(), out=Path())
+    vars(world)["num_train"] = 100  # no data set is there
     return Found(
-        world=World(data=data, root=Path(), out=Path()),
+        world=world,
         plan=Plan(methods=(PLAIN, OTHER)),
         rates={PLAIN: 3e-4},
         growths=(grown,),

@@ -57,7 +57,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     say(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:
         say(f"encoder   {settings.encoder_identity}, {settings.sampling}{_otherwise(records, settings.sampling)}")
-        say(f"products  {settings.products or 'of a format that was not recorded'}{_here(settings)}")
+        say(f"products  {settings.products}{_here(settings)}")
         say(f"model     {settings.model}")
     if facts["gone"]:
         say(f"gone      {_videos(facts['gone'])} no longer there; to forget: untrimmed rm --gone")

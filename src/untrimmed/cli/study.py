@@ -15,7 +15,7 @@ from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
     from untrimmed.study.study import Found, Plan
-    from untrimmed.study.trials import World
+    from untrimmed.study.world import World
 
 
 MethodsArgument = Annotated[
@@ -96,7 +96,7 @@ def study(
     small file, which is enough where the run is lost or was made on another machine.
     """
     from untrimmed.study.study import Plan, outlook
-    from untrimmed.study.trials import Candidate, World
+    from untrimmed.study.world import Candidate, World
 
     if page is not None and page.suffix.lower() != ".md":
         raise ConfigError(f"--page {page}: the page is Markdown; name a file that ends in .md")

@@ -12,10 +12,11 @@ import numpy as np
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.emptiness import is_alike, is_still
-from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_teacher, open_words, read_split
 from untrimmed.data.packed import read_finite
 from untrimmed.data.resampling import normalise
-from untrimmed.data.sources import VectorSource, open_frames, open_teacher, open_words
+from untrimmed.data.sources import VectorSource
 from untrimmed.errors import FeatureError, UntrimmedError
 
 MOST_LINES = 10
@@ -129,7 +130,7 @@ def _check_source(source: VectorSource, names: Sequence[str], what: str, values:
 
 def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) -> list[str]:
     """The files of DL-DKD's teacher, where at least one of the two is there."""
-    if layout.is_plain or not (layout.teacher_frames.is_file() or layout.teacher_sentences.is_file()):
+    if not (layout.teacher_frames.is_file() or layout.teacher_sentences.is_file()):
         return []
     quiet = _Counting(None, 0)
     try:

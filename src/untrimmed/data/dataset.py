@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from untrimmed.config import checked, converted
 from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.labelled import inside
-from untrimmed.data.layout import Layout, read_split
-from untrimmed.data.outside import find_layout
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import JSGLayout, layout_of, open_frames, open_teacher, open_words, read_split
 from untrimmed.data.packed import (
     PackedFeatures,
     PackSettings,
@@ -26,7 +26,7 @@ from untrimmed.data.packed import (
     pack,
     teacher_caption,
 )
-from untrimmed.data.sources import ArrayVectors, open_frames, open_teacher, open_words
+from untrimmed.data.sources import ArrayVectors, VectorSource
 from untrimmed.errors import FeatureError
 
 _ALL = 2**31 - 1  # frames or words: none is left out
@@ -168,28 +168,25 @@ def load_dataset(
         ConfigError: for a setting out of range, or several frame features and none chosen.
         FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
     """
-    root = Path(root)
-    layout = Layout.at(root, name)
-    annotations = read_split(name, root, split)
-    require_distinct(annotations, _caption_file(layout, split), split)
+    layout, annotations = _captions(name, root, split)
+    frames = open_frames(layout, video_features)
     settings = PackSettings(
         num_clips=num_clips,
         max_frames=max_frames,
         max_words=max_words,
         fixed_frames=fixed_frames,
-        precision="float64" if averages_in_float64(layout, video_features) else "float32",
+        precision=frames.averages_in,
         dtype=dtype,
         teacher=teacher if split == "train" else None,
     )
     sources = PackSources(
-        frames=open_frames(layout, video_features),
+        frames=frames,
         words=open_words(layout),
         video_ids=videos_of(annotations),
         caption_ids=[annotation.caption_id for annotation in annotations],
         teacher=open_teacher(layout) if settings.teacher else None,
     )
-    features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
-    return _of_benchmark(layout, split, annotations, features, _source(layout, video_features))
+    return _packed(layout, split, annotations, sources, settings, cache_dir, progress, _source(layout, frames))
 
 
 @checked(name="the name of a data set", root="the folder that holds the data set")
@@ -213,19 +210,16 @@ def load_shared_space(
         UnknownNameError: for an unknown split or frame feature.
         ConfigError: for several frame features and none chosen.
     """
-    root = Path(root)
-    layout = Layout.at(root, name)
-    annotations = read_split(name, root, split)
-    require_distinct(annotations, _caption_file(layout, split), split)
+    layout, annotations = _captions(name, root, split)
     caption_ids = [annotation.caption_id for annotation in annotations]
-    is_field = find_layout(layout.folder) is None and not layout.is_plain
-    if is_field and video_features is None and layout.teacher_frames.is_file() and layout.teacher_sentences.is_file():
+    has_teacher = layout.teacher_frames.is_file() and layout.teacher_sentences.is_file()
+    if has_teacher and video_features is None and isinstance(layout_of(layout.folder), JSGLayout):
         frames, words = open_teacher(layout)
         source = f"the vectors of DL-DKD's teacher ({layout.teacher_frames.name})"
         caption_ids = [teacher_caption(words, caption_id) for caption_id in caption_ids]
     else:
         frames, words = open_frames(layout, video_features), open_words(layout)
-        source = _source(layout, video_features)
+        source = _source(layout, frames)
     if frames.dim != words.dim:
         raise FeatureError(
             f"{layout.folder}: frames have width {frames.dim}, words {words.dim}, so that no encoder gave both; without"
@@ -234,24 +228,36 @@ def load_shared_space(
         )
     settings = PackSettings(num_clips=1, max_frames=_ALL, max_words=_ALL)
     sources = PackSources(frames=frames, words=words, video_ids=videos_of(annotations), caption_ids=caption_ids)
-    features = open_packed(sources, Path(cache_dir) if cache_dir else layout.folder / "packed", settings, progress)
-    return _of_benchmark(layout, split, annotations, features, source)
+    return _packed(layout, split, annotations, sources, settings, cache_dir, progress, source)
 
 
-def _source(layout: Layout, video_features: str | None) -> str:
-    if find_layout(layout.folder) is not None or layout.is_plain:
-        return "the frames and words of the data set"
-    return f"the frames {layout.frames(video_features).name} and the words of the data set"
+def _captions(name: str, root: Path | str, split: str) -> tuple[Layout, list[Annotation]]:
+    layout, annotations = Layout.at(Path(root), name), read_split(name, Path(root), split)
+    require_distinct(annotations, layout.folder, split)
+    return layout, annotations
 
 
-def _of_benchmark(
-    layout: Layout, split: str, annotations: Sequence[Annotation], features: PackedFeatures, source: str
+def _source(layout: Layout, frames: VectorSource) -> str:
+    if isinstance(layout_of(layout.folder), JSGLayout):
+        return f"the frames {frames.place.name} and the words of the data set"
+    return "the frames and words of the data set"
+
+
+def _packed(
+    layout: Layout,
+    split: str,
+    annotations: Sequence[Annotation],
+    sources: PackSources,
+    settings: PackSettings,
+    cache_dir: Path | str | None,
+    progress: Callable[[int, int], None] | None,
+    source: str,
 ) -> RetrievalDataset:
     return RetrievalDataset(
         name=layout.name,
         split=split,
         annotations=tuple(annotations),
-        features=features,
+        features=open_packed(sources, Path(cache_dir or layout.folder / "packed"), settings, progress),
         several_annotators=layout.benchmark is not None and layout.benchmark.several_annotators,
         source=source,
     )
@@ -304,19 +310,6 @@ def _converted(annotation: Annotation, place: str) -> Annotation:
         )
     whole = tuple(inside(span, own.duration_s, video=own.video, place=place) for span in own.moments)
     return replace(own, moments=whole)
-
-
-def averages_in_float64(layout: Layout, video_features: str | None) -> bool:
-    """Whether the releases average these frames in float64: those of a BigFile folder, not those of JSG's HDF5."""
-    return find_layout(layout.folder) is not None or layout.is_plain or layout.frames(video_features).is_dir()
-
-
-def _caption_file(layout: Layout, split: str) -> Path:
-    if find_layout(layout.folder) is not None:
-        return layout.folder
-    if layout.is_plain:
-        return layout.plain_captions
-    return layout.captions(split) if layout.captions(split).is_file() else layout.moments(split)
 
 
 def require_distinct(annotations: Sequence[Annotation], place: Path | str, split: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from untrimmed.data.ambiguity import ambiguous
 from untrimmed.data.annotations import Annotation, videos_of
-from untrimmed.data.layout import read_split
+from untrimmed.data.layouts import read_split
 
 RATIO_EDGES = tuple(i / 10 for i in range(11))
 """Edges of the moment-ratio histogram; a ratio counts in the bin whose upper edge is the first not below it."""

@@ -1,18 +1,13 @@
-"""Where the files of a data set lie below ROOT/NAME, in the field's layout, in JSG's and in the plain one."""
+"""Where the files of a data set are below ROOT/NAME, in the field's layout and in JSG's."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from untrimmed.data.annotations import Annotation
-from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
+from untrimmed.data.benchmarks.benchmark import Benchmark
 from untrimmed.data.benchmarks.registry import find_benchmark
-from untrimmed.data.bigfile import read_captions
-from untrimmed.data.jsg import read_jsg
-from untrimmed.data.outside import find_layout
-from untrimmed.data.plain import CAPTION_FILE, read_plain
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 
@@ -54,11 +49,6 @@ class Layout:
             raise FeatureError(f"{self.benchmark_note}: {noted!r}, wanted the name of a benchmark; {step}")
         return found
 
-    @property
-    def plain_captions(self) -> Path:
-        """Captions of all splits in the plain layout."""
-        return self.folder / CAPTION_FILE
-
     def captions(self, split: str) -> Path:
         """Caption ids and texts in the field's layout."""
         return self.folder / "TextData" / f"{self.name}{split}.caption.txt"
@@ -88,14 +78,6 @@ class Layout:
     def teacher_sentences(self) -> Path:
         """CLIP sentence vectors for DL-DKD."""
         return self.folder / "TextData" / f"clip_ViT_B_32_{self.name}_query_feat.hdf5"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether this is the plain layout; frames without captions are enough to tell."""
-        if self.plain_captions.is_file():
-            return True
-        has_frames = (self.folder / "frames").is_dir() or (self.folder / "frames.h5").is_file()
-        return has_frames and not (self.folder / "TextData").is_dir()
 
     def frame_sources(self) -> list[Path]:
         """Every place with frame features: BigFile folders, then JSG's HDF5 files."""
@@ -129,63 +111,3 @@ class Layout:
                 f"{self.folder}: frame features {', '.join(by_name)}; choose one with video_features (--video-features)"
             )
         return next(iter(by_name.values()))
-
-
-def read_split(name: str, root: Path, split: str) -> list[Annotation]:
-    """The captions of one split in file order, from whichever layout is at ROOT/NAME.
-
-    In the field's layout the caption file says which captions there are; their times come from JSG's file where it is
-    beside it, by caption id, else by video and text.
-
-    Raises:
-        UnknownNameError: for an unknown split.
-        FeatureError: if there are no captions, or a file is damaged.
-    """
-    if split not in SPLITS:
-        raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
-    layout = Layout.at(root, name)
-    if (outside := find_layout(layout.folder)) is not None:
-        annotations, source = list(outside.captions(layout.folder, split)), layout.folder
-    elif layout.plain_captions.is_file():
-        annotations, source = read_plain(layout.plain_captions)[split], layout.plain_captions
-    elif layout.captions(split).is_file():
-        annotations, source = _read_field(layout, split), layout.captions(split)
-    elif layout.moments(split).is_file():
-        annotations, source = read_jsg(layout.moments(split)), layout.moments(split)
-    else:
-        raise FeatureError(_nothing_found(layout, split))
-    if not annotations:
-        raise FeatureError(f"{source}: no caption for split {split}; add some")
-    return annotations
-
-
-def _read_field(layout: Layout, split: str) -> list[Annotation]:
-    captions = read_captions(layout.captions(split))
-    path = layout.moments(split)
-    if not path.is_file():
-        return captions
-    timed = read_jsg(path)
-    by_id = {annotation.caption_id: annotation for annotation in timed}
-    by_text = {(annotation.video, annotation.text): annotation for annotation in timed}
-    joined = []
-    for caption in captions:
-        found = by_id.get(caption.caption_id) or by_text.get((caption.video, caption.text))
-        if found is not None:
-            caption = replace(caption, moments=found.moments, duration_s=found.duration_s, kind=found.kind)
-        joined.append(caption)
-    return joined
-
-
-def _nothing_found(layout: Layout, split: str) -> str:
-    if layout.is_plain:
-        wanted = 'lines like {"video": "lake", "caption": "a dog jumps"}'
-        return f"{layout.plain_captions}: no such file, wanted {wanted}; write it, or run untrimmed features --captions"
-    looked_for = (
-        f"{layout.plain_captions.name}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
-    )
-    if (benchmark := layout.benchmark) is not None:
-        called = "" if benchmark.name == layout.name else f" --name {layout.name}"
-        step = f"run: untrimmed data prepare {benchmark.name}{called} --annotations DIR --out {layout.folder.parent}"
-    else:
-        step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.folder.parent}"
-    return f"{layout.folder}: no captions for split {split}, looked for {looked_for}; {step}"

@@ -13,6 +13,7 @@ from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import PlainLayout, layout_of
 from untrimmed.data.origin import ORIGIN
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, write_whole
@@ -61,7 +62,7 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: a folder of {other.name}, wanted one for {name}; choose another name (--name)"
         )
-    if layout.is_plain:
+    if isinstance(layout_of(layout.folder), PlainLayout):
         raise ConfigError(
             f"{layout.folder}: a data set in the plain layout, in which no captions of {name} are read; choose another "
             "name (--name), or remove it, prepare, and run untrimmed features for it then: it puts frames and words "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import numpy as np
@@ -15,8 +15,6 @@ from jaxtyping import Float
 
 from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.fields import read_json
-from untrimmed.data.layout import Layout
-from untrimmed.data.outside import find_layout
 from untrimmed.errors import FeatureError, one_line
 
 
@@ -24,9 +22,11 @@ class VectorSource(ABC):
     """Frame vectors of videos or word vectors of captions, by video or caption id.
 
     `place` names the source in messages; `dim` is the common width, in HDF5 and folders that of the first entry.
+    `averages_in` is the precision in which the releases average such frames.
     """
 
     place: Path
+    averages_in: Literal["float32", "float64"] = "float64"
 
     @property
     @abstractmethod
@@ -181,6 +181,12 @@ class Hdf5Vectors(_Tables):
         return found if isinstance(found, h5py.Dataset) else None
 
 
+class JSGFrames(Hdf5Vectors):
+    """The frames of JSG's release, which averages in single precision."""
+
+    averages_in = "float32"
+
+
 class FolderVectors(_Tables):
     """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
 
@@ -237,7 +243,7 @@ class ArrayVectors(_Tables):
         return None if found is None else to_array(found, f"{self.place}: {name!r}")
 
 
-class OutsideVectors(ArrayVectors):
+class FolderArrays(ArrayVectors):
     """Arrays that a registered layout reads out of a folder."""
 
     def __init__(self, arrays: Mapping[str, Any], folder: Path):
@@ -256,7 +262,7 @@ class JoinedFrames(VectorSource):
     """
 
     def __init__(self, source: VectorSource, table: Path):
-        self.place = source.place
+        self.place, self.averages_in = source.place, source.averages_in
         self._source, self._table, self._pieces = source, table, read_pieces(table)
 
     @property
@@ -283,44 +289,6 @@ class JoinedFrames(VectorSource):
         return [name] if name in self._source else self._pieces.get(name, [name])
 
 
-def open_frames(layout: Layout, video_features: str | None = None) -> VectorSource:
-    """The frame vectors of a data set in any layout.
-
-    Raises:
-        FeatureError: if there are none or their files are damaged.
-    """
-    if (outside := find_layout(layout.folder)) is not None:
-        return OutsideVectors(outside.frames(layout.folder), layout.folder)
-    if layout.is_plain:
-        return _open_plain(layout.folder, "frames")
-    path = layout.frames(video_features)
-    source: VectorSource = BigFileFrames(path) if path.is_dir() else Hdf5Vectors(path)
-    return JoinedFrames(source, layout.merged_videos) if layout.merged_videos.is_file() else source
-
-
-def open_words(layout: Layout) -> VectorSource:
-    """The word vectors of a data set in any layout.
-
-    Raises:
-        FeatureError: if there are none or their file is damaged.
-    """
-    if (outside := find_layout(layout.folder)) is not None:
-        return OutsideVectors(outside.words(layout.folder), layout.folder)
-    if layout.is_plain:
-        return _open_plain(layout.folder, "words")
-    return Hdf5Vectors(_existing(layout.words, "word features"))
-
-
-def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
-    """CLIP frame vectors of videos and sentence vectors of captions, for DL-DKD.
-
-    Raises:
-        FeatureError: if one of the two files is missing or damaged.
-    """
-    frames = Hdf5Vectors(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
-    return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
-
-
 def iter_datasets(group: Any) -> Any:
     """The data sets below a group of an HDF5 file, groups within it included."""
     for item in group.values():
@@ -340,23 +308,6 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
     if not isinstance(pieces, dict) or not all(isinstance(own, list) and own for own in pieces.values()):
         raise FeatureError(f"{path}: wanted {{video: [piece, ...]}}; run untrimmed data prepare again")
     return pieces
-
-
-def _open_plain(folder: Path, what: str) -> VectorSource:
-    opened: dict[Path, Callable[[Path], VectorSource]] = {
-        folder / f"{what}.h5": Hdf5Vectors,
-        folder / what: FolderVectors,
-    }
-    for path, open_source in opened.items():
-        if path.exists():
-            return open_source(path)
-    raise FeatureError(f"{folder}: neither {what}.h5 nor a folder {what}/ with a .npy per entry; write one of them")
-
-
-def _existing(path: Path, what: str) -> Path:
-    if not path.is_file():
-        raise FeatureError(f"{path}: no such file, wanted {what}; extract them or correct --root")
-    return path
 
 
 def _load_numpy(path: Path) -> np.ndarray:

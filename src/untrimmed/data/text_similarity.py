@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.data.layout import Layout, read_split
-from untrimmed.data.sources import open_words
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_words, read_split
 
 Pooling = Literal["mean", "last"]
 

@@ -14,7 +14,7 @@ from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import write_bigfile
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.plain import write_plain
+from untrimmed.data.plain import CAPTION_FILE, write_plain
 from untrimmed.data.prepare import write_annotations
 
 LayoutName = Literal["field", "jsg", "plain"]
@@ -23,7 +23,7 @@ LayoutName = Literal["field", "jsg", "plain"]
 def write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list[Annotation]]) -> None:
     """Write the captions of all splits; one without captions has no file."""
     if layout == "plain":
-        write_plain(target.plain_captions, splits)
+        write_plain(target.folder / CAPTION_FILE, splits)
         return
     for split, captions in splits.items():
         if captions and layout == "field":

@@ -6,23 +6,20 @@ by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of
 (`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs: `encode_queries`, `encode_videos`, `beside`, `score`, `sketch`, `probe` and `rows`, `word_weights`,
-`losses`, `timeline`, `watched_queries` and `watched_videos`. It is switched on by its name only; its settings are the
-section of that name among the model's: `my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Each hook gets the
-model that carries the part, so that it can use the model's encoders (again), its retrieval objective (`branch_losses`)
-and its sizes. What a part encodes is a `Record` of its own that the method's encodings keep: `encoded.attach(self.name,
-record)`, then `MyRecord.of(encoded.attached[self.name])`.
+below that it needs. It is switched on by its name only; its settings are the section of that name among the model's:
+`my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Constructor and hooks get the model that carries the part,
+as a `Carrier`; the method has its initial weights then, so a part may copy its encoders. What a part encodes is a
+`Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
+`MyRecord.of(encoded.attached[self.name])`.
 
 Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
 they are given where the model is trained (`weights.my_loss=0.1`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -35,41 +32,16 @@ from untrimmed.batches import (
     Record,
     TrainingBatch,
     VideoBatch,
+    clips_of,
     encode_here,
 )
-from untrimmed.config import Checked
 from untrimmed.losses.draws import Draws
 from untrimmed.models.released import Names
+from untrimmed.models.settings import AttachmentConfig, ModelConfig
+from untrimmed.nn.init import initialise
+from untrimmed.nn.tower import Tower
 from untrimmed.scores.max_sim import Branches, TensorNames
 from untrimmed.scores.score import Scores
-
-if TYPE_CHECKING:
-    from untrimmed.models.base import RetrievalModel
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttachmentConfig(metaclass=Checked):
-    """The settings of an attachment, all with defaults, and what follows from them for the method that carries it."""
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Branches of the score that the attachment computes in place of the method."""
-        return frozenset()
-
-    @property
-    def reads_frames(self) -> bool:
-        """Whether encoded videos must hold frames even if the method's own score does not read them."""
-        return False
-
-    @property
-    def absent_terms(self) -> frozenset[str]:
-        """Those of the attachment's loss terms that these settings leave out."""
-        return frozenset()
-
-    @property
-    def first_epoch(self) -> int:
-        """The epoch, counted from 0, before which all its loss terms are 0."""
-        return 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +59,58 @@ class Step:
     encode: Encode = encode_here
 
 
+@runtime_checkable
+class Carrier(Protocol):
+    """What an attachment may use of the model that carries it."""
+
+    name: str
+    config: ModelConfig
+    has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
+
+    def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
+        """Queries as the method and its attachments see them."""
+
+    def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
+        """Videos as the method and its attachments see them: what an index keeps."""
+
+    def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+        """Every query against every video, by all branches; `fused` ranks them."""
+
+    @property
+    def text_tower(self) -> Tower | None:
+        """The tower whose words attachments read, and whose form and positions they may use for one of their own.
+
+        None by default, and for a method whose words need no tower.
+        """
+        return None
+
+    def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
+        """Contextual words, before they are pooled: by default those of the text tower."""
+        if self.text_tower is None:
+            raise NotImplementedError(f"{self.name} has no text_tower, so it needs encode_words")
+        return self.text_tower(queries.words, queries.mask)
+
+    def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
+        """Clips that do not overlap, where the method `has_clips`: by default all."""
+        return clips_of(videos)
+
+    def branch_losses(
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The method's retrieval objective for a branch that scores every query against every video.
+
+        Attachments train the branches that they provide with it; every method with `places` has one.
+        """
+        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
+
+    def branch_weight(self, branch: str) -> float:
+        """What a branch weighs in the fused score, be it the method's own or provided by an attachment.
+
+        Every method with `places` has one.
+        """
+        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
+
+
 @dataclass(frozen=True)
 class Beside:
     """Rows that layers over clips and those over frames read beside them, and what is to be kept of them by name."""
@@ -96,50 +120,52 @@ class Beside:
     kept: Mapping[str, Record] = field(default_factory=dict)
 
 
-Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
-
-
 class Attachment(nn.Module):
     """What a model carries and calls at the places below; by default it does nothing there."""
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
-    replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
     reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
     reads_frames: ClassVar[bool] = False  # only for methods that keep frames
     joins_layers: ClassVar[bool] = False  # only for methods whose layers can read rows beside those of a video
+    draws_maps: ClassVar[bool] = False  # as the released programs do; else all keep what the constructor gave them
     second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries, where there is one
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
 
-    def __init__(self, config: AttachmentConfig, model: RetrievalModel):
+    def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()
         self.config = config
 
-    def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
+    def draw_weights(self, model: Carrier) -> None:
+        """Draw initial weights, once, after the constructors of all; by default as `draws_maps` says."""
+        if self.draws_maps:
+            initialise(self, model.config.init_std)
+
+    def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
         """The encoded queries with what the attachment adds to them."""
         return encoded
 
-    def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
+    def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
         """The encoded videos with what the attachment adds to them."""
         return encoded
 
-    def beside(self, model: RetrievalModel, clips: Float[Tensor, "V L D"]) -> Beside:
+    def beside(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> Beside:
         """What the model's layers read beside a video's own rows, made of its embedded clips; for `joins_layers`."""
         return Beside()
 
-    def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
+    def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
         """The branches that the attachment provides, and their weights in the fused score."""
         return None
 
-    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Branches:
+    def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
         """The vectors of videos that its branches compare, by branch."""
         return {}
 
-    def rows(self, model: RetrievalModel) -> TensorNames:
+    def rows(self, model: Carrier) -> TensorNames:
         """Its branches of `RetrievalModel.rows_of_branches`, of whose tensors the method itself scores nothing then."""
         return {}
 
-    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
+    def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
         """What its branches look for among them, with their weights."""
         return {}
 
@@ -147,15 +173,15 @@ class Attachment(nn.Module):
         """How much each row of words counts, as the attachment has learned; None where it weighs none."""
         return None
 
-    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""
         return {}
 
-    def watched_queries(self, model: RetrievalModel, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
+    def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """A number for each query under each name that training is to follow over its epochs."""
         return {}
 
-    def watched_videos(self, model: RetrievalModel, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
+    def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
         """The same of videos, under other names."""
         return {}
 
@@ -173,19 +199,19 @@ class StepLoss(Attachment, ABC):
 
     second_pass: ClassVar[bool] = True
 
-    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The one term."""
         return {self.name: self.step_term(model, step)}
 
     @abstractmethod
-    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """The unweighted term of one step."""
 
 
 class AttachedLoss(StepLoss):
     """A loss on encodings alone."""
 
-    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """The unweighted term of the step's batch."""
         return self.term(step.queries, step.videos, step.batch.video_index)
 

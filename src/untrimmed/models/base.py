@@ -2,8 +2,8 @@
 
 A method gives its own part: `own_queries`, `own_videos`, `own_score` and `own_losses`. `encode_queries`,
 `encode_videos`, `score`, `timeline` and `forward`, which all others call, are the same for every method: its own part,
-then each attachment (`models/attachment.py`: losses, or parts with weights, such as RAL). Once a method is constructed,
-its weights are drawn and what is attached is built, so a constructor only makes modules. A method that encodes more
+then each attachment (`models/attachment.py`: losses, or parts with weights, such as RAL). A constructor only makes
+modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. A method that encodes more
 than the common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, keyword-only) beside its class and takes
 them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fields.
 
@@ -16,10 +16,10 @@ follow over the epochs (`watched_queries`, `watched_videos`); the names that its
 (`own_released_names`).
 """
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -33,46 +33,29 @@ from untrimmed.batches import (
     QueryBatch,
     TrainingBatch,
     VideoBatch,
-    clips_of,
     encode_here,
 )
 from untrimmed.errors import CheckpointError, ConfigError, NoTimelineError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import Attachment, Step, StepLoss
-from untrimmed.models.registry import ATTACHMENTS
+from untrimmed.models.attachment import Attachment, Carrier, Step, StepLoss
 from untrimmed.models.released import Names
 from untrimmed.models.settings import ModelConfig
 from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals, RowTimes
 from untrimmed.moments.localise import LocateSettings, Similarities, rank_windows, window_similarities
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.nn.init import initialise
-from untrimmed.nn.tower import Tower
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim_sum, products
 from untrimmed.scores.score import Scores
 
 
-class Completed(ABCMeta):
-    """Completes every model once its constructor is through, so that no method can forget it."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """The model with its weights drawn, then its attachments built and theirs drawn."""
-        model = super().__call__(*args, **kwargs)
-        model.draw_weights()
-        attached = model.config.attachments.items()
-        model.attachments = nn.ModuleDict({name: ATTACHMENTS[name](config, model) for name, config in attached})
-        initialise(model.attachments, model.config.init_std)
-        return model
-
-
-class RetrievalModel(nn.Module, metaclass=Completed):
+class RetrievalModel(nn.Module, Carrier):
     """A method with what is attached to it: videos and queries are encoded apart and scored by their encodings."""
 
     name: str  # of the class, set by `register`: the method's; of a model: METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
-    attachments: nn.ModuleDict  # built last, so that its weights are drawn last
+    attachments: nn.ModuleDict  # of a model that `create_model` made
     row_times: ClassVar[RowTimes] = "middle"  # where windows pool the rows of a timeline
-    has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
     keeps_frames: ClassVar[bool] = True  # or a vector of them, in encoded videos
     has_layers: ClassVar[bool] = False  # over clips and frames, which read what an attachment puts beside those
 
@@ -82,7 +65,7 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         self.name = "+".join((type(self).name, *config.attached))
 
     def draw_weights(self) -> None:
-        """Draw the method's own weights as the released programs do; called once, when the constructor is through."""
+        """Draw initial weights, once, after the constructor; by default as the released programs do."""
         initialise(self, self.config.init_std)
 
     @property
@@ -145,36 +128,6 @@ class RetrievalModel(nn.Module, metaclass=Completed):
         Raises: CheckpointError for a method whose authors released none.
         """
         raise CheckpointError(f"{self.name}: no released checkpoint is known for this method")
-
-    def branch_losses(
-        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
-    ) -> dict[str, Float[Tensor, ""]]:
-        """The method's retrieval objective for a branch that scores every query against every video.
-
-        Attachments train the branches that they provide with it; every method with `places` has one.
-        """
-        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
-
-    def branch_weight(self, branch: str) -> float:
-        """What a branch weighs in the fused score, be it the method's own or provided by an attachment.
-
-        Every method with `places` has one.
-        """
-        raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
-
-    @property
-    def text_tower(self) -> Tower | None:
-        """The tower whose words attachments read, and whose form and positions they may use for one of their own.
-
-        None by default, and for a method whose words need no tower.
-        """
-        return None
-
-    def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Contextual words, before they are pooled: by default those of the text tower."""
-        if self.text_tower is None:
-            raise NotImplementedError(f"{self.name} has no text_tower, so it needs encode_words")
-        return self.text_tower(queries.words, queries.mask)
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
         """Queries as the method and its attachments see them."""
@@ -275,10 +228,6 @@ class RetrievalModel(nn.Module, metaclass=Completed):
             if replaced is not None:
                 return replaced
         return self.own_timeline(videos)
-
-    def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Clips that do not overlap, where the method `has_clips`: by default all."""
-        return clips_of(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
         """How each query fits each vector of a timeline, or of a window of it; higher is better. By default the cosine.

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from untrimmed.models import released
 from untrimmed.models.attached_losses import QueryDiversity, QuerySimilarity
-from untrimmed.models.attachment import AttachmentConfig, Losses
 from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel, FusionToken
 from untrimmed.models.registers import Registers
 from untrimmed.models.registry import register
+from untrimmed.models.settings import AttachmentConfig, Losses
 
 RELEASED_LOSSES = {
     "query_diversity": QueryDiversity.Config(margin=0.15),

@@ -14,8 +14,7 @@ from torch import Tensor
 from untrimmed.errors import ConfigError
 from untrimmed.losses.evidence import between_videos
 from untrimmed.losses.transport import inside_videos
-from untrimmed.models.attachment import AttachmentConfig, Step, StepLoss
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.attachment import AttachmentConfig, Carrier, Step, StepLoss
 from untrimmed.models.registry import register
 
 
@@ -42,7 +41,7 @@ class Evidence(StepLoss):
 
     config: Config
 
-    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """Of all branches of the score by themselves, and together."""
         c, branches = self.config, model.score(step.queries, step.videos).branches
         return between_videos(
@@ -85,7 +84,7 @@ class Transport(StepLoss):
 
     config: Config
 
-    def step_term(self, model: RetrievalModel, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """Of the second pass of the queries and the clips."""
         c, sentence = self.config, step.queries.sentence
         if step.epoch < c.warmup_epoch:

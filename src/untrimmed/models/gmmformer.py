@@ -14,8 +14,8 @@ from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.attached_losses import QueryDiversityV1
-from untrimmed.models.attachment import Losses
 from untrimmed.models.registry import register
+from untrimmed.models.settings import Losses
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import MeanAggregation
 from untrimmed.nn.attention import AttentionPooling

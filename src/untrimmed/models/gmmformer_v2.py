@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, field
 
 from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
-from untrimmed.models.attachment import Losses
 from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel
 from untrimmed.models.registry import register
+from untrimmed.models.settings import Losses
 
 RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "optimal_matching": OptimalMatching.Config()}
 

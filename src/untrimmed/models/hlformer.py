@@ -14,10 +14,10 @@ from typing import ClassVar
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
 from untrimmed.models.attached_losses import QueryDiversity
-from untrimmed.models.attachment import Losses
 from untrimmed.models.consolidated import FFN_RATIO, ConsolidatedConfig, ConsolidatedModel, FusionToken
 from untrimmed.models.partial_order import PartialOrder
 from untrimmed.models.registry import register
+from untrimmed.models.settings import Losses
 from untrimmed.nn.blocks import LayersOfTwoKinds, ParallelLayers
 from untrimmed.nn.lorentz import LorentzAttention
 

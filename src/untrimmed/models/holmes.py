@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from untrimmed.models.attached_losses import QueryDiversity
-from untrimmed.models.attachment import Losses
 from untrimmed.models.consolidated import ConsolidatedConfig, ConsolidatedModel, FusionToken
 from untrimmed.models.evidential_losses import Evidence, Transport
 from untrimmed.models.registry import register
+from untrimmed.models.settings import Losses
 
 RELEASED_LOSSES = {
     "query_diversity": QueryDiversity.Config(margin=0.15),

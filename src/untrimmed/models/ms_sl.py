@@ -17,7 +17,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import square_branch_terms
 from untrimmed.models import released
 from untrimmed.models.attachment import Step
-from untrimmed.models.registry import ATTACHMENTS, register
+from untrimmed.models.registry import register
 from untrimmed.models.two_branches import ClipFrameConfig, ClipFrameModel
 from untrimmed.moments.gaussian_proposals import Proposals, sliding_proposals
 from untrimmed.moments.localise import Similarities
@@ -51,24 +51,23 @@ class MSSL(ClipFrameModel):
         norm: NormOrder = "post"
         moments: Literal["windows", "clips"] = "windows"
 
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            replacing = [name for name, config in self.attachments.items() if config.replaces_clips]
+            if self.moments == "clips" and replacing:
+                raise ConfigError(
+                    f"moments is 'clips', which {replacing[0]} replaces by vectors without spans; set windows"
+                )
+
     config: Config
 
     def __init__(self, config: Config):
         super().__init__(config)
         c = config
-        replacing = self._replacing()
-        if c.moments == "clips" and replacing:
-            raise ConfigError(
-                f"moments is 'clips', which {replacing[0]} replaces by vectors without spans; set windows"
-            )
         self.query_tower = QueryTower(self._tower(c.query_dim, c.max_words), c.dim)
         self.clip_tower = self._tower(c.video_dim, max(c.max_frames, c.num_clips))
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
         self.guided_attention = None if "frame" in c.provided else GuidedAttention(c.dim)
-
-    def _replacing(self) -> list[str]:
-        """The attachments that put others in place of the clips."""
-        return [name for name in self.config.attachments if ATTACHMENTS[name].replaces_clips]
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
@@ -90,7 +89,8 @@ class MSSL(ClipFrameModel):
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
         """The encoded units, as long as the clips are the method's own: all others overlap them."""
         clips = super().base_clips(videos)
-        return clips if self._replacing() else clips[:, : self.config.num_clips]
+        is_replaced = any(config.replaces_clips for config in self.config.attachments.values())
+        return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """With `moments: clips` every clip over its own span, whose vectors are there: nothing is pooled."""

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from untrimmed.batches import EncodedQueries, EncodedVideos, clips_of, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.partial_order import lifted, partial_order
-from untrimmed.models.attachment import AttachedLoss, AttachmentConfig
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.attachment import AttachedLoss, AttachmentConfig, Carrier
 from untrimmed.models.registry import register
 from untrimmed.models.two_branches import TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.attention import AttentionPooling
@@ -58,10 +57,11 @@ class PartialOrder(AttachedLoss):
                 )
 
     reads_frames: ClassVar[bool] = True
+    draws_maps: ClassVar[bool] = True
 
     config: Config
 
-    def __init__(self, config: Config, model: RetrievalModel):
+    def __init__(self, config: Config, model: Carrier):
         super().__init__(config, model)
         dim, self.num_frames = model.config.dim, model.config.max_frames
         is_pooled = isinstance(model, TwoBranchModel) and model.frame_pooling is not None

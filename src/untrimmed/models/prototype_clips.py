@@ -15,8 +15,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedVideos, Record, VideoBatch, clips_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, Step
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
 from untrimmed.nn.prototypes import Builder, NormPlace, PrototypeBuilder, Residual, prototype_timeline
@@ -71,6 +70,8 @@ class PrototypeSettings:
 class PrototypeConfig(PrototypeSettings, AttachmentConfig):
     """Those of the prototypes alone."""
 
+    replaces_clips: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         self.require_range("prototypes: ")
 
@@ -80,15 +81,15 @@ class PrototypeClips(Attachment):
     """Prototypes of ProtoPRVR that stand for the method's clips."""
 
     Config = PrototypeConfig
-    replaces_clips: ClassVar[bool] = True
+    draws_maps: ClassVar[bool] = True
 
     config: PrototypeConfig
 
-    def __init__(self, config: PrototypeConfig, model: RetrievalModel):
+    def __init__(self, config: PrototypeConfig, model: Carrier):
         super().__init__(config, model)
         self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
-    def encode_videos(self, model: RetrievalModel, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
+    def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
         """The prototypes as clips, and what share of each comes from each unit."""
         clips = clips_of(encoded)
         made = self.builder(clips)
@@ -98,7 +99,7 @@ class PrototypeClips(Attachment):
         shares = PrototypeShares(unit_attention=attention.transpose(1, 2))
         return dataclasses.replace(encoded, clips=made.vectors).attach(self.name, shares)
 
-    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
         """Eq. 8."""
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 

@@ -24,8 +24,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Step
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, Step
 from untrimmed.models.ral_distribution import (
     Aggregation,
     Gaussian,
@@ -51,6 +50,8 @@ class RALConfig(AttachmentConfig):
     pooling each for mean and spread; `alignment_form` divergences of means and deviations (Eq. 8); `proxy_form` cosines
     over a temperature (Eq. 10); `confidences` not normalised (Eq. 12), where `even` is the mean over words (Fig. 8c).
     """
+
+    reads_frames: ClassVar[bool] = True
 
     csa: bool = True  # off: the method keeps its own frame score and words (Table 2)
     msra: bool = True
@@ -80,11 +81,6 @@ class RALConfig(AttachmentConfig):
     def provides(self) -> frozenset[str]:
         """The frame branch, unless CSA is off."""
         return frozenset({"frame"}) if self.csa else frozenset()
-
-    @property
-    def reads_frames(self) -> bool:
-        """Always."""
-        return True
 
     @property
     def absent_terms(self) -> frozenset[str]:
@@ -122,11 +118,12 @@ class RAL(Attachment):
     """The word tower, confidence-aware alignment (CSA) and Gaussian alignment (MSRA)."""
 
     Config = RALConfig
+    draws_maps: ClassVar[bool] = True
     released_on: ClassVar[frozenset[str]] = frozenset({"gmmformer_v2", "holmes"})
 
     config: RALConfig
 
-    def __init__(self, config: RALConfig, model: RetrievalModel):
+    def __init__(self, config: RALConfig, model: Carrier):
         super().__init__(config, model)
         dim, tower = model.config.dim, model.text_tower
         has_own_words = config.csa and config.word_tower == "own"
@@ -136,7 +133,7 @@ class RAL(Attachment):
         self.text_head = head(dim, config.aggregation) if config.msra else None
         self.video_head = head(dim, config.aggregation) if config.msra else None
 
-    def encode_queries(self, model: RetrievalModel, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
+    def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
         """Words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
@@ -158,7 +155,7 @@ class RAL(Attachment):
         return RALQueries.of(queries.attached[self.name])
 
     def uncertainty(
-        self, model: RetrievalModel, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
+        self, model: Carrier, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
     ) -> Float[Tensor, " Q"]:
         """The standard deviation of each query by itself, geometric mean over the width (Fig. 3).
 
@@ -175,12 +172,12 @@ class RAL(Attachment):
         """The confidences of CSA (Fig. 8)."""
         return self.own(queries).word_weights
 
-    def watched_queries(self, model: RetrievalModel, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
+    def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """The uncertainty of queries (Fig. 10)."""
         uncertainty = self.own(queries).uncertainty
         return {} if uncertainty is None else {"query_uncertainty": uncertainty}
 
-    def watched_videos(self, model: RetrievalModel, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
+    def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
         """The standard deviation of each video, geometric mean over the width (Fig. 10)."""
         return {} if self.video_head is None else {"video_uncertainty": self.of_videos(model, videos).sigma}
 
@@ -188,22 +185,22 @@ class RAL(Attachment):
     def _captions(self) -> int:
         return self.config.support_captions if self.config.support == "set" else 1
 
-    def score(self, model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
+    def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
         """CSA by cosine, with the weight of the frame branch."""
         if self.csa is None:
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
 
-    def sketch(self, model: RetrievalModel, videos: EncodedVideos) -> Branches:
+    def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
         """The frames that words meet."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
-    def rows(self, model: RetrievalModel) -> TensorNames:
+    def rows(self, model: Carrier) -> TensorNames:
         """Each word reads the frame that it meets best; the paper's confidences may be negative."""
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
 
-    def probe(self, model: RetrievalModel, queries: EncodedQueries) -> Branches:
+    def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
         """Words by their confidences; padding is 0."""
         own = self.own(queries)
         if own.word_weights is None:
@@ -213,7 +210,7 @@ class RAL(Attachment):
 
     def word_score(
         self,
-        model: RetrievalModel,
+        model: Carrier,
         queries: EncodedQueries,
         videos: EncodedVideos,
         similarity: Similarity = "cosine",
@@ -225,13 +222,13 @@ class RAL(Attachment):
         return self.csa(own.words, own.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
 
     def _frames(
-        self, model: RetrievalModel, videos: EncodedVideos
+        self, model: Carrier, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
         """Frames, which of them are real, and which videos score at least 0."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
-    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
@@ -252,7 +249,7 @@ class RAL(Attachment):
             "distribution_alignment": torch.stack(self.alignment_parts(both)).sum(),
         }
 
-    def distributions(self, model: RetrievalModel, step: Step) -> Distributions:
+    def distributions(self, model: Carrier, step: Step) -> Distributions:
         """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
         assert self.text_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)
@@ -261,7 +258,7 @@ class RAL(Attachment):
         text_samples = self._samples("text_proxies", text, step.draws)
         return Distributions(text, video, text_samples, self._samples("video_proxies", video, step.draws), owner)
 
-    def of_videos(self, model: RetrievalModel, videos: EncodedVideos) -> Gaussian:
+    def of_videos(self, model: Carrier, videos: EncodedVideos) -> Gaussian:
         """The Gaussian of each video."""
         assert self.video_head is not None
         frames, mask = frames_of(videos)
@@ -291,7 +288,7 @@ class RAL(Attachment):
         zeros = (self._captions - num_captions).clamp_min(0) * words.shape[1]
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
-    def video_rows(self, model: RetrievalModel, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
+    def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
         """The frames of each video; as released, zero rows up to the longest possible video take part."""
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":

@@ -22,8 +22,7 @@ from untrimmed.losses.distribution import kl_to_normal
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.perturbation import mean_queries, perturbed
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Beside, Step
-from untrimmed.models.base import RetrievalModel
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Beside, Carrier, Step
 from untrimmed.models.ral_distribution import Gaussian, Rows, SeparateHead
 from untrimmed.models.registry import register
 from untrimmed.nn.aggregation import TokenLayer
@@ -66,13 +65,14 @@ class Registers(Attachment):
     """The generator, and for each branch the input layer by which its layers take registers in."""
 
     Config = RegistersConfig
+    draws_maps: ClassVar[bool] = True
     joins_layers: ClassVar[bool] = True
     second_pass: ClassVar[bool] = True
     released_on: ClassVar[frozenset[str]] = frozenset({"dreamprvr"})
 
     config: RegistersConfig
 
-    def __init__(self, config: RegistersConfig, model: RetrievalModel):
+    def __init__(self, config: RegistersConfig, model: Carrier):
         super().__init__(config, model)
         c = model.config
         self.context = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=False, ffn_ratio=FFN_RATIO)
@@ -84,7 +84,7 @@ class Registers(Attachment):
         self.clip_input = InputLayer(c.dim, c.dim, c.dropout)
         self.frame_input = InputLayer(c.dim, c.dim, c.dropout)
 
-    def beside(self, model: RetrievalModel, clips: Float[Tensor, "V L D"]) -> Beside:
+    def beside(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> Beside:
         """Registers as either branch reads them; what losses read of them is kept where there may be a loss."""
         context = self.context(clips)
         gaussian, condition = self.distribution(context), self.condition(context)
@@ -105,7 +105,7 @@ class Registers(Attachment):
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))
 
-    def losses(self, model: RetrievalModel, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The divergence of the distributions of videos, and what the diffusion misses of the noise in captions."""
         made = RegisterVideos.of(step.videos.attached[self.name])
         queries = mean_queries(step.queries.sentence, step.batch.video_index, len(made.mean))

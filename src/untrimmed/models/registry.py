@@ -1,27 +1,26 @@
 """Methods and attachments by name, and models made of them."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from torch import nn
 
 import untrimmed.models
 from untrimmed.config import build, checked, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.attachment import Attachment, AttachmentConfig, StepLoss
+from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
 from untrimmed.plugins import load_installed
 
-if TYPE_CHECKING:
-    from untrimmed.models.base import RetrievalModel
-
-K = TypeVar("K", bound="type[RetrievalModel] | type[Attachment]")
+K = TypeVar("K", bound=type[RetrievalModel] | type[Attachment])
 METHODS: dict[str, type[RetrievalModel]] = {}
 ATTACHMENTS: dict[str, type[Attachment]] = {}
 
@@ -37,16 +36,12 @@ def register(name: str) -> Callable[[K], K]:
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
             wrong = "a setting of every model" if name.isidentifier() else "no identifier"
             raise ConfigError(f"{cls.__qualname__} is to be named {name!r}, which is {wrong}; choose another name")
-        taken, kind = METHODS.get(name) or ATTACHMENTS.get(name), "methods"
-        if issubclass(cls, Attachment):
-            kind = "attachments"
-        if taken is not None:
+        kind = "attachments" if issubclass(cls, Attachment) else "methods"
+        if taken := METHODS.get(name) or ATTACHMENTS.get(name):
             raise ConfigError(f"two {kind} are named {name!r}: {taken.__module__} and {cls.__module__}; rename one")
         cls.name = name
-        if issubclass(cls, Attachment):
-            ATTACHMENTS[name] = cls
-        else:
-            METHODS[name] = cls
+        registered: dict[str, Any] = ATTACHMENTS if issubclass(cls, Attachment) else METHODS
+        registered[name] = cls
         return cls
 
     return add
@@ -100,16 +95,10 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
     if name in METHODS:
         raise ConfigError(f"{whole!r}: {name} is a method, not an attachment; known: {', '.join(list_attachments())}")
     attachment = attachment_class(name)
-    released = method.Config(query_dim=1, video_dim=1)
-    if name in released.losses or name in released.parts:
-        section = "losses" if name in released.losses else "model"
+    if name in _by_default(method, "losses") | _by_default(method, "parts"):
+        section = "losses" if is_loss(name) else "model"
         raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}.{name}.KEY=VALUE")
     _require_units(method, attachment)
-    if attachment.joins_layers and not method.has_layers:
-        raise ConfigError(
-            f"{name} does not fit {method.name}: it adds rows that layers over clips and frames read beside them, and "
-            f"{method.name} has no layers that can"
-        )
     if missing := sorted(attachment.Config().provides - method.places):
         places = ", ".join(sorted(method.places)) or "none"
         raise ConfigError(
@@ -118,16 +107,24 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
         )
 
 
+def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
+    """The settings of the parts or losses that a method carries by default, by name."""
+    field = method.Config.__dataclass_fields__[section]
+    default: Any = field.default if field.default_factory is MISSING else field.default_factory()
+    return dict(default)
+
+
 def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
-    for needs, verb, units, has in (
-        (attachment.replaces_clips, "replace", "clips", method.has_clips),
-        (attachment.reads_clips, "read", "clips", method.has_clips),
-        (attachment.reads_frames, "read", "frames", method.keeps_frames),
+    beside = "adds rows that layers over clips and frames read beside them"
+    for needs, has, action, lack in (
+        (attachment.Config.replaces_clips, method.has_clips, "replaces clips", "none to replace"),
+        (attachment.reads_clips, method.has_clips, "reads clips", "none to read"),
+        (attachment.reads_frames, method.keeps_frames, "reads frames", "none to read"),
+        (attachment.joins_layers, method.has_layers, beside, "no layers that can"),
     ):
         if needs and not has:
             raise ConfigError(
-                f"{attachment.name} does not fit {method.name}: it {verb}s {units}, and {method.name} has none to "
-                f"{verb}"
+                f"{attachment.name} does not fit {method.name}: it {action}, and {method.name} has {lack}"
             )
 
 
@@ -140,11 +137,11 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
     Raises: as `create_model`.
     """
     cls, where, given = model_class(name), where or str(name), dict(settings)
-    released = cls.Config(query_dim=1, video_dim=1)
-    named_losses = [attached for attached in name.attachments if is_loss(attached)]
+    named_losses = [attachment for attachment in name.attachments if is_loss(attachment)]
+    named_parts = [attachment for attachment in name.attachments if not is_loss(attachment)]
     parts: dict[str, AttachmentConfig] = {}
     owners: dict[str, str] = {}
-    for part in (*released.parts, *(attached for attached in name.attachments if attached not in named_losses)):
+    for part in (*_by_default(cls, "parts"), *named_parts):
         parts[part] = build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
         for branch in parts[part].provides:
             if owners.setdefault(branch, part) != part:
@@ -154,19 +151,16 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
     if len(joining := [part for part in parts if ATTACHMENTS[part].joins_layers]) > 1:
         raise ConfigError(f"{name}: {' and '.join(joining)} both put rows beside those of its layers; leave one out")
     losses: dict[str, AttachmentConfig | None] = {}
-    if "losses" not in given:
-        losses |= released.losses
-        losses |= {loss: ATTACHMENTS[loss].Config() for loss in named_losses}
-    elif not isinstance(given["losses"], Mapping):
-        raise ConfigError(f"losses is {given['losses']!r}, wanted a mapping")
-    else:
-        known = [loss for loss in list_attachments() if is_loss(loss)]
-        for loss, values in given["losses"].items():
-            if loss not in known:
-                raise UnknownNameError.among("attached loss", loss, known)
-            losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
-            if values is not None:
-                _require_units(cls, ATTACHMENTS[loss])
+    chosen = given.get("losses", to_plain(_by_default(cls, "losses")) | {loss: {} for loss in named_losses})
+    if not isinstance(chosen, Mapping):
+        raise ConfigError(f"losses is {chosen!r}, wanted a mapping")
+    known = [loss for loss in list_attachments() if is_loss(loss)]
+    for loss, values in chosen.items():
+        if loss not in known:
+            raise UnknownNameError.among("attached loss", loss, known)
+        losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
+        if values is not None:
+            _require_units(cls, ATTACHMENTS[loss])
     if missing := [loss for loss in named_losses if losses.get(loss) is None]:
         raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
     if own := sorted({"attached", "parts"} & given.keys()):
@@ -211,7 +205,23 @@ def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     config = configure(whole, {key: value for key, value in overrides.items() if key not in dotted})
     if dotted:
         config = configure(whole, override(plain_settings(config), dotted))
-    return cls(config)
+    return build_model(cls, config)
+
+
+def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalModel:
+    """A new model of a method's class and its settings, by `configure`.
+
+    Weights are drawn once, in an order that seeds depend on: the method's constructor and its `draw_weights`, the
+    constructors of all attachments, the `draw_weights` of each.
+    """
+    model = method(config)
+    model.draw_weights()
+    model.attachments = nn.ModuleDict()  # so that an attachment may encode with a copy of the model
+    attachments = {name: ATTACHMENTS[name](settings, model) for name, settings in config.attachments.items()}
+    model.attachments.update(attachments)
+    for attachment in attachments.values():
+        attachment.draw_weights(model)
+    return model
 
 
 def is_method(text: str) -> bool:

@@ -1,11 +1,37 @@
-"""The settings that all methods share; a method's own `Config` adds to them."""
+"""The settings that all methods share, and those of attachments; a `Config` beside each class adds to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from untrimmed.config import Checked
 from untrimmed.errors import ConfigError
-from untrimmed.models.attachment import AttachmentConfig, Losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachmentConfig(metaclass=Checked):
+    """The settings of an attachment, all with defaults, and what follows from them for the method that carries it."""
+
+    reads_frames: ClassVar[bool] = False  # so encoded videos hold frames even if the method's own score reads none
+    replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """Branches of the score that the attachment computes in place of the method."""
+        return frozenset()
+
+    @property
+    def absent_terms(self) -> frozenset[str]:
+        """Those of the attachment's loss terms that these settings leave out."""
+        return frozenset()
+
+    @property
+    def first_epoch(self) -> int:
+        """The epoch, counted from 0, before which all its loss terms are 0."""
+        return 0
+
+
+Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError
 from untrimmed.files import whole_file, write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import configure, model_class, plain_settings
+from untrimmed.models.registry import build_model, configure, model_class, plain_settings
 from untrimmed.plugins import plain, read_sources, require, sources_of
 
 FORMAT = 1
@@ -83,7 +83,8 @@ def load_model(folder: Path) -> RetrievalModel:
     require(imports, folder)
     try:
         whole = ModelName.of(str(settings["method"]))
-        model = model_class(whole)(configure(whole, settings_as_now(settings["model"]), where=str(folder / SETTINGS)))
+        config = configure(whole, settings_as_now(settings["model"]), where=str(folder / SETTINGS))
+        model = build_model(model_class(whole), config)
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
     path = folder / WEIGHTS

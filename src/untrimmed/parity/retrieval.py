@@ -34,8 +34,7 @@ from untrimmed.parity.registry import MethodParity
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.batches import query_batches
 from untrimmed.running.opened import OpenedModel
-from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms
-from untrimmed.training.schedule import warmup_linear, warmup_linear_schedule
+from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms, warmup_linear
 
 M = TypeVar("M", bound=RetrievalModel)
 NULL_GRADIENT = 1e-12  # in double precision; smaller ones move nothing either
@@ -208,9 +207,8 @@ class RetrievalParity(MethodParity, Generic[M]):
     def _optim(self, case: Case) -> Arrays:
         model, batch = self.model(case).train(), case.training_batch()
         weights, draws = self.loss_weights(case), self.draws(case)
-        total_steps, warmup = case.setting("t_total"), case.setting("lr_warmup_proportion")
+        schedule = {"total_steps": case.setting("t_total"), "warmup_share": case.setting("lr_warmup_proportion")}
         optimizer = BertAdam(parameter_groups(model, case.config.get("wd", 0.01)), lr=case.setting("lr"))
-        schedule = warmup_linear_schedule(optimizer, total_steps=total_steps, warmup_share=warmup)
         losses, term_values, norms = [], [], []
         null: Arrays = {}
         watched: dict[str, list[Tensor]] = {}
@@ -229,14 +227,13 @@ class RetrievalParity(MethodParity, Generic[M]):
             for name, gradient in gradients.items():
                 rounded = (gradient != 0) & (gradient.abs() < NULL_GRADIENT)
                 null[name] = null.get(name, False) | rounded.numpy()
+            for group in optimizer.param_groups:
+                group["lr"] = case.setting("lr") * warmup_linear(step, **schedule)
             optimizer.step()
-            schedule.step()
         model.eval()
         queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
-        factors = [
-            warmup_linear(step, total_steps=total_steps, warmup_share=warmup)
-            for step in range(len(case.expected.get("lr_multiplier_all", losses)))
-        ]
+        num_factors = len(case.expected.get("lr_multiplier_all", losses))
+        factors = [warmup_linear(step, **schedule) for step in range(num_factors)]
         arrays = self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)
         made = _numpy(arrays | {name: torch.stack(values) for name, values in watched.items()}) | {
             "loss_per_step": np.array(losses),

@@ -14,8 +14,9 @@ from jaxtyping import Float
 from untrimmed.data.annotations import stable_hash
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.packed import PackSources, open_packed
-from untrimmed.data.sources import VectorSource, open_frames, open_words
+from untrimmed.data.sources import VectorSource
 from untrimmed.evaluation.recall import ranks, recall
 from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split

@@ -53,7 +53,7 @@ def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "
     Raises: ConfigError for a method that encodes a video as one vector only.
     """
     clips = videos.clips
-    in_order = model.has_clips and not any(attachment.replaces_clips for attachment in model.carried)
+    in_order = model.has_clips and not any(attachment.config.replaces_clips for attachment in model.carried)
     if in_order and clips is not None and clips.shape[1] == model.config.num_clips:
         return clips, None
     return model.timeline(videos)

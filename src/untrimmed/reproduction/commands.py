@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from untrimmed.reproduction.runner import Place, Plan, columns_there, pairs_of
+from untrimmed.reproduction.runner import Place, columns_there, pairs_of, trial_of
 from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 
 TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate RUN {}"
@@ -39,16 +39,16 @@ class RowCommands:
 def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
     """The commands of every row on every data set of a table, with all settings that the table uses."""
     for row, column in pairs_of(table):
-        plan = Plan.of(row, column, Place(Path(), root=Path()))
+        trial = trial_of(row, column, Place(Path(), root=Path()))
         trained = [row.method, "--data", column.data_name]
-        if plan.preset not in (None, column.data_name):
-            trained += ["--preset", str(plan.preset)]
+        if trial.preset not in (None, column.data_name):
+            trained += ["--preset", str(trial.preset)]
         evaluated = [] if column.split == "test" else ["--split", column.split]
         evaluated += [] if column.events else ["--no-moments"]
         yield RowCommands(
             row,
             column,
-            shlex.join([*trained, *_assignments(plan.overrides)]),
+            shlex.join([*trained, *_assignments(trial.overrides)]),
             shlex.join([*evaluated, *_assignments(row.evaluated_with)]),
         )
 
@@ -67,7 +67,7 @@ def drawing(table: TrainedTable, place: Place) -> Iterator[str]:
     there = columns_there(table, place)[0][0]
     for panel in table.panels:
         rows = [row for row, column in pairs_of(table) if column == there and row.name.startswith(panel)]
-        runs = dict.fromkeys(str(Plan.of(row, there, place).run) for row in rows)
+        runs = dict.fromkeys(str(trial_of(row, there, place).folder) for row in rows)
         picture = f"{table.name}{panel.strip('()')}.png"
         yield shlex.join(["untrimmed", "plot", table.picture, *runs, "-o", picture])
 

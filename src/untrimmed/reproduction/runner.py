@@ -1,7 +1,6 @@
-"""Train and evaluate the rows of a table, on real data or on simulated features, and keep what is finished.
+"""Train and evaluate the rows of a table, on real data or on simulated features.
 
-A row's folder is named by a hash of everything that decides its figures, so that a stopped command goes on where it
-was, tables share rows, and changed settings never meet old figures.
+A row's folder is named by a hash of everything that decides its run, so that tables share rows.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from untrimmed.config import to_plain
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.files import write_whole
-from untrimmed.presets import Preset, has_preset, load_preset
+from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
 from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
 from untrimmed.training.loop import Progress
-from untrimmed.training.train import OWN_DATA_PRESET, train
+from untrimmed.training.trials import Trial
 from untrimmed.version import __version__
 
 STORED = "MB a video"
@@ -111,7 +109,7 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
         def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
             progress(Step(number, len(pairs), name, doing, finished))
 
-        figures[row.name, column.name] = Plan.of(row, column, place).figures(tell)
+        figures[row.name, column.name] = figures_of(row, column, place, tell)
     return Measured(columns, figures, missing)
 
 
@@ -144,106 +142,82 @@ def columns_there(table: TrainedTable | UntrainedTable, place: Place) -> tuple[t
     return there, tuple(dict.fromkeys(c.data_name for c in table.columns if c not in there))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One row on one data set, settled in full."""
+def trial_of(row: Row, column: Column, place: Place) -> Trial:
+    """The training of a row on a data set; its settings are checked here."""
+    candidates = (column.preset_name, column.data_name)
+    preset = next((name for name in candidates if has_preset(row.method, name)), None)
+    root, data = place.root, column.data_name
+    if root is None:
+        preset = preset or OWN_DATA_PRESET
+        overrides = {**place.scale.overrides_of(column), **row.overrides, "train.seed": place.data_seed}
+        root, data = place.runs / "data", _simulated_name(place)
+    else:
+        seeded = {} if place.seed is None else {"train.seed": place.seed}
+        overrides = {**column.overrides, **row.overrides, **seeded}
+    settings = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
+    settings.sizes()  # raises for a setting that the model does not take
+    identity = [__version__, to_plain(settings), str(root.resolve() / data), preset]
+    name = "simulated" if place.simulated else data
+    return Trial(
+        method=row.method,
+        data=data,
+        root=root,
+        folder=place.runs / f"{row.method}-{name}-{_digest(identity)}",
+        overrides=overrides,
+        preset=preset,
+        device=place.device,
+    )
 
-    row: Row
-    column: Column
-    place: Place
-    preset: str | None  # None: the method has none for this data
-    overrides: Mapping[str, Any]
-    settled: Preset
 
-    @classmethod
-    def of(cls, row: Row, column: Column, place: Place) -> Plan:
-        """The plan of a row; its settings are checked here."""
-        candidates = (column.preset_name, column.data_name)
-        preset = next((name for name in candidates if has_preset(row.method, name)), None)
+def figures_of(row: Row, column: Column, place: Place, tell: Callable[..., None]) -> Figures:
+    """The figures of a row in percent, the kept ones if there are any."""
+
+    def report_epoch(at: Progress) -> None:
+        tell(f"epoch {at.epoch}/{at.num_epochs} {at.stage}, step {at.step}/{at.num_steps}")
+
+    def measure(run: Run) -> dict[str, float]:
+        return _evaluate(run, row, column, place.device)
+
+    trial = trial_of(row, column, place)
+    name = _digest([dict(row.evaluated_with), column.events, column.split])
+    was_kept = name in trial.figures
+    if not was_kept:
         if place.simulated:
-            preset = preset or OWN_DATA_PRESET
-            overrides = {**place.scale.overrides_of(column), **row.overrides, "train.seed": place.data_seed}
-        else:
-            seeded = {} if place.seed is None else {"train.seed": place.seed}
-            overrides = {**column.overrides, **row.overrides, **seeded}
-        settled = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
-        settled.sizes()  # raises for a setting that the model does not take
-        return cls(row=row, column=column, place=place, preset=preset, overrides=overrides, settled=settled)
-
-    @property
-    def folder(self) -> Path:
-        """Where the row's run and figures are kept."""
-        data = self.place.root and str(self.place.root.resolve() / self.column.data_name)
-        identity = [__version__, to_plain(self.settled), data, self.preset]
-        if self.place.simulated:
-            of_features = to_plain(self.place.scale.features)
-            identity += [self.column.data_name, self.place.data_seed, self.place.scale.num_videos, of_features]
-        name = "simulated" if self.place.simulated else self.column.data_name
-        return self.place.runs / f"{self.row.method}-{name}-{_digest(identity)}"
-
-    @property
-    def run(self) -> Path:
-        """The folder of the row's run."""
-        return self.folder / "run"
-
-    def figures(self, tell: Callable[..., None]) -> Figures:
-        """The row's figures in percent, kept ones if there are any."""
-        shown = _digest([dict(self.row.evaluated_with), self.column.events, self.column.split])
-        kept = self.folder / f"figures-{shown}.json"
-        if kept.is_file():
-            figures = json.loads(kept.read_text(encoding="utf-8"))
-            tell("kept from before", finished=True)
-        else:
-            run = self._train(tell)
-            tell("evaluating")
-            figures = self._evaluate(run)
-            write_whole(kept, json.dumps(figures, indent=1))
-            tell("done", finished=True)
-        if STORED in self.column.metrics:
-            sizes = {key: value for key, value in self.row.overrides.items() if key.startswith("model.")}
-            figures = {**figures, STORED: megabytes_per_video(published_model(self.row.method, sizes))}
-        return {metric: figures[metric] for metric in self.column.metrics}
-
-    def _train(self, tell: Callable[..., None]) -> Run:
-        def step(at: Progress) -> None:
-            tell(f"epoch {at.epoch}/{at.num_epochs} {at.stage}, step {at.step}/{at.num_steps}")
-
-        root, data = self.place.root, self.column.data_name
-        if root is None:
-            root, data = simulated_data(self.place, tell)
-        return train(
-            self.row.method,
-            data=data,
-            root=root,
-            out=self.run,
-            device=self.place.device,
-            preset=self.preset,
-            callback=step,
-            **self.overrides,
-        )
-
-    def _evaluate(self, run: Run) -> dict[str, float]:
-        events, changed = self.column.events, self.row.evaluated_with
-        report = evaluate(run, split=self.column.split, device=self.place.device, moments=events, changed=changed)
-        if events:
-            if report.note:
-                raise FeatureError(report.note)
-            return report.events
-        groups = {f"SumR {name}": row["SumR"] for name, row in report.rows.items() if name.startswith("M/V")}
-        return {**report.figures, **groups}
+            simulated_data(place, tell)
+        trial.train(report_epoch)
+        tell("evaluating")
+    figures = trial.measured(name, measure)
+    tell("kept from before" if was_kept else "done", finished=True)
+    if STORED in column.metrics:
+        sizes = {key: value for key, value in row.overrides.items() if key.startswith("model.")}
+        figures |= {STORED: megabytes_per_video(published_model(row.method, sizes))}
+    return {metric: figures[metric] for metric in column.metrics}
 
 
-def simulated_data(place: Place, tell: Callable[..., None] = lambda doing: None) -> tuple[Path, str]:
+def _evaluate(run: Run, row: Row, column: Column, device: str) -> dict[str, float]:
+    report = evaluate(run, split=column.split, device=device, moments=column.events, changed=row.evaluated_with)
+    if column.events:
+        if report.note:
+            raise FeatureError(report.note)
+        return report.events
+    groups = {f"SumR {name}": figures["SumR"] for name, figures in report.rows.items() if name.startswith("M/V")}
+    return {**report.figures, **groups}
+
+
+def simulated_data(place: Place, tell: Callable[[str], None] = lambda doing: None) -> tuple[Path, str]:
     """The root and name of the simulated data set, which is written if it is not there."""
-    scale, seed = place.scale, place.data_seed
-    settings = dataclasses.replace(scale.features, seed=seed)
-    root = place.runs / "data"
-    name = f"simulated-{scale.num_videos}-{_digest(to_plain(settings))[:6]}"
+    root, name = place.runs / "data", _simulated_name(place)
     if not (root / name).is_dir():
         tell("simulating features")
         root.mkdir(parents=True, exist_ok=True)  # an unwritable place is named as it was given
-        simulate(name, root, num_videos=scale.num_videos, teacher=True, settings=settings)
+        settings = dataclasses.replace(place.scale.features, seed=place.data_seed)
+        simulate(name, root, num_videos=place.scale.num_videos, teacher=True, settings=settings)
     return root, name
+
+
+def _simulated_name(place: Place) -> str:
+    settings = dataclasses.replace(place.scale.features, seed=place.data_seed)
+    return f"simulated-{place.scale.num_videos}-{_digest(to_plain(settings))[:6]}"
 
 
 def _digest(values: Any) -> str:

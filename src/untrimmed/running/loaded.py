@@ -16,7 +16,7 @@ from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.evaluation.report import Report
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import configure, plain_settings
+from untrimmed.models.registry import build_model, configure, plain_settings
 from untrimmed.models.storage import SETTINGS, load_model
 from untrimmed.precision import Precision
 from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
@@ -217,7 +217,7 @@ def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> Retrieva
                 "again"
             )
     settings = override(plain_settings(model.config), {key.removeprefix("model."): changed[key] for key in changed})
-    other = type(model)(configure(ModelName.of(model.name), settings))
+    other = build_model(type(model), configure(ModelName.of(model.name), settings))
     own, wanted = ({name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, other))
     if own != wanted:
         unfit = min(name for name in own | wanted if own.get(name) != wanted.get(name))

@@ -12,7 +12,7 @@ from untrimmed.errors import CheckpointError, ConfigError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.checkpoint_file import read_checkpoint_tensors
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import model_class
+from untrimmed.models.registry import build_model, model_class
 from untrimmed.models.released import import_released
 from untrimmed.presets import list_presets, load_preset
 from untrimmed.running.training_free import require_learner
@@ -37,7 +37,7 @@ def import_released_file(
     tensors = read_checkpoint_tensors(Path(file))
     if data is None:
         data = _fitting(name, Path(file), tensors, overrides)
-    model = cls(load_preset(name, data, overrides).sizes())
+    model = build_model(cls, load_preset(name, data, overrides).sizes())
     try:
         import_released(model, model.released_names(), tensors)
     except CheckpointError as error:

@@ -83,6 +83,14 @@ class Run:
         """The entry of the epoch whose model was kept: the first with the highest `train.select_by`."""
         return max(self.history, key=lambda entry: entry["val"][self.config.train.select_by])
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are over, or too many in a row brought no new best."""
+        train = self.config.train
+        if len(self.history) >= max(1, train.epochs):
+            return True
+        return bool(self.history) and len(self.history) - 1 - self.history.index(self.best) > train.patience
+
     def load_model(self) -> RetrievalModel:
         """The best model, on the CPU in evaluation mode."""
         return load_model(self.folder)

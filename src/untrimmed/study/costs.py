@@ -21,8 +21,8 @@ from untrimmed.running.encoding import Encoding
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import DataSettings
 from untrimmed.running.split import load_split
-from untrimmed.study.trials import Trial
 from untrimmed.training.optim import BertAdam, parameter_groups
+from untrimmed.training.trials import Trial
 
 ROUNDS = 7
 
@@ -63,11 +63,11 @@ def costs_of(trials: Sequence[Trial]) -> list[Costs]:
     cpu = torch.device("cpu")
     steppers, batches = [], []
     for trial in trials:
-        preset, world = trial.settled(), trial.world
-        steppers.append(Stepper(preset, Encoding(cpu, choose_format(world.precision, "cpu").name)))
-        data = DataSettings(name=world.data, root=str(world.root.resolve()))
+        preset = trial.fitted_settings
+        steppers.append(Stepper(preset, Encoding(cpu, choose_format(trial.precision, "cpu").name)))
+        data = DataSettings(name=trial.data, root=str(trial.root.resolve()))
         split = load_split(data, preset.sizes(), preset.features, "train")
-        rows = epoch_batches(len(split.video_ids), world.batch, seed=0, epoch=0)[0]
+        rows = epoch_batches(len(split.video_ids), preset.train.batch_size, seed=0, epoch=0)[0]
         batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
     times = [[each.step(batch) for each, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
     step_s = [statistics.median(own[1:]) for own in zip(*times, strict=True)]  # the first warms up

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from untrimmed.study.trials import Candidate
+from untrimmed.study.world import Candidate
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from untrimmed.evaluation.report import Report
 from untrimmed.evaluation.significance import compare, shown_p
 from untrimmed.reproduction.render import Grid, markdown
 from untrimmed.study.study import Found, Plan
-from untrimmed.study.trials import Candidate
+from untrimmed.study.world import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 KNOWN = 0.05  # a difference, where p is below

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import time
@@ -14,17 +13,15 @@ from threading import Thread
 
 import torch
 
-from untrimmed.data.simulation.simulate import open_world
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report
-from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.training_free import require_learner
-from untrimmed.running.untrained import untrained_rows
 from untrimmed.study.costs import Costs, costs_of
 from untrimmed.study.greedy import Growth, Tried, grow
-from untrimmed.study.trials import UNTRAINED, Candidate, Known, Trial, World
+from untrimmed.study.world import Candidate, World, reached, require_teacher
+from untrimmed.training.trials import Trial
 
 Tell = Callable[[str], None]
 SEARCH_SEED = 0
@@ -79,7 +76,7 @@ class Found:
         """For each method the rates that are left to train."""
         return {
             method: tuple(
-                rate for rate in self.plan.rates if not trial_of(self.world, self.plan, method, rate).knows("val")
+                rate for rate in self.plan.rates if not _knows(trial_of(self.world, self.plan, method, rate), "val")
             )
             for method in self.rates
         }
@@ -109,9 +106,14 @@ class Trainer:
     tell: Tell = lambda line: None
     jobs: int = 1
 
-    def known(self, trials: Sequence[Trial], what: Known) -> list[bool]:
-        """Which of the trials can tell it: all, unless nothing is trained; what is there already is only read."""
-        left = [trial for trial in trials if not trial.knows(what)]
+    def reached(self, trials: Sequence[Trial]) -> list[float | None]:
+        """The SumR of each trial on validation videos; None for one that is not trained."""
+        known = self.known(trials, "val")
+        return [reached(trial) if is_known else None for trial, is_known in zip(trials, known, strict=True)]
+
+    def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
+        """Which of the trials have a figure: all, unless nothing is trained; what is there already is only read."""
+        left = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in left for trial in trials]
         if self.jobs == 1 or len(left) < 2:
@@ -124,7 +126,7 @@ class Trainer:
         return [True for _ in trials]
 
     def _told(self, trial: Trial, sum_r: float, seconds: float) -> None:
-        self.tell(f"{trial.world.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
+        self.tell(f"{trial.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
@@ -149,7 +151,7 @@ def _timed(trial: Trial) -> tuple[float, float]:
     """What a trial reached, and how long it took."""
     began = time.perf_counter()
     trial.train()
-    return trial.reached(), time.perf_counter() - began
+    return reached(trial), time.perf_counter() - began
 
 
 def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
@@ -159,17 +161,21 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
     """
     outlook(world, plan)
     world.require_own()
-    rates = dict(zip(plan.methods, (_best_rate(world, plan, method, trainer) for method in plan.methods), strict=True))
+    rates = {method: _best_rate(world, plan, method, trainer) for method in plan.methods}
 
-    alone = {method: _reach(world, plan, trainer, rates[method], [method])[0] or 0.0 for method in plan.methods}
+    def reach(base: Candidate, candidates: Sequence[Candidate]) -> list[float | None]:
+        return trainer.reached([trial_of(world, plan, each, rates[base]) for each in candidates])
+
+    def refusal(base: Candidate, candidate: Candidate) -> str:
+        return trial_of(world, plan, candidate, rates[base]).refusal()
+
+    alone = {method: reach(method, [method])[0] or 0.0 for method in plan.methods}
     growths = []
     for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
         attachments = plan.attachments if place < plan.grown else ()
-        refusal = partial(_refusal, world, plan, rates[method])
-        reach = partial(_reach, world, plan, trainer, rates[method])
-        growths.append(grow(method, attachments, refusal, reach, plan.most))
+        growths.append(grow(method, attachments, partial(refusal, method), partial(reach, method), plan.most))
     found = Found(
-        world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=_untrained(world)
+        world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=world.untrained()
     )
     found = replace(found, finalists=_finalists(found))
     yield found
@@ -190,10 +196,10 @@ def outlook(world: World, plan: Plan) -> list[str]:
         trial = trial_of(world, plan, method, plan.rates[0])
         if reason := trial.refusal():
             raise ConfigError(reason)
-        trial.require_teacher()
+        require_teacher(trial)
     world.require_same()
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
-    finished = sum(trial.knows("val") for trial in searched)
+    finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
     purpose = " for the rates" if len(plan.rates) > 1 else ""  # of one there is no search
     lines = [f"{world.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
@@ -211,31 +217,19 @@ def outlook(world: World, plan: Plan) -> list[str]:
 
 def trial_of(world: World, plan: Plan, candidate: Candidate, rate: float) -> Trial:
     """A training of the search."""
-    return Trial(world=world, candidate=candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
+    return world.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
 
 
-def _refusal(world: World, plan: Plan, rate: float, candidate: Candidate) -> str:
-    return trial_of(world, plan, candidate, rate).refusal()
-
-
-def _reach(
-    world: World, plan: Plan, trainer: Trainer, rate: float, candidates: Sequence[Candidate]
-) -> list[float | None]:
-    """The SumR of each on validation videos, after the steps of the search."""
-    trials = [trial_of(world, plan, each, rate) for each in candidates]
-    return [
-        trial.reached() if is_known else None
-        for trial, is_known in zip(trials, trainer.known(trials, "val"), strict=True)
-    ]
+def _knows(trial: Trial, figure: str) -> bool:
+    return figure in trial.figures or trial.is_finished
 
 
 def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) -> float:
     """The rate that reaches most in the steps of the search, or the only one."""
     if len(plan.rates) == 1:
         return plan.rates[0]
-    trials = {rate: trial_of(world, plan, method, rate) for rate in plan.rates}
-    known = trainer.known(list(trials.values()), "val")
-    sum_r = {rate: trials[rate].reached() for rate, is_known in zip(trials, known, strict=True) if is_known}
+    found = trainer.reached([trial_of(world, plan, method, rate) for rate in plan.rates])
+    sum_r = {rate: value for rate, value in zip(plan.rates, found, strict=True) if value is not None}
     return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
@@ -255,7 +249,7 @@ def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
 
     def trial(candidate: Candidate, seed: int) -> Trial:
         rate = found.rates[found.base_of(candidate)]
-        return Trial(world=world, candidate=candidate, rate=rate, steps=plan.steps, seed=seed)
+        return world.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
 
     costs = costs_of([trial(each, 0) for each in found.finalists])
     found = replace(found, costs=dict(zip(found.finalists, costs, strict=True)))
@@ -263,18 +257,6 @@ def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
         trials = [trial(each, seed) for each in found.finalists]
         if not all(trainer.known(trials, "test")):
             return
-        new = {each: own.report() for each, own in zip(found.finalists, trials, strict=True)}
+        new = {each: world.report(own) for each, own in zip(found.finalists, trials, strict=True)}
         found = replace(found, reports={each: (*found.reports.get(each, ()), new[each]) for each in found.finalists})
         yield found
-
-
-def _untrained(world: World) -> dict[str, dict[str, float]]:
-    """The rows that need no training, kept beside the runs."""
-    kept = world.out / world.data / UNTRAINED
-    if not kept.is_file():
-        hidden = open_world(world.data, world.root) if world.simulated else None
-        rows = untrained_rows(*world.sets, hidden)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, json.dumps(rows, indent=1))
-    rows = json.loads(kept.read_text(encoding="utf-8"))
-    return dict(rows)

@@ -1,27 +1,21 @@
-"""What `train` is given in Python: does it go together, and what do a model and data in memory say of settings."""
+"""Whether what `train` is given goes together."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from untrimmed.config import require_sections
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.emptiness import require_content
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig, RetrievalModel
-from untrimmed.models.registry import plain_settings
 from untrimmed.presets import Preset
 from untrimmed.running.encoding import require_float32
-from untrimmed.running.run import DataSettings
 from untrimmed.running.split import require_fit as require_features
 from untrimmed.running.training_free import require_learner
 from untrimmed.training.loop import Callback
@@ -112,34 +106,3 @@ def warn_of_idle(sizes: ModelConfig, weights: Mapping[str, float], epochs: int) 
                 epochs,
                 name,
             )
-
-
-def settings_of(model: RetrievalModel) -> dict[str, Any]:
-    """The sections of a preset that a model which is made already has the say in."""
-    settings = plain_settings(model.config)
-    return {"losses": settings.pop("losses"), "model": settings}
-
-
-def sized_for(
-    dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, overrides: Mapping[str, Any]
-) -> ModelConfig:
-    """The settings of a model with the widths of a data set, and with what it was resampled to if it is in memory.
-
-    What the user has set stays.
-    """
-    own: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
-    if data.root is None:
-        made = dataset.features.settings
-        own |= {"num_clips": made.num_clips, "max_frames": made.max_frames, "max_words": made.max_words}
-    return replace(sizes, **{key: value for key, value in own.items() if f"model.{key}" not in overrides})
-
-
-def digest_of(sets: tuple[RetrievalDataset, ...]) -> str:
-    """What tells data sets in memory from others, so that a run goes on with its own: captions and first clips."""
-    digest = hashlib.blake2b(digest_size=8)
-    for dataset in sets:
-        for annotation in dataset.annotations:
-            digest.update(repr(annotation).encode())
-        digest.update(np.ascontiguousarray(dataset.features.clips[:, 0]).tobytes())
-        digest.update(np.ascontiguousarray(dataset.features.words_packed.rows[:1000]).tobytes())
-    return digest.hexdigest()

@@ -33,8 +33,7 @@ from untrimmed.running.run import (
     write_config,
     write_metrics,
 )
-from untrimmed.training.optim import BertAdam, parameter_groups
-from untrimmed.training.schedule import warmup_linear
+from untrimmed.training.optim import BertAdam, parameter_groups, warmup_linear
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
 
 if TYPE_CHECKING:
@@ -188,15 +187,11 @@ class TrainingLoop:
         self._require_finite(terms | {"loss": loss})
         self.optimizer.zero_grad(set_to_none=True)
         self.fabric.backward(loss)
-        rate = train.learning_rate * self._rate_factor()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-
-    def _rate_factor(self) -> float:
-        train = self.config.train
         total_steps = train.epochs * self.num_steps
-        return warmup_linear(self.state.updates, total_steps=total_steps, warmup_share=train.warmup_share)
+        factor = warmup_linear(state.updates, total_steps=total_steps, warmup_share=train.warmup_share)
+        for group in self.optimizer.param_groups:
+            group["lr"] = train.learning_rate * factor
+        self.optimizer.step()
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
         """Add the values to the sums of the epoch; stop at one that is not a number."""

@@ -87,3 +87,17 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
         {"params": parameters, "weight_decay": weight_decay if decayed else 0.0, "stacked_dims": leading}
         for (decayed, leading), parameters in groups.items()
     ]
+
+
+def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
+    """The factor on the learning rate before update number `step`, counted from 0: up to 1, then down to 0, linearly.
+
+    As released, the count of finished updates is read before it advances, so the first update has rate 0.
+
+    >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
+    [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]
+    """
+    progress = step / total_steps
+    if progress < warmup_share:
+        return progress / warmup_share
+    return max((progress - 1) / (warmup_share - 1), 0.0)

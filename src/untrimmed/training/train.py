@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -9,16 +10,18 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from untrimmed.config import checked
-from untrimmed.data.layout import read_split
+from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.layouts import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError, nearest
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import model_class, plain_settings
+from untrimmed.models.registry import build_model, model_class, plain_settings
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import sources_of, trust
 from untrimmed.precision import Format, Precision, choose_format
@@ -37,15 +40,7 @@ from untrimmed.running.run import (
     require_same,
 )
 from untrimmed.running.split import load_split
-from untrimmed.training.arguments import (
-    Sets,
-    digest_of,
-    require_arguments,
-    require_fit,
-    settings_of,
-    sized_for,
-    warn_of_idle,
-)
+from untrimmed.training.arguments import Sets, require_arguments, require_fit, warn_of_idle
 from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
 
@@ -98,20 +93,24 @@ def train(
     made = method if isinstance(method, RetrievalModel) else None
     name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{data_name}"
-    number_format = _number_format(precision, device, folder)
-    own = settings_of(made) if made is not None else {}
+    own = {} if made is None else plain_settings(made.config)
+    own = {"losses": own.pop("losses"), "model": own} if own else {}
     seeded = {"train.seed": seed} if seed is not None else {}
     chosen = _preset(name, data_name, None if preset is None else str(preset), own | seeded | overrides)
     settings, sets = _sets(data, root, chosen, video_features, packing)
-    follows = made is None and (settings.root is None or (preset is None and chosen.dataset != data))
-    sizes = sized_for(sets[0], chosen.sizes(), settings, overrides) if follows else chosen.sizes()
+    sizes = chosen.sizes()
+    if made is None and (settings.root is None or (preset is None and chosen.dataset != data)):
+        sizes = _sized_for(sets[0], sizes, settings, overrides)
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
-    config = _own(folder, _run_config(chosen, sizes, settings, number_format, compile), made)
+    number_format = choose_format(precision, str(choose_device(device))).name
+    if precision == "auto" and is_run(folder):  # settled when the run began
+        number_format = read_config(folder).precision
+    config = _begun(folder, _run_config(chosen, sizes, settings, number_format, compile), made)
     fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    model = model_class(name)(sizes) if made is None else made
+    model = build_model(model_class(name), sizes) if made is None else made
     trust(sources_of(model_classes(model)))
     loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
     loop.callback = callback or loop.callback
@@ -120,21 +119,14 @@ def train(
     return open_run(folder)
 
 
-def _own(folder: Path, config: RunConfig, made: RetrievalModel | None) -> RunConfig:
-    """The settings, with the first weights of a model that is made already: where it goes on with a run, of that.
-
-    Raises: ConfigError if the folder holds anything but a run with these settings.
-    """
-    if made is None:
-        _require_own(folder, config)
-        return config
-    place = folder.resolve()
-    begun = _BEGUN.get(made, {}).get(place) if is_run(folder) else None
-    first = begun or weights_digest(made.state_dict())
-    config = replace(config, initial_weights=first)
-    _require_own(folder, config)
-    _BEGUN.setdefault(made, {})[place] = first
-    return config
+def _preset(method: ModelName, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
+    model_class(method)  # a wrong method is reported before a missing preset
+    if preset is not None and preset.endswith((".yaml", ".yml")):
+        chosen = read_preset(Path(preset), overrides)
+        if chosen.name != method:
+            raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
+        return chosen
+    return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
 
 
 def _sets(
@@ -151,54 +143,46 @@ def _sets(
                 f"{data[0].name}: {preset.method} learns from a teacher, and arrays have none; load the data set "
                 f"from files, with load_dataset(..., teacher={preset.features.teacher!r})"
             )
-        return DataSettings(name=data[0].name, root=None, digest=digest_of(data)), data
+        return DataSettings(name=data[0].name, root=None, digest=_digest_of(data)), data
     assert root is not None
-    settings, sizes = _data(data, Path(root), video_features), preset.sizes()
+    place = Path(root).resolve()
+    if not (place / data).is_dir():
+        there = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+        found = f"{Path(root) / data}: no such folder"
+        raise FeatureError(f"{found}; --root is the folder that holds it{nearest(data, there)}")
+    for split in ("train", "val"):
+        read_split(data, place, split)  # captions take a second, features of the first split may take minutes
+    identity = encoder_identity_of(place / data)
+    settings = DataSettings(name=data, root=str(place), video_features=video_features, encoder_identity=identity)
     train_set, val_set = (
-        load_split(settings, sizes, preset.features, split, progress=packing) for split in ("train", "val")
+        load_split(settings, preset.sizes(), preset.features, split, progress=packing) for split in ("train", "val")
     )
     return settings, (train_set, val_set)
 
 
-def _number_format(precision: Precision, device: str | torch.device, folder: Path) -> Format:
-    """`auto` is settled when a run begins: one that goes on has its own."""
-    chosen = choose_format(precision, str(choose_device(device))).name
-    return read_config(folder).precision if precision == "auto" and is_run(folder) else chosen
+def _digest_of(sets: Sets) -> str:
+    """What tells data sets in memory from others, so that a run goes on with its own: captions and first clips."""
+    digest = hashlib.blake2b(digest_size=8)
+    for dataset in sets:
+        for annotation in dataset.annotations:
+            digest.update(repr(annotation).encode())
+        digest.update(np.ascontiguousarray(dataset.features.clips[:, 0]).tobytes())
+        digest.update(np.ascontiguousarray(dataset.features.words_packed.rows[:1000]).tobytes())
+    return digest.hexdigest()
 
 
-def _data(name: str, root: Path, video_features: str | None) -> DataSettings:
-    """The data set, whose captions are there; they take a second, features of the first split may take minutes."""
-    place = root.resolve()
-    if not (place / name).is_dir():
-        there = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-        raise FeatureError(f"{root / name}: no such folder; --root is the folder that holds it{nearest(name, there)}")
-    for split in ("train", "val"):
-        read_split(name, place, split)
-    identity = encoder_identity_of(place / name)
-    return DataSettings(name=name, root=str(place), video_features=video_features, encoder_identity=identity)
+def _sized_for(
+    dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, overrides: Mapping[str, Any]
+) -> ModelConfig:
+    """The sizes with the widths of a data set and, if it is in memory, with what it was resampled to.
 
-
-def _preset(method: ModelName, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
-    model_class(method)  # a wrong method is reported before a missing preset
-    if preset is not None and preset.endswith((".yaml", ".yml")):
-        chosen = read_preset(Path(preset), overrides)
-        if chosen.name != method:
-            raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
-        return chosen
-    return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
-
-
-def _require_own(folder: Path, config: RunConfig) -> None:
-    """Raise a ConfigError if the folder holds anything but a run with these settings."""
-    if is_run(folder):
-        require_same(folder, config)
-        logger.info("%s: going on", folder)
-    elif is_model(folder):
-        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
-    elif (folder / LAST).is_file():
-        raise ConfigError(f"{folder}: holds {LAST}, but {CONFIG} of its run is not there; choose another --out")
-    elif folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
+    What the user has set stays.
+    """
+    own: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
+    if data.root is None:
+        made = dataset.features.settings
+        own |= {"num_clips": made.num_clips, "max_frames": made.max_frames, "max_words": made.max_words}
+    return replace(sizes, **{key: value for key, value in own.items() if f"model.{key}" not in overrides})
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format, compile: bool) -> RunConfig:
@@ -208,3 +192,27 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
     changed = {"model": model, "losses": losses, "weights": preset.weights_in(sizes)}
     return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
+
+
+def _begun(folder: Path, config: RunConfig, made: RetrievalModel | None) -> RunConfig:
+    """The settings, with the first weights of a model that is made already: where it goes on with a run, of that.
+
+    Raises: ConfigError if the folder holds anything but a run with these settings.
+    """
+    is_begun = is_run(folder)
+    if made is not None:
+        known = _BEGUN.setdefault(made, {})
+        first = (is_begun and known.get(folder.resolve())) or weights_digest(made.state_dict())
+        config = replace(config, initial_weights=first)
+    if is_begun:
+        require_same(folder, config)
+        logger.info("%s: going on", folder)
+    elif is_model(folder):
+        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
+    elif (folder / LAST).is_file():
+        raise ConfigError(f"{folder}: holds {LAST}, but {CONFIG} of its run is not there; choose another --out")
+    elif folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
+    if made is not None:
+        known[folder.resolve()] = first
+    return config

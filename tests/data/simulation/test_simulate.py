@@ -12,10 +12,10 @@ from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.simulate import VIDEO_FEATURES, open_world, simulate
 from untrimmed.data.simulation.world import SimulationSettings
-from untrimmed.data.sources import open_frames
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.evaluation.moment_ratio import group_of
 

@@ -15,8 +15,8 @@ from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
 from untrimmed.data.labelled import deal_videos
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.resampling import prepare_video, prepare_words
-from untrimmed.data.sources import open_frames, open_words
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UnknownNameError
 from untrimmed.search import library as library_module

@@ -8,7 +8,7 @@ import pytest
 
 from tests.refusals import refused
 from tests.search.store.test_table import SETTINGS, stored
-from untrimmed.errors import UntrimmedError
+from untrimmed.errors import IndexMismatchError, UntrimmedError
 from untrimmed.search.store.lance import lance
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import newest_commit, read_copy
@@ -70,11 +70,12 @@ def test_the_next_writer_clears_away_what_killed_readers_left(folder):
     assert {COPY, "library.json"} <= {file.name for file in folder.iterdir()}
 
 
-def test_settings_of_before_number_formats_were_noted_are_read(folder):
+def test_settings_of_an_earlier_version_are_refused(folder):
     settings = json.loads((folder / "library.json").read_text())
     del settings["products"]
     (folder / "library.json").write_text(json.dumps(settings))
-    assert VideoIndex(folder).settings == SETTINGS
+    with pytest.raises(IndexMismatchError, match="made by an earlier development version of untrimmed; index again"):
+        _ = VideoIndex(folder).settings
 
 
 def test_a_copy_is_of_the_version_whose_rows_were_read(folder, monkeypatch):

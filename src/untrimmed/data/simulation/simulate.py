@@ -15,7 +15,8 @@ from untrimmed.config import checked
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import find_benchmark, get_benchmark
-from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import read_split
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
 from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words

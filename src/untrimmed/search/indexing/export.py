@@ -26,7 +26,8 @@ from jaxtyping import Float
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.labelled import Label, captions_by_split
-from untrimmed.data.layout import Layout, read_split
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import read_split
 from untrimmed.data.origin import ORIGIN, encoder_identity_of
 from untrimmed.data.prepare import write_annotations
 from untrimmed.data.sources import read_pieces

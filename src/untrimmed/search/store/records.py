@@ -54,7 +54,7 @@ class Settings:
     keyframes_only: bool
     model: str = "frames"
     model_folder: str | None = None  # where a trained model lies
-    products: str | None = None  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
+    products: str = "float32"  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
     format: int = FORMAT
 
     @property
@@ -200,16 +200,17 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"{shown(Path(path))}: {error}; write ./~NAME for a file that is called so") from None
 
 
-def joined_products(products: Iterable[str | None]) -> str:
+def joined_products(products: Iterable[str]) -> str:
     """The number formats of several, as settings name them.
 
     >>> joined_products(["float32", "bfloat16 and float32"])
     'bfloat16 and float32'
     """
-    return " and ".join(sorted({name for some in products for name in (some or "unrecorded").split(" and ")}))
+    return " and ".join(sorted({name for some in products for name in some.split(" and ")}))
 
 
 RESTORE = "restore the folder from a copy, or index into another --library"
+OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
 # Where there is a table alone.
 NO_SETTINGS = (
     "its library.json is not there: where a merge into it has not ended, run the same `untrimmed merge` again; else "
@@ -275,16 +276,13 @@ def read_settings(folder: Path) -> Settings | None:
         return None
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        version = found["format"]
-        if version == FORMAT:
+        if found["format"] == FORMAT and found.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**found)
     except (ValueError, KeyError, TypeError):  # bytes that are no text, no JSON, or not these names
         raise IndexMismatchError(
             f"{file}: not a library's settings file; restore it or index into another --library"
         ) from None
-    raise IndexMismatchError(
-        f"{file}: library format {version}, this program reads {FORMAT}; index into a new --library"
-    )
+    raise IndexMismatchError(f"{file}: {OTHER_VERSION}")
 
 
 def newest_commit(folder: Path) -> list[Any] | None:

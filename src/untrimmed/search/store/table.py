@@ -23,6 +23,7 @@ from jaxtyping import Float16
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.search.store import bucket as remote
 from untrimmed.search.store.records import (
+    OTHER_VERSION,
     RESTORE,
     Settings,
     VideoRecord,
@@ -47,8 +48,7 @@ _ROWS_A_PIECE = 1024  # of the table: what compaction writes anew after a run th
 _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
 _SMALL = ("width", "height", "num_frames")  # in half as many bytes
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
-_FIRST_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded"]  # of libraries of the first versions, too
-_COLUMNS = [*_FIRST_COLUMNS, "record_digest", "vectors_digest"]
+_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded", "record_digest", "vectors_digest"]
 
 
 def new_video_id() -> str:
@@ -160,8 +160,7 @@ class VideoIndex:
             return []
         version = table.version  # of the rows: another thread of this reader may move on while they are read
         with self._reading():
-            columns = [name for name in table.schema.names if name in (*_RECORD_COLUMNS, "record_digest")]
-            rows = list(_records(table.to_table(columns=columns)))
+            rows = list(_records(table.to_table(columns=[*_RECORD_COLUMNS, "record_digest"])))
         if lost := [record for record, is_whole in rows if not is_whole]:
             raise IndexMismatchError(
                 f"{shown(self.folder)}: {len(lost)} of its records are not as they were written, that of "
@@ -205,7 +204,7 @@ class VideoIndex:
         from untrimmed.search.store.lance import pa, started
 
         table = self._open_table()
-        rows = pa.concat_tables(map(_row, videos)).select(_COLUMNS if table is None else table.schema.names)
+        rows = pa.concat_tables(map(_row, videos))
         with self._writing():
             if table is None:
                 self._table = started(rows, self._uri, self._options)
@@ -223,8 +222,7 @@ class VideoIndex:
         assert table is not None, "a record comes from a table"
         with self._writing():
             changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
-            if "record_digest" in table.schema.names:
-                changes["record_digest"] = _literal(_record_digest(moved))
+            changes["record_digest"] = _literal(_record_digest(moved))
             table.update(changes, where=_among([record.video_id]))
         self._committed()
         return moved
@@ -289,10 +287,8 @@ class VideoIndex:
             elif self._follow:
                 self._table.checkout_latest()
             names = self._table.schema.names
-        if names not in (_COLUMNS, _FIRST_COLUMNS):
-            raise IndexMismatchError(
-                f"{self.folder}: its table has columns this program does not know; index into a new --library"
-            )
+        if names != _COLUMNS:
+            raise IndexMismatchError(f"{self.folder}: {OTHER_VERSION}")
         return self._table
 
 
@@ -352,22 +348,21 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
-    """And whether each is as it was written, as far as the table knows; of one that is damaged columns may be gone."""
+    """And whether each is as it was written; of one that is damaged columns may be gone."""
     for row in rows.to_pylist():
-        digest = row.pop("record_digest", None)
+        digest = row.pop("record_digest")
         if None in row.values():
             raise IndexMismatchError(f"the library's table lacks columns of its records; {RESTORE}")
         record = VideoRecord(**row)
-        yield record, digest is None or digest == _record_digest(record)
+        yield record, digest == _record_digest(record)
 
 
 def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, str]]:
     """The records, and what is wrong with each video; empty if nothing is."""
-    names = [name for name in batch.schema.names if name in (*_RECORD_COLUMNS, "record_digest")]
-    digests = batch.column("vectors_digest").to_pylist() if "vectors_digest" in batch.schema.names else []
-    for row, (record, is_whole) in enumerate(_records(batch.select(names))):
+    digests = batch.column("vectors_digest").to_pylist()
+    for row, (record, is_whole) in enumerate(_records(batch.select([*_RECORD_COLUMNS, "record_digest"]))):
         times_s, frames, encoded = _arrays(batch, row)
-        if not is_whole or (digests and digests[row] not in (None, _vectors_digest(times_s, frames, encoded))):
+        if not is_whole or digests[row] != _vectors_digest(times_s, frames, encoded):
             yield record, "not as they were written"
         elif not (np.isfinite(times_s).all() and _all_finite(frames)):
             yield record, "not all are finite"

@@ -5,7 +5,7 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed import load_dataset
-from untrimmed.data import outside
+from untrimmed.data import layouts
 from untrimmed.errors import FeatureError
 
 
@@ -14,7 +14,7 @@ class Fine:
         return True
 
     def captions(self, folder, split):
-        return [outside.Annotation("v", "v#0", "a sentence")]
+        return [layouts.Annotation("v", "v#0", "a sentence")]
 
     def frames(self, folder):
         return {}
@@ -42,7 +42,7 @@ def fails(*_):
 def test_a_layout_that_fails_is_told_in_one_line(method, answer, message, tmp_path, monkeypatch):
     frames = staticmethod(lambda *_: {"v": np.ones((3, 4))})
     layout = type("Lay", (Fine,), {"frames": frames, method: staticmethod(answer)})
-    monkeypatch.setattr(outside, "_LAYOUTS", {"lay": layout()})
+    monkeypatch.setattr(layouts, "_LAYOUTS", {"lay": layout()})
     (tmp_path / "mine").mkdir()
     with refused(FeatureError, *message):
         load_dataset("mine", tmp_path, "train")

@@ -1,0 +1,120 @@
+"""One training in a folder named by its settings: trained unless it is finished, with its figures beside it.
+
+A stopped command continues where it was, commands share trainings, and changed settings never meet old figures. The
+figures are in a small JSON file, which is enough if the run is lost or was trained on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
+from untrimmed.errors import ConfigError
+from untrimmed.files import write_whole
+from untrimmed.precision import Precision
+from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
+from untrimmed.running.run import Run, is_run, open_run
+from untrimmed.training.loop import Callback
+from untrimmed.training.train import train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A method on the data set ROOT/DATA, with what differs from a preset by dotted keys.
+
+    The name of `folder`, where the run is kept, must differ if the settings do. Without `preset` the data set has one
+    of its own, or takes that of people's own data. With `data_widths` the model gets the widths of the features.
+    """
+
+    method: str
+    data: str
+    root: Path
+    folder: Path
+    overrides: Mapping[str, Any]
+    preset: str | None = None
+    data_widths: bool = False
+    precision: Precision = "float32"
+    device: str = "auto"
+
+    @cached_property
+    def settings(self) -> Preset:
+        """All settings, but with the widths of the preset: no features are read.
+
+        Raises: ConfigError, or UnknownNameError, for a method or setting that does not exist.
+        """
+        return self._settings(self.overrides)
+
+    @cached_property
+    def fitted_overrides(self) -> dict[str, Any]:
+        """The overrides, with the widths of the features if `data_widths` is set."""
+        if not self.data_widths:
+            return dict(self.overrides)
+        layout = Layout.at(self.root, self.data)
+        widths = {"model.query_dim": open_words(layout).dim, "model.video_dim": open_frames(layout).dim}
+        return {**widths, **self.overrides}
+
+    @cached_property
+    def fitted_settings(self) -> Preset:
+        """All settings, as the run has them."""
+        return self._settings(self.fitted_overrides)
+
+    def _settings(self, overrides: Mapping[str, Any]) -> Preset:
+        data = self.preset or (self.data if has_preset(self.method, self.data) else OWN_DATA_PRESET)
+        return load_preset(self.method, data, overrides)
+
+    def refusal(self) -> str:
+        """Why a model with these settings cannot exist, in one line; empty if it can."""
+        try:
+            self.settings.sizes()
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return is_run(self.folder) and open_run(self.folder).is_finished
+
+    def train(self, callback: Callback | None = None) -> Run:
+        """The finished run. If another process trains it, wait for that one."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder.parent / f"{self.folder.name}.lock"):
+            if self.is_finished:
+                return open_run(self.folder)
+            return train(
+                self.method,
+                data=self.data,
+                root=self.root,
+                out=self.folder,
+                device=self.device,
+                precision=self.precision,
+                preset=self.preset,
+                callback=callback,
+                **self.fitted_overrides,
+            )
+
+    @property
+    def note(self) -> Path:
+        """The file with the figures."""
+        return self.folder.with_name(f"{self.folder.name}.json")
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What was measured of the run, by name."""
+        return dict(json.loads(self.note.read_text(encoding="utf-8"))) if self.note.is_file() else {}
+
+    def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
+        """A figure of the finished run as JSON holds it; measured only if it is not known."""
+        figures = self.figures
+        if name not in figures:
+            figures[name] = measure(open_run(self.folder))
+            write_whole(self.note, json.dumps(figures))
+        return figures[name]
