@@ -25,7 +25,8 @@ from untrimmed.search.pruning import coded_videos as coded_module
 from untrimmed.search.pruning import kept_codes
 from untrimmed.search.pruning.coded_blocks import CodedBlocks
 from untrimmed.search.pruning.codes import Codes
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.table import VideoIndex
 
 IDS = [f"v{number:02d}" for number in range(12)]

@@ -17,6 +17,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
 from untrimmed.search.cache import snapshot as laid_out_module
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
+from untrimmed.search.cache.snapshot import CodeFiles
 from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.corpora.engine import Engine, keep_laid_out
@@ -25,8 +26,8 @@ from untrimmed.search.corpora.local import CachedBlock
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.corpora.trained import TrainedModel
-from untrimmed.search.cache.snapshot import CodeFiles
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.records import Records, Settings
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures

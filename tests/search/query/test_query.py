@@ -11,7 +11,7 @@ import untrimmed
 from tests.search.cluster.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
-from untrimmed.search.query.folding import span_vector
+from untrimmed.search.query.find import span_vector
 from untrimmed.search.query.query import Filters, Place, Query, Weights
 from untrimmed.types import Reading
 
@@ -112,7 +112,7 @@ def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admi
     if admitted:
         assert len(lib.search(Query("blue", filters=Filters(**filters)), limit=len(admitted))) == len(admitted)
     else:
-        assert hits.warnings == ("no video of the library meets: at most 47 pixels high",)
+        assert hits.warnings == ("no video of the library meets: highest picture, in pixels: 47",)
 
 
 def test_filters_by_bytes_count_those_of_the_file(lib):
@@ -225,9 +225,9 @@ def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
         (lambda: Query("red", without=("blue",) * 33), "33 parts"),
         (lambda: Place("a.mp4", 3.0, 2.0), "from 3.0 to 2.0"),
         (lambda: Weights(like=0.0), "weight of like is 0.0"),
-        (lambda: Filters(until=date.max), "until is 9999-12-31, wanted a day that clocks reach"),
-        (lambda: Filters(since=date.min), "since is 0001-01-01, wanted a day that clocks reach"),
-        (lambda: Filters(since=datetime.min), "since is 0001-01-01 00:00:00, wanted a day that clocks reach"),
+        (lambda: Filters(until=date.max), "until: 9999-12-31 is out of range"),
+        (lambda: Filters(since=date.min), "since: 0001-01-01 is out of range"),
+        (lambda: Filters(since=datetime.min), "since: 0001-01-01 00:00:00 is out of range"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(make, message):
