@@ -161,7 +161,7 @@ def test_earlier_sentences_are_there_to_be_asked_again(visit):
 
 
 def test_nothing_is_found_honestly(visit):
-    page = visit("?q=white&min=2")
+    page = visit("?q=white&min_score=2")
     until(page, "document.querySelector('[role=status]').textContent.includes('Nothing found')")
 
 
@@ -640,26 +640,26 @@ def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):
 
 
 def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant_is_told_at_its_field(visit):
-    page = visit("?q=white&hits=2&moments=1")
+    page = visit("?q=white&limit=2&moments=1")
     until(page, "document.querySelectorAll('li h2').length === 2")
     assert page.locator(TILE).count() == 2
     hits = page.get_by_label("Hits")
     hits.fill("2.5")
     hits.press("Enter")
     assert not hits.evaluate("box => box.checkValidity()")
-    assert "hits=2&" in page.url
+    assert "limit=2&" in page.url
     page.locator("summary").first.click()
     page.evaluate("document.getElementById('q').value = 'red'")
     page.evaluate("document.getElementById('q').dispatchEvent(new Event('input'))")
     page.get_by_role("button", name="Search").click()  # what no field may hold is left out
     until(page, "document.querySelectorAll('li h2').length > 2")
-    assert "hits=" not in page.url
+    assert "limit=" not in page.url
     page.locator("summary").first.click()
     page.fill("#q", "white")
     hits.fill("")
     hits.press("Enter")
     until(page, "document.querySelectorAll('li h2').length > 2")
-    assert "hits=" not in page.url
+    assert "limit=" not in page.url
     assert hits.get_attribute("placeholder") == "20"
 
 
@@ -672,21 +672,21 @@ def test_files_and_pictures_of_some_sizes_are_searched(visit, world):
 
     sizes = {file.name: file.stat().st_size for file in (world / "videos").iterdir()}
     largest = max(sizes, key=sizes.get)
-    page = visit(f"?q=white&smaller={(sizes[largest] - 1) / 1e6}")
+    page = visit(f"?q=white&max_bytes={sizes[largest] - 1}")
     others = found()
     assert "sea.webm" in others
     assert largest not in others
-    page.get_by_label("Megabytes, at most").fill("")
-    page.get_by_label("Megabytes, at least").fill(str(sizes[largest] / 1e6))
-    page.get_by_label("Megabytes, at least").press("Enter")
+    page.get_by_label("Largest file, in megabytes").fill("")
+    page.get_by_label("Smallest file, in megabytes").fill(str(sizes[largest] / 1e6))
+    page.get_by_label("Smallest file, in megabytes").press("Enter")
     until(page, "document.querySelectorAll('li h2').length === 1")
-    assert "larger=" in page.url
-    assert "smaller=" not in page.url
+    assert "min_bytes=" in page.url
+    assert "max_bytes=" not in page.url
     assert found() == {largest}
-    page = visit("?q=white&minheight=180&maxheight=180")
+    page = visit("?q=white&min_height=180&max_height=180")
     assert found() >= {*others, largest}
-    page.get_by_label("Pixels high, at most").fill("179")
-    page.get_by_label("Pixels high, at most").press("Enter")
+    page.get_by_label("Highest picture, in pixels").fill("179")
+    page.get_by_label("Highest picture, in pixels").press("Enter")
     until(page, "document.querySelectorAll('li h2').length === 0")
 
 
