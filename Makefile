@@ -41,8 +41,9 @@ report:
 figures: setup
 	$(BIN)/python docs/site/pictures.py
 
-# Builds the page from web/ into the package.
-page:
+# Builds the page from web/ into the package, with the types, bounds and defaults of the service.
+page: setup
+	$(BIN)/python web/service.py
 	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
 
 page-tools:

@@ -21,7 +21,8 @@ from search_speed import FPS, World, build
 
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.search.corpora.engine import Engine, keep_laid_out
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures

@@ -14,7 +14,7 @@ from tests.cli.conftest import typed  # noqa: F401
 from tests.served import served as on_a_socket
 from untrimmed.search.library import Library
 from untrimmed.search.query.hits import Hits, WeighedWord
-from untrimmed.search.query.query import Query
+from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.client import ask_service
@@ -62,10 +62,10 @@ def test_the_service_says_what_the_library_says(served, typed, world, tmp_path, 
 
 def test_the_weights_of_words_are_carried(served, monkeypatch):
     search, words = Library.search, (WeighedWord("a", 0.25), WeighedWord("red", 0.75))
-    cutoff = {"limit": 3, "moments": 1, "min_score": None, "min_confidence": None}
-    assert ask_service(served, Query("a red"), **cutoff).words == ()
+    cutoff = Cutoff(limit=3, moments=1)
+    assert ask_service(served, Query("a red"), cutoff).words == ()
     monkeypatch.setattr(Library, "search", lambda *values, **options: Hits(search(*values, **options), words=words))
-    assert ask_service(served, Query("a red"), **cutoff).words == words
+    assert ask_service(served, Query("a red"), cutoff).words == words
 
 
 HEAVY = {"numpy", "jaxtyping", "lance", "pyarrow", "torch", "PIL", "av", "fastapi"}

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import re
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,3 +32,8 @@ def test_the_page_is_built_from_its_present_source():
     found = re.search(r'name="source" content="(\w+)"', built)
     assert found, "run `make page`"
     assert found[1] == source_hash(ROOT / "web"), "run `make page`"
+
+
+def test_the_page_has_the_present_types_and_bounds_of_the_service():
+    module = runpy.run_path(str(ROOT / "web" / "service.py"))
+    assert module["FILE"].read_text(encoding="utf-8") == module["service"](), "run `make page`"

@@ -600,14 +600,14 @@ def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):
 
 
 def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant_is_told_at_its_field(visit):
-    page = visit("?q=white&hits=2&moments=1")
+    page = visit("?q=white&limit=2&moments=1")
     until(page, "document.querySelectorAll('li h2').length === 2")
     assert page.locator(TILE).count() == 2
     hits = page.get_by_label("Hits")
     hits.fill("2.5")
     hits.press("Enter")
     assert not hits.evaluate("box => box.checkValidity()")
-    assert "hits=2&" in page.url
+    assert "limit=2&" in page.url
     page.locator("summary").first.click()
     page.evaluate("document.getElementById('q').value = 'red'")
     page.evaluate("document.getElementById('q').dispatchEvent(new Event('input'))")

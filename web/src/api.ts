@@ -1,84 +1,8 @@
 // The service, as /api/openapi.json describes it.
 
-export interface Moment { start_s: number; end_s: number; score: number }
-export interface Place { video_id: string; start_s: number; end_s: number | null }
-export interface Hit {
-  rank: number
-  video: string
-  video_id: string
-  score: number
-  confidence?: number | null // the chance that the video holds it, where that is known
-  duration_s: number
-  moments: Moment[]
-  then?: Moment[] | null // what follows each of them
-  folded?: string[] | null // videos that look the same
-}
-export interface Word { word: string; weight: number }
-export interface Answer {
-  warnings: string[]
-  partial: boolean
-  hits: Hit[]
-  took_s: number
-  words?: Word[] | null // of the sentence, where the model weighs them
-}
-export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number }
-export interface Detail extends Video { can_be_read: boolean; problem: string | null; kind: string | null }
-export interface Curve { times_s: number[]; relevance: number[] }
-export interface Folder { folder_id: string; path: string; num_videos: number }
-export interface Watch {
-  folder_id: string
-  path: string
-  state: 'watching' | 'polling' | 'missing'
-  problem: string | null
-  waiting: string[]
-  failed: { path: string; reason: string }[]
-}
-export interface Job {
-  job_id: string
-  paths: string[]
-  state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'
-  position: number
-  total: number
-  num_done: number
-  num_skipped: number
-  path: string | null
-  done_s: number
-  duration_s: number
-  failed: { path: string; reason: string }[]
-  num_failed: number
-  problem: string | null
-  notice: string | null
-  started_at: number | null // seconds since 1970
-}
-export interface Filters {
-  within: string | null
-  since: string | null
-  until: string | null
-  min_duration_s: number | null
-  max_duration_s: number | null
-  min_bytes: number | null
-  max_bytes: number | null
-  min_height: number | null
-  max_height: number | null
-}
-export type Weights = Partial<Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', number>>
-export interface Query {
-  text: string
-  then: string
-  within_s: number
-  without: string[]
-  like: Place[]
-  unlike: Place[]
-  weights: Weights
-  filters: Filters
-  group_by: 'video' | 'moment'
-  fold: number | null
-  limit: number
-  moments: number
-  min_score: number | null
-  min_confidence: number | null
-}
-export interface Mark { video_id: string; start_s: number; end_s: number; note: string }
+import type { Curve, Facts, Folder, FoundVideo, Job, Mark, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
+
+export type { Curve, Folder, Job, Watch }
 
 /** The service is not there, for the time being. */
 export class Silence extends Error {
@@ -114,11 +38,11 @@ const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await 
 const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
   (await ask(path, body === undefined ? { method: 'POST', signal } : sent(body, signal))).json()
 
-export const videos = (limit: number) => get<{ total: number; videos: Video[] }>(`/api/videos?limit=${limit}`)
-export const facts = () => get<{ library: string }>('/api/facts')
+export const videos = (limit: number) => get<VideoList>(`/api/videos?limit=${limit}`)
+export const facts = () => get<Facts>('/api/facts')
 /** Whether the service is there, whatever it says. */
 export const answers = () => facts().then(() => true, (error) => !(error instanceof Silence))
-export const detail = (id: string) => get<Detail>(`/api/videos/${id}`)
+export const detail = (id: string) => get<VideoDetail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
 export const watches = () => get<Watch[]>('/api/watches')
 export const watch = (folder_id: string) => post<Watch[]>('/api/watches', { folder_ids: [folder_id] })
@@ -128,7 +52,7 @@ export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
 /** Ask, and hear of each video as soon as it is found; the answer is the whole. */
-export async function search(query: Query, signal: AbortSignal, tell: (hit: Hit) => void): Promise<Answer> {
+export async function search(query: SearchRequest, signal: AbortSignal, tell: (hit: FoundVideo) => void): Promise<SearchAnswer> {
   const { body } = await ask('/api/search/lines', sent(query, signal))
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ; ) {
@@ -137,18 +61,18 @@ export async function search(query: Query, signal: AbortSignal, tell: (hit: Hit)
     const lines = (rest + value).split('\n')
     rest = lines.pop()!
     for (const line of lines) {
-      const { hit, answer, problem } = JSON.parse(line) as { hit?: Hit; answer?: Answer; problem?: string }
+      const { hit, answer, problem } = JSON.parse(line) as SearchLine
       if (problem) throw new Error(problem)
       if (answer) return answer
       if (hit) tell(hit)
     }
   }
 }
-export const searchPicture = async (picture: Blob, query: Query, signal: AbortSignal): Promise<Answer> => {
+export const searchPicture = async (picture: Blob, query: SearchRequest, signal: AbortSignal): Promise<SearchAnswer> => {
   const words = new URLSearchParams({ query: JSON.stringify(query) })
   return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
 }
-export const curve = (id: string, query: Query, signal?: AbortSignal) =>
+export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
   post<Curve>(`/api/videos/${id}/relevance`, query, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>

@@ -1,12 +1,21 @@
 // What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
 
-import { BOUNDS, NUMBERS, WEIGHT, WORDS, example, readWeights, within, type Example } from './address'
+import { FIELDS, WORDS, example, meant, readFields, readWeights, type Example, type Value } from './address'
 import { remember, stored } from './kept'
 import * as api from './api'
-import type { Answer, Hit, Mark, Moment, Query, Weights } from './api'
+import {
+  FILTERS,
+  WEIGHTS,
+  type AskedWeights,
+  type FoundMoment,
+  type FoundVideo,
+  type Mark,
+  type SearchAnswer,
+  type SearchRequest
+} from './service'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
-export interface Kept extends Mark { video: string }
+export interface Kept extends Mark { video: string; note: string }
 /** What a change is to the browser's history: something new to go back from, a draft, the draft as it is meant, nothing. */
 type Change = 'new' | 'typed' | 'asked' | 'small'
 
@@ -17,51 +26,35 @@ const MOST_EARLIER = 8
 const SIZES = [120, 168, 232, 320]
 
 const SAME = 0.95 // the cosine from which moments count as one
-const MEGABYTE = 1e6
 const AGAIN_MS = 2000 // after which a service that was silent is asked anew
-// What counts where nothing else is said.
-export const GAP_S = 60
+// What counts where nothing else is said; else it is what the service says.
 export const LIMIT = 20
 export const MOMENTS = 4
 export const MOST_CHANCE = 95 // percent
 
-type Numbers = Record<keyof typeof BOUNDS, number | null>
-
 class Session {
   text = $state('')
   then = $state('')
-  gap = $state<number | null>(null) // seconds
   without = $state('') // sentences, with semicolons between them
   like = $state<Example[]>([])
   unlike = $state<Example[]>([])
   picture = $state<File | null>(null)
-  within = $state('')
-  since = $state('')
-  until = $state('')
-  minDuration = $state<number | null>(null)
-  maxDuration = $state<number | null>(null)
-  minMegabytes = $state<number | null>(null)
-  maxMegabytes = $state<number | null>(null)
-  minHeight = $state<number | null>(null)
-  maxHeight = $state<number | null>(null)
-  minScore = $state<number | null>(null)
+  fields = $state<Record<string, Value>>({}) // of a query and its filters, by the names and in the units of the service
   minChance = $state(0) // percent
   askedChance = $state(0) // that of the answer
   flat = $state(false)
   fold = $state(false)
-  weights = $state<Weights>({})
-  limit = $state<number | null>(null)
-  moments = $state<number | null>(null)
-  answer = $state<Answer | null>(null)
+  weights = $state<AskedWeights>({})
+  answer = $state<SearchAnswer | null>(null)
   problem = $state('')
   lost = $state('') // of what the address names and the library does not have
   isBusy = $state(false)
   isArriving = $state(false) // the first of what is shown are those of the present question
-  library = $state<Hit[]>([]) // shown while nothing is asked
+  library = $state<FoundVideo[]>([]) // shown while nothing is asked
   numVideos = $state(0)
   place = $state('LIBRARY') // of the library, for a command line
   open = $state<Open | null>(null)
-  pair = $state<Moment[] | null>(null) // the moment that was opened, and what follows it
+  pair = $state<FoundMoment[] | null>(null) // the moment that was opened, and what follows it
   chosen = $state({ hit: 0, moment: 0 })
   hasMovedOn = false // from the moment that is open to the one that is chosen
   judged: Example | null = null // the last deed: keys judge it once more, wherever the answer has put it
@@ -72,7 +65,7 @@ class Session {
   size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIDE, 1))))
   #abort = new AbortController()
 
-  get hits(): Hit[] {
+  get hits(): FoundVideo[] {
     return this.answer?.hits ?? (this.isAsked ? [] : this.library)
   }
   get tile(): number {
@@ -99,58 +92,44 @@ class Session {
     return this.text.trim()
   }
   /** What a curve can show: nothing of a query with a picture, which is not sent again. */
-  get curveQuery(): Query | null {
+  get curveQuery(): SearchRequest | null {
     return this.picture === null && this.isAsked ? this.#query() : null
   }
   /** The parts of the query, where there are several that can be weighed. */
-  get weighed(): (keyof Weights)[] {
+  get weighed(): (keyof AskedWeights)[] {
     const parts = { text: this.sentence, then: this.then.trim(), without: this.without.trim() }
     const examples = { image: this.picture !== null, like: this.like.length, unlike: this.unlike.length }
     const used = Object.entries({ ...parts, ...examples }).filter(([, some]) => some)
-    return used.length > 1 ? used.map(([part]) => part as keyof Weights) : []
+    return used.length > 1 ? used.map(([part]) => part as keyof AskedWeights) : []
   }
   get #setWeights(): [string, number][] {
-    return Object.entries(this.weights).filter(([, weight]) => within(weight, WEIGHT) !== null)
+    return Object.entries(this.weights).filter(([part, weight]) => meant(weight, WEIGHTS[part as keyof AskedWeights]) !== null)
   }
-  /** The numbers that count: what a field may not hold is told there, and left out. */
-  get #numbers(): Numbers {
-    const fields = Object.values(NUMBERS)
-    return Object.fromEntries(fields.map((field) => [field, within(this[field], BOUNDS[field])])) as Numbers
+  /** The fields that count: what one may not hold is told there, and left out. */
+  get #set(): [string, Value][] {
+    const set = Object.entries(FIELDS).map(([name, field]): [string, Value] => [name, meant(this.fields[name], field)])
+    return set.filter(([, value]) => value !== null)
   }
   get numFilters(): number {
-    const words = Object.values(WORDS).filter((field) => field !== 'text' && this[field].trim())
-    const numbers = Object.values(this.#numbers).filter((number) => number !== null)
-    return words.length + numbers.length + this.#setWeights.length + Number(this.flat) + Number(this.fold)
+    const words = [this.then, this.without].filter((word) => word.trim())
+    return words.length + this.#set.length + this.#setWeights.length + Number(this.flat) + Number(this.fold)
   }
 
-  #query(): Query {
+  #query(): SearchRequest {
     const place = ({ video_id, start_s, end_s }: Example) => ({ video_id, start_s, end_s })
-    const bytes = (megabytes: number | null) => (megabytes === null ? null : Math.round(megabytes * MEGABYTE))
-    const numbers = this.#numbers
     return {
+      limit: LIMIT,
+      moments: MOMENTS,
+      ...Object.fromEntries(this.#set.filter(([name]) => !(name in FILTERS))),
       text: this.text.trim(),
       then: this.then.trim(),
-      within_s: numbers.gap ?? GAP_S,
       without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
       like: this.like.map(place),
       unlike: this.unlike.map(place),
       weights: Object.fromEntries(this.#setWeights),
-      filters: {
-        within: this.within || null,
-        since: this.since || null,
-        until: this.until || null,
-        min_duration_s: numbers.minDuration,
-        max_duration_s: numbers.maxDuration,
-        min_bytes: bytes(numbers.minMegabytes),
-        max_bytes: bytes(numbers.maxMegabytes),
-        min_height: numbers.minHeight,
-        max_height: numbers.maxHeight
-      },
+      filters: Object.fromEntries(this.#set.filter(([name]) => name in FILTERS)),
       group_by: this.flat ? 'moment' : 'video',
       fold: this.fold ? SAME : null,
-      limit: numbers.limit ?? LIMIT,
-      moments: numbers.moments ?? MOMENTS,
-      min_score: numbers.minScore,
       min_confidence: this.minChance > 0 && !this.hasExamples ? this.minChance / 100 : null
     }
   }
@@ -238,7 +217,7 @@ class Session {
     this.hasMovedOn = open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s
   }
   /** Show what is known of an answer already. */
-  #take(hit: Hit, { aborted }: AbortSignal): void {
+  #take(hit: FoundVideo, { aborted }: AbortSignal): void {
     if (aborted) return
     if (hit.rank === 1) {
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
@@ -294,6 +273,9 @@ class Session {
         ...video,
         rank: i + 1,
         score: 0,
+        confidence: null,
+        start_s: 0,
+        end_s: video.duration_s,
         moments: [{ start_s: 0, end_s: video.duration_s, score: 0 }]
       }))
     } catch (error) {
@@ -316,7 +298,7 @@ class Session {
     this.write('new')
   }
   /** Loop another span of the video that is open. */
-  turnTo({ start_s, end_s }: Moment): void {
+  turnTo({ start_s, end_s }: FoundMoment): void {
     if (!this.open) return
     this.hasMovedOn = false
     this.#openAt = this.judged = null
@@ -402,8 +384,7 @@ class Session {
     const words = new URLSearchParams()
     const { open } = this
     for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
-    const numbers = this.#numbers
-    for (const [name, field] of Object.entries(NUMBERS)) if (numbers[field] !== null) words.set(name, String(numbers[field]))
+    for (const [name, value] of this.#set) words.set(name, String(value))
     for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
     if (this.minChance > 0) words.set('sure', String(this.minChance))
     if (this.flat) words.set('flat', '1')
@@ -425,9 +406,7 @@ class Session {
   async read(): Promise<void> {
     const words = new URLSearchParams(location.search)
     for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
-    for (const [name, field] of Object.entries(NUMBERS)) {
-      this[field] = words.has(name) ? within(Number(words.get(name)), BOUNDS[field]) : null
-    }
+    this.fields = readFields(words)
     this.weights = readWeights(words)
     this.minChance = Math.min(MOST_CHANCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
     this.flat = words.has('flat')

@@ -1,16 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { BOUNDS, WEIGHT, example, readWeights, within } from '../src/address'
+import { FIELDS, example, meant, readFields, readWeights } from '../src/address'
+import { WEIGHTS } from '../src/service'
 
 const ID = '0123456789abcdef'
 
-describe('within', () => {
+describe('meant', () => {
   it('keeps a number that the field may hold', () => {
-    expect(within(1, BOUNDS.limit)).toBe(1)
-    expect(within(500, BOUNDS.limit)).toBe(500)
-    expect(within(0.1, BOUNDS.gap)).toBe(0.1)
+    expect(meant(1, FIELDS.limit)).toBe(1)
+    expect(meant(500, FIELDS.limit)).toBe(500)
+    expect(meant(0.1, FIELDS.within_s)).toBe(0.1)
+    expect(meant(' /a ', FIELDS.within)).toBe('/a')
   })
   it.each([null, NaN, Infinity, 0, 501, 2.5])('drops %s from a field of whole numbers from 1 to 500', (value) => {
-    expect(within(value, BOUNDS.limit)).toBeNull()
+    expect(meant(value, FIELDS.limit)).toBeNull()
   })
 })
 
@@ -24,10 +26,17 @@ describe('example', () => {
   })
 })
 
+describe('readFields', () => {
+  it('keeps fields of the service with values in bounds', () => {
+    const words = new URLSearchParams({ limit: '5', moments: '99', since: '2026-05-01', min_bytes: '10', colour: 'red' })
+    expect(readFields(words)).toEqual({ limit: 5, moments: null, since: '2026-05-01', min_bytes: 10 })
+  })
+})
+
 describe('readWeights', () => {
   it('keeps known parts with weights in bounds', () => {
     const words = new URLSearchParams({ wtext: '2', wthen: '0.5', wlike: '0', wimage: 'much', wother: '3' })
     expect(readWeights(words)).toEqual({ text: 2, then: 0.5 })
-    expect(within(0, WEIGHT)).toBeNull()
+    expect(meant(0, WEIGHTS.text)).toBeNull()
   })
 })

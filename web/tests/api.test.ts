@@ -4,7 +4,7 @@ import * as api from '../src/api'
 afterEach(() => vi.unstubAllGlobals())
 
 const answer = (hits: unknown[]) => ({ hits, warnings: [], partial: false, took_s: 0.1 })
-const QUERY = {} as api.Query
+const QUERY = {}
 
 /** Serve these pieces of text as one answer. */
 function serve(...pieces: string[]) {

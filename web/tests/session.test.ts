@@ -1,16 +1,17 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import type { Hit, Query } from '../src/api'
+import type { FoundVideo, SearchRequest } from '../src/service'
 
 const ID = '0123456789abcdef'
 const OTHER = 'fedcba9876543210'
 
-function hit(rank: number, video_id: string, ...starts: number[]): Hit {
+function hit(rank: number, video_id: string, ...starts: number[]): FoundVideo {
   const moments = starts.map((start_s) => ({ start_s, end_s: start_s + 2, score: 1 / rank }))
-  return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, duration_s: 60, moments }
+  const [{ start_s, end_s }] = moments
+  return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, confidence: null, duration_s: 60, start_s, end_s, moments }
 }
 const HITS = [hit(1, ID, 0, 10), hit(2, OTHER, 5)]
 
-let asked: Query[]
+let asked: SearchRequest[]
 let entries: string[] // of the browser's history
 let session: (typeof import('../src/session.svelte'))['session']
 
@@ -56,12 +57,11 @@ describe('query', () => {
     session.without = 'rain; ;snow '
     await session.ask('new')
     expect(asked).toHaveLength(1)
-    expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], within_s: 60, limit: 20, moments: 4, weights: {} })
-    expect(asked[0].filters.min_bytes).toBeNull()
+    expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], limit: 20, moments: 4, weights: {}, filters: {} })
   })
   it('holds filters in the units of the service', async () => {
-    const sizes = { minMegabytes: 1.5, maxMegabytes: 2, minHeight: 180, maxHeight: 360, minDuration: 90 }
-    Object.assign(session, { text: 'x', ...sizes, flat: true, fold: true, minChance: 50 })
+    const fields = { min_bytes: 1_500_000, max_bytes: 2_000_000, min_height: 180, max_height: 360, min_duration_s: 90 }
+    Object.assign(session, { text: 'x', fields, flat: true, fold: true, minChance: 50 })
     await session.ask('new')
     expect(asked[0]).toMatchObject({ group_by: 'moment', fold: 0.95, min_confidence: 0.5 })
     expect(asked[0].filters).toMatchObject({
@@ -69,9 +69,9 @@ describe('query', () => {
     })
   })
   it('leaves out numbers and weights out of bounds', async () => {
-    Object.assign(session, { text: 'x', limit: 501, gap: -1, weights: { text: 2, then: 0 } })
+    Object.assign(session, { text: 'x', fields: { limit: 501, within_s: -1, min_height: 1.5 }, weights: { text: 2, then: 0 } })
     await session.ask('new')
-    expect(asked[0]).toMatchObject({ limit: 20, within_s: 60, weights: { text: 2 } })
+    expect(asked[0]).toMatchObject({ limit: 20, weights: { text: 2 }, filters: {} })
     expect(session.numFilters).toBe(1)
   })
   it('has no chance where an example is part of it', async () => {
@@ -89,12 +89,12 @@ describe('query', () => {
 
 describe('address', () => {
   it('gives the same search when it is read', async () => {
-    const set = { text: 'a dog', then: 'a cat', within: 'holiday', gap: 30, minDuration: 1.5, limit: 7, minChance: 40, flat: true, weights: { then: 2 } }
+    const set = { text: 'a dog', then: 'a cat', fields: { within_s: 30, limit: 7, within: 'holiday', min_duration_s: 1.5 }, minChance: 40, flat: true, weights: { then: 2 } }
     Object.assign(session, set)
     session.unlike = [{ video: 'a', video_id: ID, start_s: 1, end_s: 2.5 }]
     await session.ask('new')
     const address = entries.at(-1)!
-    Object.assign(session, { text: '', then: '', within: '', gap: null, minDuration: null, limit: null, minChance: 0, flat: false, weights: {}, unlike: [] })
+    Object.assign(session, { text: '', then: '', fields: {}, minChance: 0, flat: false, weights: {}, unlike: [] })
     await session.read()
     expect(session).toMatchObject(set)
     expect(session.unlike[0]).toMatchObject({ video_id: ID, start_s: 1, end_s: 2.5 })

@@ -10,27 +10,23 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 
 from untrimmed.cli.console import print_marked
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.files import write_whole
-
-if TYPE_CHECKING:
-    from untrimmed.search.query.hits import Hit
+from untrimmed.search.query.hits import Hit
 
 _FILE = "last_search.json"
-_Spans = list[tuple[Path, list[tuple[float, float]]]]  # of each hit its video, and start and end of its moments
 
 
 def remember(library: Path, hits: Iterable[Hit]) -> None:
-    """Keep where these hits are: in the user's cache where the library cannot be written to, and never older ones."""
-    spans = [(str(hit.video), [(moment.start_s, moment.end_s) for moment in hit.moments]) for hit in hits]
+    """Keep these hits: in the user's cache where the library cannot be written to, and never older ones."""
+    text = json.dumps([hit.to_json(rank) for rank, hit in enumerate(hits, start=1)])
     beside, cached = library / _FILE, _in_cache(library)
     try:
-        write_whole(beside, json.dumps(spans))
+        write_whole(beside, text)
         if os.path.exists(cached):
             cached.unlink()
         return
@@ -38,7 +34,7 @@ def remember(library: Path, hits: Iterable[Hit]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
     try:
-        write_whole(cached, json.dumps(spans))
+        write_whole(cached, text)
     except OSError:  # the hits themselves are worth more than their numbers
         with contextlib.suppress(OSError):
             cached.unlink()
@@ -73,9 +69,9 @@ def recall(library: Path, numbers: str) -> list[Remembered]:
     file = cached if os.path.exists(cached) else library / _FILE
     if not os.path.exists(file):
         raise UnknownNameError(f"hit {numbers}: no search in {library} is remembered; search again")
-    spans = _read(file)
+    hits = _read(file)
     wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
-    return [_recall(library, spans, rank, moment) for rank, moment in wanted]
+    return [_recall(library, hits, rank, moment) for rank, moment in wanted]
 
 
 def _parse(part: str) -> Iterable[tuple[int, int | None]]:
@@ -87,18 +83,18 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
     return [(int(match[1]), int(match[3]) if match[3] else None)]
 
 
-def _read(file: Path) -> _Spans:
+def _read(file: Path) -> list[Hit]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return [(Path(video), [(float(start), float(end)) for start, end in moments]) for video, moments in found]
-    except (OSError, ValueError, TypeError):  # not there, no JSON, or JSON of another form
+        return [Hit.from_json(found) for found in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not there, no JSON, or JSON of another form
         raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
 
 
-def _recall(library: Path, spans: _Spans, rank: int, moment: int | None) -> Remembered:
+def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> Remembered:
     number = f"{rank}" if moment is None else f"{rank}.{moment}"
-    if not 1 <= rank <= len(spans) or not 1 <= (moment or 1) <= len(spans[rank - 1][1]):
-        hits = f"{len(spans)} hit{'s' if len(spans) != 1 else ''}"
-        raise UnknownNameError(f"hit {number}: the last search in {library} gave {hits}; search again")
-    video, moments = spans[rank - 1]
-    return Remembered(number, video, *moments[(moment or 1) - 1])
+    if not 1 <= rank <= len(hits) or not 1 <= (moment or 1) <= len(hits[rank - 1].moments):
+        found = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
+        raise UnknownNameError(f"hit {number}: the last search in {library} gave {found}; search again")
+    hit = hits[rank - 1]
+    span = hit.moments[(moment or 1) - 1]
+    return Remembered(number, hit.video, span.start_s, span.end_s)

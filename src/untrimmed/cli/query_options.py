@@ -1,28 +1,125 @@
-"""Options that say more of what is searched for than one sentence does, and the query they make."""
+"""The options of a search, made from the fields of `Query`, `Filters` and `Cutoff`, and the query that they make."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 
 from untrimmed.cli.console import parse_time
 from untrimmed.cli.options import parse_path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
-
-if TYPE_CHECKING:
-    from untrimmed.search.query.query import Filters, Place, Query, Weights
+from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Spec, Weights, specs
 
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-MORE, ONLY, FORM = "More than a sentence", "Only some videos", "Form of the answer"
+_PANELS = {Query: "More than a sentence", Filters: "Only some videos", Cutoff: None}
+_EXAMPLES = {  # of what is typed in a form of its own, by its name in the help
+    "TIME": "e.g. 90 or 1:30",
+    "BYTES": "e.g. 500k or 1.5G",
+    "DATE": "e.g. 2026-05-01 or 2026-05-01T12:30",
+    "PLACE": "HIT, FILE@TIME or FILE@START-END",
+    "PART=X": "PART is text, then, not, image, like or unlike",
+}
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
-def _option(*names: str, metavar: str, help: str, panel: str, parser: Any = None) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, parser=parser, rich_help_panel=panel, show_default=False)
+def query_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command the options of these fields, by default of all; they come as keywords, None if not given."""
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        rest = [one.replace(kind=one.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD]
+        made = [one for owner in _PANELS for one in _options(owner) if not names or one.name in names]
+        command.__signature__ = inspect.Signature([*made, *rest])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _options(owner: type) -> Iterator[inspect.Parameter]:
+    for name, (kind, spec) in specs(owner).items():
+        if kind is not Filters:
+            default = False if get_origin(kind) is Literal else None
+            annotation = Annotated[_typed(kind, spec), _option(owner, name, kind, spec)]
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _form(spec: Spec) -> str:
+    """How a value is typed: the last word of `Spec.option`, if it is no flag."""
+    return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
+
+
+def _typed(kind: Any, spec: Spec) -> Any:
+    """What typer makes of a value: a choice between two is a switch, forms of their own are read later."""
+    if get_origin(kind) is Literal:
+        return bool
+    number = next((one for one in (int, float) if one in (kind, *get_args(kind))), None)
+    if number and _form(spec) not in _EXAMPLES:
+        return number | None
+    return list[str] | None if get_origin(kind) is tuple or kind is Weights else str | None
+
+
+def _option(owner: type, name: str, kind: Any, spec: Spec) -> Any:
+    form, default = _form(spec), getattr(owner, name)
+    if owner is Query and name == "text":
+        return typer.Argument(metavar=form, help=spec.help, show_default=False)
+    flags = [word for word in spec.option.split() if word.startswith("-")] or [f"--{name.replace('_', '-')}"]
+    notes = [_EXAMPLES.get(form, ""), "may be repeated" if get_origin(kind) is tuple else ""]
+    note = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
+    shown = f"  \\[default: {default}]" if default and isinstance(default, int | float) else ""
+    is_number = _typed(kind, spec) in (int | None, float | None)
+    return typer.Option(
+        *flags,
+        metavar=form or None,
+        parser=parse_path if form in ("FILE", "FOLDER") else None,
+        min=(spec.least if spec.above is None else spec.above) if is_number else None,
+        max=spec.most if is_number else None,
+        help=f"{spec.help.removesuffix('.')}{note}.{shown}" if note else f"{spec.help}{shown}",
+        show_default=False,
+        rich_help_panel=_PANELS[owner],
+    )
+
+
+def read_query(given: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
+    """The query that was typed, with pictures read and places looked up, and how many hits.
+
+    Raises:
+        ConfigError: A value has another form, or the query makes no sense, see `Query`.
+        FeatureError: The picture cannot be read.
+        UnknownNameError: A place is a hit that there was not, or a weight is of no part.
+    """
+    if given.get("within_s") is not None and not given["then"]:
+        raise ConfigError("--within-s is how much later --then may be; add --then TEXT, or leave it out")
+    return read_part(Query, given, library), read_part(Cutoff, given, library)
+
+
+def read_part(owner: type, given: dict[str, Any], library: Path) -> Any:
+    """A part of the query by what was typed; a value that was not given is the default one.
+
+    Raises: As `read_query`.
+    """
+    read: dict[str, Callable[[Any], Any]] = {
+        "TIME": parse_time,
+        "BYTES": parse_size,
+        "FILE": read_picture,
+        "PLACE": partial(parse_place, library=library),
+        "PART=X": parse_weights,
+    }
+    values = {}
+    for name, (kind, spec) in specs(owner).items():
+        value, as_value = given.get(name), read.get(_form(spec), lambda value: value)
+        if kind is Filters:
+            values[name] = read_part(Filters, given, library)
+        elif get_origin(kind) is Literal:
+            values[name] = get_args(kind)[bool(value)]
+        elif value is not None:
+            values[name] = tuple(map(as_value, value)) if get_origin(kind) is tuple else as_value(value)
+    return owner(**values)
 
 
 def parse_size(text: str) -> int:
@@ -40,142 +137,6 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * _BYTES[match[2]])
 
 
-_PLACE = "HIT|FILE@TIME|FILE@START-END"
-ThenOption = Annotated[
-    str,
-    _option("--then", metavar="TEXT", help="What is seen afterwards, in the same video.", panel=MORE),
-]
-FollowOption = Annotated[
-    float | None,
-    typer.Option(
-        "--within-s",
-        min=0.0,
-        metavar="S",
-        help="How much later at most.  \\[default: 60.0]",
-        show_default=False,
-        rich_help_panel=MORE,
-    ),
-]
-NotOption = Annotated[
-    list[str] | None,
-    _option("--not", metavar="TEXT", help="What must not be seen at that time; may be repeated.", panel=MORE),
-]
-ImageOption = Annotated[
-    Path | None,
-    _option("--image", metavar="FILE", help="A picture that it looks like, too.", panel=MORE, parser=parse_path),
-]
-LikeOption = Annotated[
-    list[str] | None,
-    _option(
-        "--like",
-        metavar=_PLACE,
-        help="More like this: a hit of the last search (3, 3.2), or a frame or moment of an indexed video, named by "
-        "path or id; may be repeated.",
-        panel=MORE,
-    ),
-]
-UnlikeOption = Annotated[
-    list[str] | None, _option("--unlike", metavar=_PLACE, help="Less like this; may be repeated.", panel=MORE)
-]
-WeightOption = Annotated[
-    list[str] | None,
-    _option("--weight", metavar="PART=X", help="How much text, then, not, image, like or unlike count.", panel=MORE),
-]
-WithinOption = Annotated[
-    Path | None,
-    _option("--in", metavar="FOLDER", help="Only videos below this folder.", panel=ONLY, parser=parse_path),
-]
-SinceOption = Annotated[
-    str | None, _option("--since", metavar="DATE", help="Files last changed then or later.", panel=ONLY)
-]
-UntilOption = Annotated[
-    str | None, _option("--until", metavar="DATE", help="Files last changed before its end.", panel=ONLY)
-]
-MinDurationOption = Annotated[
-    str | None,
-    _option("--min-duration", metavar="TIME", help="90, 1:30 or longer.", panel=ONLY),
-]
-MaxDurationOption = Annotated[str | None, _option("--max-duration", metavar="TIME", help="No longer.", panel=ONLY)]
-MinSizeOption = Annotated[str | None, _option("--min-size", metavar="BYTES", help="20M or larger.", panel=ONLY)]
-MaxSizeOption = Annotated[str | None, _option("--max-size", metavar="BYTES", help="No larger.", panel=ONLY)]
-MinHeightOption = Annotated[
-    int | None, _option("--min-height", metavar="PIXELS", help="A picture of 720 or more.", panel=ONLY)
-]
-MaxHeightOption = Annotated[int | None, _option("--max-height", metavar="PIXELS", help="No higher.", panel=ONLY)]
-FlatOption = Annotated[
-    bool, typer.Option("--flat", help="One list of moments instead of videos.", rich_help_panel=FORM)
-]
-FoldOption = Annotated[
-    float | None,
-    _option("--fold", metavar="COSINE", help="Show once what looks as much alike, e.g. 0.95.", panel=FORM),
-]
-
-
-def read_filters(
-    within: Path | None,
-    dates: tuple[str | None, ...],
-    lengths: tuple[str | None, ...],
-    sizes: tuple[str | None, ...],
-    heights: tuple[int | None, ...],
-) -> Filters:
-    """A folder, and the least and most of dates, lengths, sizes and heights, as they were typed.
-
-    Raises:
-        ConfigError: One is not written as such a thing is.
-    """
-    from untrimmed.search.query.query import Filters, parse_when
-
-    since, until = (parse_when(text) if text else None for text in dates)
-    shortest, longest = (parse_time(text) if text else None for text in lengths)
-    smallest, largest = (parse_size(text) if text else None for text in sizes)
-    return Filters(
-        within=within,
-        since=since,
-        until=until,
-        min_duration_s=shortest,
-        max_duration_s=longest,
-        min_bytes=smallest,
-        max_bytes=largest,
-        min_height=heights[0],
-        max_height=heights[1],
-    )
-
-
-def read_query(
-    text: str,
-    then: str,
-    within_s: float | None,
-    without: Sequence[str] | None,
-    image: Path | None,
-    places: Mapping[str, Sequence[str]],
-    weights: Weights,
-    library: Path,
-) -> Query:
-    """What is to be seen, with pictures read and places looked up.
-
-    Raises:
-        ConfigError: It makes no sense, see `Query`.
-        FeatureError: The picture cannot be read.
-        UnknownNameError: A place is a hit that there was not.
-    """
-    from untrimmed.search.query.query import Query
-
-    if within_s is not None and not then:
-        raise ConfigError("--within-s is how much later --then may be; add --then TEXT, or leave it out")
-    like, unlike = (tuple(parse_place(place, library) for place in places[what]) for what in ("like", "unlike"))
-    picture = read_picture(image) if image is not None else None
-    return Query(
-        text,
-        then=then,
-        within_s=Query.within_s if within_s is None else within_s,
-        without=tuple(without or ()),
-        image=picture,
-        like=like,
-        unlike=unlike,
-        weights=weights,
-    )
-
-
 def parse_place(text: str, library: Path) -> Place:
     """A hit of the last search by its number, or a frame or a moment of an indexed video.
 
@@ -184,7 +145,6 @@ def parse_place(text: str, library: Path) -> Place:
         UnknownNameError: There was no such hit.
     """
     from untrimmed.cli.last_search import recall
-    from untrimmed.search.query.query import Place
 
     video, at, span = text.rpartition("@")
     if not at:
@@ -196,18 +156,16 @@ def parse_place(text: str, library: Path) -> Place:
     return Place(video, parse_time(start), parse_time(end) if dash else None)
 
 
-def parse_weights(given: list[str] | None) -> Weights:
+def parse_weights(given: list[str]) -> Weights:
     """PART=X, as options give them.
 
     Raises:
         ConfigError: No number.
         UnknownNameError: No such part.
     """
-    from untrimmed.search.query.query import Weights
-
-    named = {("not" if field.name == "without" else field.name): field.name for field in fields(Weights)}
+    named = {("not" if name == "without" else name): name for name in specs(Weights)}
     weights = {}
-    for one in given or ():
+    for one in given:
         part, _, number = one.partition("=")
         if part not in named:
             raise UnknownNameError.among("part of a query", part, named)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from untrimmed.search.library import Library
 from untrimmed.search.query.hits import Hit
-from untrimmed.search.query.query import Filters, Query
+from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # a library that is open, or the address of a service of one
-GroupBy: TypeAlias = Literal["video", "moment"]
 _MOST_MOMENTS = 50  # of one video, that a service gives
+_METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,7 @@ class MomentDocument:
         return cls(
             f"{hit.video_id}@{hit.start_s:.3f}-{hit.end_s:.3f}",
             f"{Path(hit.video).name}, {hit.start_s:.1f} to {hit.end_s:.1f} s",
-            {
-                "video": str(hit.video),
-                "video_id": hit.video_id,
-                "start_s": hit.start_s,
-                "end_s": hit.end_s,
-                "score": hit.score,
-                "confidence": hit.confidence,
-                "duration_s": hit.duration_s,
-            },
+            {"video": str(hit.video), **{name: getattr(hit, name) for name in _METADATA}},
         )
 
 
@@ -63,8 +55,9 @@ def find_documents(
     """
     query = Query(text, filters=filters, group_by=group_by)
     moments = 1 if group_by == "video" else min(limit, _MOST_MOMENTS)
+    cutoff = Cutoff(limit=limit, moments=moments, min_confidence=min_confidence)
     if isinstance(source, Library):
-        hits = source.search(query, limit=limit, moments=moments, min_confidence=min_confidence)
+        hits = source.search(query, **vars(cutoff))
     else:
-        hits = ask_address(source, query, token=token, limit=limit, moments=moments, min_confidence=min_confidence)
+        hits = ask_address(source, query, cutoff, token=token)
     return [MomentDocument.of(hit) for hit in hits]

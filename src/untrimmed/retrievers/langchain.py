@@ -7,9 +7,9 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
-from untrimmed.retrievers.documents import GroupBy, Source, find_documents
+from untrimmed.retrievers.documents import Source, find_documents
 from untrimmed.search.library import open_library
-from untrimmed.search.query.query import Filters
+from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):

@@ -9,9 +9,9 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from untrimmed.retrievers.documents import GroupBy, Source, find_documents
+from untrimmed.retrievers.documents import Source, find_documents
 from untrimmed.search.library import open_library
-from untrimmed.search.query.query import Filters
+from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):

@@ -26,9 +26,8 @@ from untrimmed.precision import Precision, read_precision
 from untrimmed.search.cache.snapshot import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
-from untrimmed.search.query.find import Cutoff
 from untrimmed.search.query.hits import Hit, Hits
-from untrimmed.search.query.query import Query
+from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import (

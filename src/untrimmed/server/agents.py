@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from inspect import Parameter, signature
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -21,23 +22,13 @@ from starlette.types import ASGIApp
 
 from untrimmed.errors import UnknownNameError, UntrimmedError, missing_package
 from untrimmed.search.library import Library
+from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.server.access import MOST_BODY_BYTES, Access, Guard
 from untrimmed.server.export import check_span, clip_name, write_clip
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError, what_is_wrong
 from untrimmed.server.run import listening_at, run_app
-from untrimmed.server.schemas import (
-    LONGEST_TEXT,
-    AskedFilters,
-    AskedPlace,
-    AskedWeights,
-    Curve,
-    SearchAnswer,
-    SearchRequest,
-    Seconds,
-    Sentence,
-    VideoId,
-)
+from untrimmed.server.schemas import Curve, SearchAnswer, SearchRequest, Seconds, Sentence, VideoId, asked_fields
 from untrimmed.server.search_routes import answer
 from untrimmed.server.service import Service
 from untrimmed.version import __version__
@@ -49,6 +40,7 @@ one search only; `confidence`, where it is given, is the chance that the video h
 with `show` before you rely on it; where it is wrong, search again in other words, or with `then` and `without`."""
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+Tool = TypeVar("Tool", bound=Callable[..., Any])
 _MOST_POINTS = 500  # of a curve: an agent reads all of them
 
 
@@ -59,52 +51,35 @@ class CutClip(BaseModel):
     num_bytes: int
 
 
+def _takes(asked: dict[str, Any]) -> Callable[[Tool], Tool]:
+    """Give a tool these arguments, of which each may be left out."""
+
+    def decorate(tool: Tool) -> Tool:
+        made = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, field])
+            for name, (kind, field) in asked.items()
+        ]
+        own = signature(tool, eval_str=True)
+        first = next(iter(own.parameters.values()))
+        tool.__signature__ = own.replace(parameters=[first, *made])  # type: ignore[attr-defined]
+        return tool
+
+    return decorate
+
+
 class Tools:
     """What an agent may do with a library: every docstring here is read by the agent. Clips are written to `clips`."""
 
     def __init__(self, service: Service, clips: Path | None) -> None:
         self.service, self.clips = service, clips
 
-    async def search(
-        self,
-        text: Annotated[str, Field(max_length=LONGEST_TEXT, description="What is to be seen, in plain words.")] = "",
-        then: Annotated[str, Field(max_length=LONGEST_TEXT, description="What is seen afterwards.")] = "",
-        within_s: Annotated[float, Field(gt=0, le=1e7, description="At most so many seconds later.")] = 60.0,
-        without: Annotated[tuple[Sentence, ...], Field(description="What must not be seen.")] = (),
-        like: Annotated[tuple[AskedPlace, ...], Field(description="More like these moments.")] = (),
-        unlike: Annotated[tuple[AskedPlace, ...], Field(description="Less like these moments.")] = (),
-        weights: AskedWeights = AskedWeights(),
-        filters: AskedFilters = AskedFilters(),
-        group_by: Annotated[Literal["video", "moment"], Field(description="What a hit is.")] = "video",
-        fold: Annotated[
-            float | None, Field(ge=-1, le=1, description="Moments as alike as this cosine count as one, e.g. 0.95.")
-        ] = None,
-        limit: Annotated[int, Field(ge=1, le=50, description="How many hits at most.")] = 5,
-        moments: Annotated[int, Field(ge=1, le=20, description="How many moments of each video at most.")] = 3,
-        min_confidence: Annotated[
-            float | None, Field(ge=0, le=1, description="Leave out videos with a smaller chance to hold it.")
-        ] = None,
-    ) -> SearchAnswer:
+    @_takes({**asked_fields(Query), **asked_fields(Cutoff, limit=(5, 50), moments=(3, 20))})
+    async def search(self, **asked: Any) -> SearchAnswer:
         """Find the videos, and the moments in them, that fit a sentence best. Nothing but `text` is needed.
 
         An empty list of hits means that nothing was found; `warnings` name words that are not known.
         """
-        request = SearchRequest(
-            text=text,
-            then=then,
-            within_s=within_s,
-            without=list(without),
-            like=list(like),
-            unlike=list(unlike),
-            weights=weights,
-            filters=filters,
-            group_by=group_by,
-            fold=fold,
-            limit=limit,
-            moments=moments,
-            min_confidence=min_confidence,
-        )
-        return await answer(self.service, request)
+        return await answer(self.service, SearchRequest(**asked))
 
     async def show(self, video_id: VideoId, time_s: Seconds, short_side: Literal[180, 360, 720] = 360) -> Image:
         """Look at a video: the frame on screen at a time, as an image whose shorter side has so many pixels."""

@@ -6,34 +6,27 @@ import http.client
 import io
 import json
 import os
-from dataclasses import asdict
+from dataclasses import is_dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import untrimmed.errors as errors
-from untrimmed.search.query.hits import Hit, Hits, WeighedWord
-from untrimmed.search.query.query import Place, Query
+from untrimmed.search.query.hits import Hits
+from untrimmed.search.query.query import Cutoff, Place, Query, specs
 from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.records import absolute
 from untrimmed.server.notice import Notice, find_notice
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
-from untrimmed.span import Moment
 
 _PATIENCE_S = 60.0  # its first search loads what a search needs
 
 
-def ask_service(
-    library: Path,
-    query: Query,
-    *,
-    limit: int,
-    moments: int,
-    min_score: float | None,
-    min_confidence: float | None,
-) -> Hits | None:
+def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
     """The hits of the service of a library; None where none runs, or it cannot answer: then the caller searches.
 
     Raises:
@@ -45,14 +38,11 @@ def ask_service(
     like, unlike = (_places(library, places) for places in (query.like, query.unlike))
     if like is None or unlike is None:
         return None
-    request = _request(query, limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
-    answer = _post(notice, request | {"like": like, "unlike": unlike}, query.image)
-    return None if answer is None else _hits(answer)
+    answer = _post(notice, _request(replace(query, like=like, unlike=unlike), cutoff), query.image)
+    return None if answer is None else Hits.from_json(answer)
 
 
-def ask_address(
-    address: str, query: Query, *, token: str | None = None, limit: int, moments: int, min_confidence: float | None
-) -> Hits:
+def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None = None) -> Hits:
     """The hits of a service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
 
     Raises:
@@ -65,7 +55,7 @@ def ask_address(
     if place.scheme not in ("http", "https") or not place.hostname:
         raise errors.ConfigError(f"{address!r} is no address of a service; name one as http://127.0.0.1:8765")
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-    request = _request(query, limit=limit, moments=moments, min_score=None, min_confidence=min_confidence)
+    request = _request(query, cutoff)
     try:
         connection = kind(place.hostname, place.port, timeout=_PATIENCE_S)
         status, found = _send(connection, token, f"{place.path.rstrip('/')}/api/search", request, None)
@@ -74,33 +64,31 @@ def ask_address(
         raise errors.UntrimmedError(f"{address}: no service answers ({reason}); start: untrimmed serve") from None
     if status == 200:
         try:
-            return _hits(found)
+            return Hits.from_json(found)
         except (KeyError, TypeError, AttributeError):
             raise errors.UntrimmedError(f"{address}: another program answers; name a service of untrimmed") from None
     _raise(found)
     raise errors.UntrimmedError(f"{address}: {found.get('detail') or found.get('title') or status}")
 
 
-def _request(query: Query, **cutoff: float | None) -> dict[str, Any]:
-    """What is sent for a query, but for its places and its picture."""
-    filters = {
-        name: str(value) if name in ("since", "until") else os.fspath(value) if name == "within" else value
-        for name, value in asdict(query.filters).items()
-        if value is not None
-    }
-    if "within" in filters:
-        filters["within"] = os.path.abspath(os.path.expanduser(filters["within"]))
-    return {
-        "text": query.text,
-        "then": query.then,
-        "within_s": query.within_s,
-        "without": query.without,
-        "weights": asdict(query.weights),
-        "filters": filters,
-        "group_by": query.group_by,
-        "fold": query.fold,
-        **cutoff,
-    }
+def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
+    """What is sent for a query, but for its picture."""
+    if (within := query.filters.within) is not None:
+        query = replace(query, filters=replace(query.filters, within=absolute(within)))
+    return as_json(query) | as_json(cutoff)
+
+
+def as_json(value: Any) -> Any:
+    """A part of a query as a service takes it: an object of its fields, without those that have their default."""
+    if isinstance(value, Place):
+        return {"video_id": os.fspath(value.video), "start_s": value.start_s, "end_s": value.end_s}
+    if is_dataclass(value):
+        names = [name for name, (_, spec) in specs(type(value)).items() if spec.is_json]
+        set_ = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(type(value), name)}
+        return {name: as_json(one) for name, one in set_.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(one) for one in value]
+    return str(value) if isinstance(value, date | os.PathLike) else value
 
 
 def _png(picture: UInt8[np.ndarray, "Y X 3"]) -> bytes:
@@ -159,42 +147,15 @@ def _raise(problem: dict[str, Any]) -> None:
         raise kind(problem["detail"])
 
 
-def _places(library: Path, places: tuple[Place, ...]) -> list[dict[str, Any]] | None:
+def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
     """Places by ids; None where one is in no video, which the search here says better."""
     if not places:
-        return []
+        return ()
     records = read_records(library)
     ids = {record.path: record.video_id for record in records} | {
         record.video_id: record.video_id for record in records
     }
-    found = [ids.get(os.fspath(place.video)) or ids.get(os.path.abspath(place.video)) for place in places]
+    found: list[Any] = [ids.get(os.fspath(place.video)) or ids.get(os.path.abspath(place.video)) for place in places]
     if None in found:
         return None
-    return [
-        {"video_id": video_id, "start_s": place.start_s, "end_s": place.end_s}
-        for video_id, place in zip(found, places, strict=True)
-    ]
-
-
-def _hits(answer: dict[str, Any]) -> Hits:
-    found = [
-        Hit(
-            video=Path(hit["video"]),
-            video_id=hit["video_id"],
-            start_s=hit["start_s"],
-            end_s=hit["end_s"],
-            score=hit["score"],
-            duration_s=hit["duration_s"],
-            moments=_moments(hit["moments"]),
-            confidence=hit.get("confidence"),
-            then=_moments(hit.get("then", [])),
-            folded=tuple(map(Path, hit.get("folded", []))),
-        )
-        for hit in answer["hits"]
-    ]
-    words = [WeighedWord(one["word"], one["weight"]) for one in answer.get("words", [])]
-    return Hits(found, answer["warnings"], partial=answer["partial"], words=words)
-
-
-def _moments(spans: list[dict[str, float]]) -> tuple[Moment, ...]:
-    return tuple(Moment(span["start_s"], span["end_s"], span["score"]) for span in spans)
+    return tuple(replace(place, video=video_id) for video_id, place in zip(found, places, strict=True))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
 
-from untrimmed.search.query.hits import Hit, Hits
-from untrimmed.search.query.query import MOST_PARTS, Filters, Place, Query, Weights, parse_when
+from untrimmed.search.query.hits import Hits
+from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, specs
 from untrimmed.search.store.records import VideoRecord
-from untrimmed.types import Moment
 
 VIDEO_ID = r"^[0-9a-f]{16}$"
-LONGEST_TEXT = 4000
-MOST_HITS, MOST_MOMENTS = 500, 50
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-Weight = Annotated[float, Field(gt=0, le=1e6)]
 Name = Annotated[  # of a file, which may be no UTF-8: JSON cannot hold its bytes, as `--json` they are escaped
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]
@@ -42,34 +37,36 @@ class AskedPlace(Asked):
     end_s: Seconds | None = None
 
 
-class AskedWeights(Asked):
-    """How much each part of a query counts."""
-
-    text: Weight = 1.0
-    then: Weight = 1.0
-    without: Weight = 1.0
-    image: Weight = 1.0
-    like: Weight = 0.75
-    unlike: Weight = 0.15
-
-
-class AskedFilters(Asked):
-    """Which videos are searched at all. Dates are those of the file's last change: `2026-05-01`, `2026-05-01T12:30`."""
-
-    within: str | None = Field(
-        default=None, min_length=1, max_length=4096, description="Only videos below this folder, or this one file."
-    )
-    since: str | None = Field(default=None, max_length=40)
-    until: str | None = Field(default=None, max_length=40, description="A day: up to its end.")
-    min_duration_s: Seconds | None = None
-    max_duration_s: Seconds | None = None
-    min_bytes: int | None = Field(default=None, ge=0, le=10**18)
-    max_bytes: int | None = Field(default=None, ge=0, le=10**18)
-    min_height: int | None = Field(default=None, ge=0)
-    max_height: int | None = Field(default=None, ge=0)
+def asked_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
+    """The fields of a part of a query as JSON has them; `changes` gives some another default and upper bound."""
+    made = {}
+    for name, (kind, spec) in specs(owner).items():
+        if spec.is_json:
+            served = spec.served if spec.most is None else spec.most
+            default, most = changes.get(name, (getattr(owner, name), served))
+            has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
+            bounds: dict[str, Any] = (
+                {"min_length": spec.least, "max_length": most} if has_length else {"ge": spec.least, "le": most}
+            )
+            help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
+            if kind in _LISTS:
+                kind, default = _LISTS[kind], []
+            elif kind in _ASKED:
+                kind, default = _ASKED[kind], _ASKED[kind]()
+            elif str in get_args(kind):
+                kind = str | None
+            made[name] = (kind, Field(default, description=help, gt=spec.above, **bounds))
+    return made
 
 
-class SearchRequest(Asked):
+_LISTS: dict[Any, Any] = {tuple[str, ...]: list[Sentence], tuple[Place, ...]: list[AskedPlace]}
+_ASKED: dict[Any, Any] = {}
+for _part in (Weights, Filters):
+    _ASKED[_part] = create_model(f"Asked{_part.__name__}", __base__=Asked, __doc__=_part.__doc__, **asked_fields(_part))
+_Searched: Any = create_model("_Searched", __base__=Asked, **asked_fields(Query), **asked_fields(Cutoff))
+
+
+class SearchRequest(_Searched):
     """What is searched for: the parts of `untrimmed.Query`, each under its name there."""
 
     model_config = ConfigDict(
@@ -80,20 +77,6 @@ class SearchRequest(Asked):
             ]
         }
     )
-    text: str = Field(default="", max_length=LONGEST_TEXT, description="What is to be seen, in plain words.")
-    then: str = Field(default="", max_length=LONGEST_TEXT, description="What is seen afterwards.")
-    within_s: float = Field(default=60.0, gt=0, le=1e7, description="At most so many seconds later.")
-    without: list[Sentence] = Field(default=[], max_length=MOST_PARTS, description="What must not be seen.")
-    like: list[AskedPlace] = Field(default=[], max_length=MOST_PARTS, description="More like these.")
-    unlike: list[AskedPlace] = Field(default=[], max_length=MOST_PARTS, description="Less like these.")
-    weights: AskedWeights = AskedWeights()
-    filters: AskedFilters = AskedFilters()
-    group_by: Literal["video", "moment"] = "video"
-    fold: float | None = Field(default=None, ge=-1, le=1, description="Moments as alike as this cosine count as one.")
-    limit: int = Field(default=10, ge=1, le=MOST_HITS, description="How many hits at most.")
-    moments: int = Field(default=3, ge=1, le=MOST_MOMENTS, description="How many moments of each video at most.")
-    min_score: float | None = Field(default=None, description="Leave out hits that score less.")
-    min_confidence: float | None = Field(default=None, ge=0, le=1, description="Leave out hits with a smaller chance.")
 
     def query(self, image: UInt8[np.ndarray, "Y X 3"] | None = None) -> Query:
         """The same as the library takes it.
@@ -101,25 +84,25 @@ class SearchRequest(Asked):
         Raises:
             ConfigError: Its parts make no sense together.
         """
-        filters = self.filters.model_dump()
-        dates = {name: parse_when(filters[name]) for name in ("since", "until") if filters[name] is not None}
-        return Query(
-            self.text,
-            then=self.then,
-            within_s=self.within_s,
-            without=tuple(self.without),
-            image=image,
-            like=_places(self.like),
-            unlike=_places(self.unlike),
-            weights=Weights(**self.weights.model_dump()),
-            filters=Filters(**(filters | dates)),
-            group_by=self.group_by,
-            fold=self.fold,
-        )
+        query: Query = _read(Query, self, image=image)
+        return query
+
+    def cutoff(self) -> Cutoff:
+        """How many hits at most."""
+        cutoff: Cutoff = _read(Cutoff, self)
+        return cutoff
 
 
-def _places(asked: list[AskedPlace]) -> tuple[Place, ...]:
-    return tuple(Place(place.video_id, place.start_s, place.end_s) for place in asked)
+def _read(owner: type, asked: Asked, **more: object) -> Any:
+    parts = {name: (kind, getattr(asked, name)) for name, (kind, spec) in specs(owner).items() if spec.is_json}
+    values = {name: _read(kind, one) if kind in _ASKED else _taken(one) for name, (kind, one) in parts.items()}
+    return owner(**values, **more)
+
+
+def _taken(value: Any) -> Any:
+    if isinstance(value, AskedPlace):
+        return Place(value.video_id, value.start_s, value.end_s)
+    return tuple(map(_taken, value)) if isinstance(value, list) else value
 
 
 class FoundMoment(BaseModel):
@@ -141,36 +124,13 @@ class FoundVideo(BaseModel):
     start_s: float = Field(description="Of the first of `moments`.")
     end_s: float
     moments: list[FoundMoment] = Field(description="The clearest first.")
-    confidence: float | None = Field(
-        default=None, description="The chance that it holds what was asked for, where known."
-    )
+    confidence: float | None = Field(description="The chance that it holds what was asked for, where known.")
     then: list[FoundMoment] | None = Field(
         default=None, description="What follows each of them, where that was asked for."
     )
     folded: list[str] | None = Field(
         default=None, description="Videos with nothing but moments that look like one of this."
     )
-
-    @classmethod
-    def of(cls, rank: int, hit: Hit) -> FoundVideo:
-        """A hit as it is answered."""
-        return cls(
-            rank=rank,
-            video=str(hit.video),
-            video_id=hit.video_id,
-            score=hit.score,
-            duration_s=hit.duration_s,
-            start_s=hit.start_s,
-            end_s=hit.end_s,
-            moments=_spans(hit.moments),
-            confidence=hit.confidence,
-            then=_spans(hit.then) or None,
-            folded=list(map(str, hit.folded)) or None,
-        )
-
-
-def _spans(moments: Iterable[Moment]) -> list[FoundMoment]:
-    return [FoundMoment(start_s=m.start_s, end_s=m.end_s, score=m.score) for m in moments]
 
 
 class Word(BaseModel):
@@ -194,9 +154,7 @@ class SearchAnswer(BaseModel):
     @classmethod
     def of(cls, hits: Hits, took_s: float) -> SearchAnswer:
         """Hits as they are answered."""
-        found = [FoundVideo.of(rank, hit) for rank, hit in enumerate(hits, start=1)]
-        words = [Word(word=word.word, weight=word.weight) for word in hits.words] or None
-        return cls(warnings=list(hits.warnings), partial=hits.partial, hits=found, took_s=round(took_s, 4), words=words)
+        return cls(**hits.to_json(), took_s=round(took_s, 4))
 
 
 class SearchLine(BaseModel):

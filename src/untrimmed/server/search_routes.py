@@ -19,26 +19,20 @@ from starlette.requests import ClientDisconnect
 
 from untrimmed.errors import UntrimmedError, VideoError
 from untrimmed.search.query.hits import Hit
+from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, specs
 from untrimmed.server.depends import AService
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import (
-    LONGEST_TEXT,
-    MOST_HITS,
-    MOST_MOMENTS,
-    FoundVideo,
-    SearchAnswer,
-    SearchLine,
-    SearchRequest,
-)
+from untrimmed.server.schemas import FoundVideo, SearchAnswer, SearchLine, SearchRequest
 from untrimmed.server.service import Service
 
 MOST_PICTURE_BYTES = 32 << 20
 _LONGEST_QUERY = 4000  # characters: servers take addresses of 64 kB, and one may take twelve bytes there
+_MOST = {name: spec.served for name, (_, spec) in specs(Cutoff).items()}
 
 router = APIRouter(prefix="/api", tags=["search"])
 
 
-@router.post("/search", response_model_exclude_none=True)
+@router.post("/search", response_model_exclude_unset=True)
 async def search(service: AService, request: SearchRequest) -> SearchAnswer:
     """The videos, or moments, that fit best: docs/queries.md says how parts make one score."""
     return await answer(service, request)
@@ -60,7 +54,7 @@ async def search_lines(service: AService, request: SearchRequest) -> Response:
     loop, ranks = asyncio.get_running_loop(), itertools.count(1)
 
     def tell(hit: Hit) -> None:
-        loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=FoundVideo.of(next(ranks), hit)))
+        loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=FoundVideo(**hit.to_json(next(ranks)))))
 
     work = asyncio.create_task(answer(service, request, on_hit=tell))
 
@@ -88,12 +82,12 @@ async def search_lines(service: AService, request: SearchRequest) -> Response:
 
 
 def _line(line: SearchLine) -> str:
-    return line.model_dump_json(exclude_none=True) + "\n"
+    return line.model_dump_json(exclude_unset=True) + "\n"
 
 
 @router.post(
     "/search/picture",
-    response_model_exclude_none=True,
+    response_model_exclude_unset=True,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -105,8 +99,8 @@ async def search_picture(
     service: AService,
     request: Request,
     text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence beside the picture.")] = "",
-    limit: Annotated[int, InAddress(ge=1, le=MOST_HITS)] = 10,
-    moments: Annotated[int, InAddress(ge=1, le=MOST_MOMENTS)] = 3,
+    limit: Annotated[int, InAddress(ge=1, le=_MOST["limit"])] = 10,
+    moments: Annotated[int, InAddress(ge=1, le=_MOST["moments"])] = 3,
     query: Annotated[
         str, InAddress(max_length=_LONGEST_QUERY, description="Instead of the others: what /api/search takes, as JSON.")
     ] = "",
@@ -149,6 +143,6 @@ async def answer(
         UntrimmedError: What the library refuses.
     """
     started = time.perf_counter()
-    amounts = request.model_dump(include={"limit", "moments", "min_score", "min_confidence"})
+    amounts = vars(request.cutoff())
     hits = await service.search(service.library.search, request.query(picture), on_hit=on_hit, **amounts)
     return SearchAnswer.of(hits, time.perf_counter() - started)

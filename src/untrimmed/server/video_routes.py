@@ -11,13 +11,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from untrimmed.search.query.query import LONGEST_TEXT
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.depends import ARecord, AService
 from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.problems import PublicError, problems
 from untrimmed.server.schemas import (
-    LONGEST_TEXT,
     Curve,
     ExportRequest,
     SearchRequest,

@@ -23,7 +23,8 @@ from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.table import VideoIndex
 
 IDS = [f"v{number:02d}" for number in range(12)]

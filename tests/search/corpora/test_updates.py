@@ -26,7 +26,8 @@ from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.corpora.trained import TrainedModel
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.records import Records, Settings
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures

@@ -386,7 +386,7 @@ def test_a_process_that_was_forked_searches_with_threads_of_its_own():
     script = """
 import os, numpy as np
 from untrimmed.search.cache import blocks
-from untrimmed.search.pruning import codes as coded_videos, codes, threads
+from untrimmed.search.pruning import codes, threads
 threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
@@ -422,7 +422,7 @@ def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path)
     script = f"""
 import numpy as np
 from untrimmed.search.cache import blocks
-from untrimmed.search.pruning import codes as coded_videos, codes
+from untrimmed.search.pruning import codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
 coded = codes.CodedBlocks([codes.CodedVideos.of(axes, given["rows"], given["counts"])])

@@ -12,7 +12,7 @@ from tests.refusals import refused, require_named
 from tests.search.cluster.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
-from untrimmed.search.query.folding import span_vector
+from untrimmed.search.query.find import span_vector
 from untrimmed.search.query.query import Filters, Place, Query, Weights
 from untrimmed.types import Reading
 

@@ -6,7 +6,7 @@ import pytest
 import untrimmed
 from tests.search.corpora.test_trained import save_run
 from untrimmed.search.query.answer import _as_text
-from untrimmed.search.query.folding import span_vector
+from untrimmed.search.query.find import span_vector
 from untrimmed.search.query.query import Place, Query, Weights
 
 METHODS = ["tf_prvr", "gmmformer_v2", "jsg", "ms_sl"]

@@ -12,7 +12,8 @@ from tests.refusals import refused
 from tests.toy import stored_video
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.search.corpora.engine import Engine
-from untrimmed.search.query.find import Cutoff, find
+from untrimmed.search.query.find import find
+from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
 from untrimmed.types import FrameFeatures, TextFeatures

@@ -23,11 +23,9 @@ from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted
 from untrimmed.search.query.confidence import Confidence, background_of
-from untrimmed.search.query.find import Cutoff, find, in_order
-from untrimmed.search.query.folding import span_vector, unit
-from untrimmed.search.query.hits import Hit, Hits, WeighedWord
-from untrimmed.search.query.query import Filters, Place, Query
-from untrimmed.search.query.sentence import check_sentence, doubt_warnings, sentence_warnings, weighed_words
+from untrimmed.search.query.find import find, in_order, span_vector, unit
+from untrimmed.search.query.hits import Hit, Hits, WeighedWord, doubt_warnings, sentence_warnings, weighed_words
+from untrimmed.search.query.query import Cutoff, Filters, Place, Query, check_sentence
 from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
@@ -68,19 +66,12 @@ class _Texts:
     def of(cls, query: Query, reader: EncoderReader) -> _Texts:
         """One call of the encoder for all."""
         named = [("", query.text), ("then: ", query.then), *(("without: ", some) for some in query.without)]
-        named = [(kind, sentence) for kind, sentence in named if sentence]
-        read = reader.texts([sentence for _, sentence in named]) if named else []
-        warnings = [
-            kind + line
-            for (kind, _), text in zip(named, read, strict=True)
-            for line in sentence_warnings(text, reader.name)
-        ]
-        known: dict[str, list[TextFeatures]] = {kind: [] for kind in ("", "then: ", "without: ")}
-        for (kind, _), one in zip(named, read, strict=True):
-            if one.reading.is_understood:
-                known[kind].append(one)
-        text, then = (next(iter(known[kind]), None) for kind in ("", "then: "))
-        return cls(text, then, tuple(known["without: "]), tuple(warnings))
+        sentences = list(dict.fromkeys(sentence for _, sentence in named if sentence))
+        read = dict(zip(sentences, reader.texts(sentences) if sentences else (), strict=True))
+        warnings = [kind + line for kind, some in named if some for line in sentence_warnings(read[some], reader.name)]
+        known = {sentence: text for sentence, text in read.items() if text.reading.is_understood}
+        without = tuple(known[sentence] for sentence in query.without if sentence in known)
+        return cls(known.get(query.text), known.get(query.then), without, tuple(warnings))
 
 
 def answer(
@@ -113,7 +104,8 @@ def answer(
     if cutoff.min_confidence is not None:
         if confidence is None:
             raise ConfigError(_unknown_chance(view, query, reader.name))
-        cutoff = cutoff.at_least(confidence.least_score(cutoff.min_confidence))
+        least = confidence.least_score(cutoff.min_confidence)
+        cutoff = replace(cutoff, min_score=least if cutoff.min_score is None else max(least, cutoff.min_score))
     prepared = _prepared(plan, view)
 
     def sure(hit: Hit) -> Hit:
@@ -308,7 +300,7 @@ def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) 
     """The ids that meet all conditions; None where there is none."""
     folders = [view.below(place) for place in (within, filters.within) if place is not None]
     among = frozenset.intersection(*folders) if folders else None
-    if not filters.look_at_each:
+    if not filters.ranges:
         return among
     return frozenset(r.video_id for r in view.records if (among is None or r.video_id in among) and filters.admit(r))
 

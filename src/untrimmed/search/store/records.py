@@ -82,6 +82,11 @@ class VideoRecord:
     indexed_at: float
     warnings: str = ""
 
+    @property
+    def changed_s(self) -> float:
+        """When the file was last changed, in seconds since 1970."""
+        return self.mtime_ns / 1e9
+
 
 class Changes(NamedTuple):
     """The ids of videos that are new or have other vectors than before, and of those that are gone."""

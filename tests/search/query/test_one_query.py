@@ -1,0 +1,58 @@
+"""A new filter is one line in the dataclass: all interfaces have it, and it leaves out videos."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from untrimmed.search.query import query as query_module
+
+ROOT = Path(__file__).resolve().parents[3]
+FIELD = """
+    max_width: Annotated[_Whole, _most("width", "Widest picture.", "PIXELS", 10**5)] = None
+"""
+CODE = """
+import json, runpy, sys, types
+from types import SimpleNamespace
+
+file, field = sys.argv[1:3]
+before, max_height, after = open(file).read().partition("    max_height: ")
+line, _, after = after.partition("\\n")
+module = types.ModuleType("untrimmed.search.query.query")
+sys.modules[module.__name__] = module
+exec(compile(before + max_height + line + field + after, file, "exec"), module.__dict__)
+
+from typer.testing import CliRunner
+import untrimmed
+from untrimmed.cli.app import build_app
+from untrimmed.cli.query_options import read_query
+from untrimmed.server.agents import create_server
+from untrimmed.server.client import as_json
+from untrimmed.server.schemas import SearchRequest
+from untrimmed.server.service import Service
+
+service = Service(untrimmed.open("nowhere"))
+tool = create_server(service)._tool_input_schema("search")
+typed, _ = read_query({"text": "red", "then": None, "max_width": 640}, None)
+sent = SearchRequest(**as_json(typed)).query()
+print(json.dumps({
+    "help": CliRunner().invoke(build_app("search"), ["search", "--help"]).output,
+    "typescript": runpy.run_path(sys.argv[3])["service"](),
+    "openapi": SearchRequest.model_json_schema()["$defs"]["AskedFilters"]["properties"]["max_width"]["anyOf"][0],
+    "tool": tool["$defs"]["AskedFilters"]["properties"]["max_width"]["anyOf"][0],
+    "admits": [sent.filters.admit(SimpleNamespace(width=width)) for width in (640, 641)],
+    "words": str(sent.filters),
+}))
+service.close()
+"""
+
+
+def test_one_line_adds_a_filter_to_all_interfaces():
+    command = [sys.executable, "-c", CODE, query_module.__file__, FIELD, ROOT / "web" / "service.py"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert "--max-width" in found["help"]
+    assert "max_width?: number | null" in found["typescript"]
+    assert "Widest picture" in found["typescript"]
+    assert found["openapi"] == found["tool"] == {"type": "integer", "minimum": 0, "maximum": 100_000}
+    assert found["admits"] == [True, False]
+    assert found["words"] == "widest picture: 640"

@@ -1,0 +1,64 @@
+// Written by web/service.py from the OpenAPI document: run `make page` after a change.
+
+export interface AskedFilters { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
+export interface AskedPlace { video_id: string; start_s: number; end_s?: number | null }
+export interface AskedWeights { text?: number; then?: number; without?: number; image?: number; like?: number; unlike?: number }
+export interface Curve { times_s: number[]; relevance: number[] }
+export interface ExportRequest { format: 'clips' | 'csv' | 'json' | 'srt' | 'chapters' | 'edl' | 'otio'; moments: Mark[] }
+export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
+export interface FailedFile { path: string; reason: string }
+export interface Folder { folder_id: string; path: string; num_videos: number }
+export interface FoundMoment { start_s: number; end_s: number; score: number }
+export interface FoundVideo { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; moments: FoundMoment[]; confidence: number | null; then?: FoundMoment[] | null; folded?: string[] | null }
+export interface Health { status: 'ok' | 'empty'; num_videos: number }
+export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
+export interface JobRequest { folder_ids: string[] }
+export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
+export interface SearchAnswer { warnings: string[]; partial: boolean; hits: FoundVideo[]; took_s: number; words?: Word[] | null }
+export interface SearchLine { hit?: FoundVideo | null; answer?: SearchAnswer | null; problem?: string | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: AskedPlace[]; unlike?: AskedPlace[]; weights?: AskedWeights; filters?: AskedFilters; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_score?: number | null; min_confidence?: number | null }
+export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string }
+export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; can_be_read: boolean; problem: string | null; kind: string | null }
+export interface VideoList { total: number; videos: Video[] }
+export interface Watch { folder_id: string; path: string; state: 'watching' | 'polling' | 'missing'; problem: string | null; waiting: string[]; failed: FailedFile[]; job_id: string | null }
+export interface Word { word: string; weight: number }
+export interface Problem { title: string; status: number; detail: string; error?: string | null }
+
+export interface Bounds { min?: number; max?: number; step?: 'any' }
+export interface Field { type: string; help: string; usual?: unknown; longest?: number; bounds: Bounds }
+
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
+  text: {"type": "string", "help": "What is to be seen, in plain words", "usual": "", "bounds": {}, "longest": 4000},
+  then: {"type": "string", "help": "What is seen afterwards in the same video", "usual": "", "bounds": {}, "longest": 4000},
+  within_s: {"type": "number", "help": "How many seconds later at most", "usual": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  without: {"type": "array", "help": "What must not be seen at that time", "usual": [], "bounds": {}},
+  like: {"type": "array", "help": "Frames or moments it looks like", "usual": [], "bounds": {}},
+  unlike: {"type": "array", "help": "Frames or moments it does not look like", "usual": [], "bounds": {}},
+  group_by: {"type": "string", "help": "`moment`: One list of moments instead of videos", "usual": "video", "bounds": {}},
+  fold: {"type": "number", "help": "Show near-duplicates once: moments with at least this cosine, e.g. 0.95", "usual": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  limit: {"type": "integer", "help": "How many hits at most", "usual": 10, "bounds": {"min": 1.0, "max": 500.0}},
+  moments: {"type": "integer", "help": "How many moments of each video at most", "usual": 3, "bounds": {"min": 1.0, "max": 50.0}},
+  min_score: {"type": "number", "help": "Leave out hits that score less. A score is the cosine of the query and the video's best seconds (a trained model has its own). What is high depends on the encoder: 0.2 with builtin", "usual": null, "bounds": {"step": "any"}},
+  min_confidence: {"type": "number", "help": "Leave out hits with a lower confidence, e.g. 0.5; there may be none left. Confidence is known for sentences with the encoder builtin, searched without a model", "usual": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
+}
+
+export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {
+  within: {"type": "string", "help": "Below this folder, or this file", "usual": null, "bounds": {}, "longest": 4096},
+  since: {"type": "string", "help": "Changed since this day", "usual": null, "bounds": {}, "longest": 40},
+  until: {"type": "string", "help": "Changed until the end of this day", "usual": null, "bounds": {}, "longest": 40},
+  min_duration_s: {"type": "number", "help": "Shortest video, in seconds", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  max_duration_s: {"type": "number", "help": "Longest video, in seconds", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  min_bytes: {"type": "integer", "help": "Smallest file, in bytes", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  max_bytes: {"type": "integer", "help": "Largest file, in bytes", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  min_height: {"type": "integer", "help": "Lowest picture, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}},
+  max_height: {"type": "integer", "help": "Highest picture, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}}
+}
+
+export const WEIGHTS: Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', Field> = {
+  text: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  then: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  without: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  image: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  like: {"type": "number", "help": "How much this part counts", "usual": 0.75, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  unlike: {"type": "number", "help": "How much this part counts", "usual": 0.15, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}}
+}
