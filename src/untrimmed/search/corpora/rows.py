@@ -284,7 +284,7 @@ def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.nda
     """Return a curve under a Gaussian, whose standard deviation is in steps; at the ends its weight is rescaled.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
-    [0.1, 0.26, 0.4, 0.3]
+    [0.08, 0.26, 0.43, 0.35]
     """
     reach = max(1, int(np.ceil(3 * deviation)))
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
