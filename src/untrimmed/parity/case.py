@@ -89,8 +89,8 @@ class Case:
             for name in self.batch
             if self.batch[name].dtype.kind == "f"
         }
-        num_videos, num_queries = self._require_fitting(tensors)
         mask = tensors["videos_mask"] > 0
+        own = np.arange(len(tensors["text_feat"]))
         return TrainingBatch(
             queries=QueryBatch(
                 words=tensors["text_feat"],
@@ -104,47 +104,8 @@ class Case:
                 teacher=tensors.get("teacher_video_features"),
                 teacher_mask=mask if taught else None,
             ),
-            video_index=self._video_index(num_queries, num_videos),
+            video_index=torch.from_numpy(self.batch.get("text_labels", own).astype(np.int64)),
         )
-
-    def _require_fitting(self, tensors: dict[str, torch.Tensor]) -> tuple[int, int]:
-        """How many videos and queries the inputs hold, which must agree on it and on their lengths.
-
-        Raises: FeatureError naming the array that does not.
-        """
-        sizes = {}
-        for features, mask in (("frame_video_features", "videos_mask"), ("text_feat", "text_mask")):
-            for name, num_axes in ((features, 3), (mask, 2)):
-                if name not in tensors or tensors[name].ndim != num_axes:
-                    shape, kind = self.batch[name].shape, self.batch[name].dtype
-                    raise self._misfit(
-                        name, f"has shape {shape} of {kind}", f"{num_axes} axes of floating-point numbers"
-                    )
-            wanted = tuple(tensors[features].shape[:2])
-            if tuple(tensors[mask].shape) != wanted:
-                raise self._misfit(mask, f"has shape {tuple(tensors[mask].shape)}", f"{wanted} as in {features}")
-            sizes[features] = wanted[0]
-        num_videos, num_queries = sizes.values()
-        counts = {"clip_video_features": num_videos, "teacher_video_features": num_videos}
-        for name, count in (counts | {"teacher_text_feat": num_queries}).items():
-            if name in self.batch and (name not in tensors or len(tensors[name]) != count):
-                raise self._misfit(name, f"has shape {self.batch[name].shape}", f"{count} rows of numbers")
-        return num_videos, num_queries
-
-    def _video_index(self, num_queries: int, num_videos: int) -> torch.Tensor:
-        if "text_labels" not in self.batch:
-            if num_queries != num_videos and "forward" not in self.kind:
-                raise self._misfit("text_labels", "is missing", f"the video of each of {num_queries} queries")
-            return torch.arange(num_queries)
-        index = self.batch["text_labels"]
-        fits = index.shape == (num_queries,) and index.dtype.kind in "iu"
-        if not fits or not ((index >= 0) & (index < num_videos)).all():
-            found = f"has shape {index.shape} of {index.dtype}" if not fits else f"goes up to {index.max()}"
-            raise self._misfit("text_labels", found, f"{num_queries} whole numbers from 0 to {num_videos - 1}")
-        return torch.from_numpy(index.astype(np.int64))
-
-    def _misfit(self, name: str, found: str, wanted: str) -> FeatureError:
-        return FeatureError(f"{self.folder / 'batch.npz'}: {name} {found}, wanted {wanted}")
 
     def require(self, names: Iterable[str]) -> None:
         """Check that `batch.npz` holds these arrays.

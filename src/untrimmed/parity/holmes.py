@@ -1,6 +1,6 @@
 """The golden cases of Holmes: of the network with one query branch or two, and of its losses alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,12 +38,13 @@ class HolmesParity(GMMFormerV2Parity):
 
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
-    def produce(self, case: Case) -> Arrays:
-        """Two kinds of case have no network."""
-        own = {"evidence": _evidence, "transport": _transport}
-        if case.kind in own:
-            return own[case.kind](case)
-        return super().produce(replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")}))
+    def common(self, case: Case) -> Case:
+        """Without the prefix of two query branches."""
+        return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
+
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """The two losses alone."""
+        return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
         """Those of evidence and of plans before the others."""
@@ -208,7 +209,7 @@ def plan_arrays(
     return {"similarity": shared.similarity, "plan": plan, "mask": mask, "bucket": torch.stack(buckets)}
 
 
-def _evidence(case: Case) -> Arrays:
+def _evidence(case: Case) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
     for block, settings in case.setting("blocks").items():
         index, cosines = _block(case, block, [f"{branch}_scores" for branch in BRANCHES])
@@ -222,10 +223,10 @@ def _evidence(case: Case) -> Arrays:
         own = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
         own |= {f"grad_{branch}_scores": _gradient(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
-    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+    return made
 
 
-def _transport(case: Case) -> Arrays:
+def _transport(case: Case) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
     iterations = Transport.Config().iterations
     for block, settings in case.setting("blocks").items():
@@ -236,7 +237,7 @@ def _transport(case: Case) -> Arrays:
         own = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
         own |= {"grad_query_vectors": _gradient(query), "grad_clips": _gradient(clips)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
-    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+    return made
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:

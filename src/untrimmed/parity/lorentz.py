@@ -10,11 +10,11 @@ from untrimmed.losses.partial_order import aperture, exterior_angle, lifted
 from untrimmed.models.released import as_tensors, export_released, import_released, lorentz_layer
 from untrimmed.nn.blocks import ParallelLayers
 from untrimmed.nn.lorentz import LorentzAttention, centroid, exponential_map, logarithmic_map, negated_time, points_of
-from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.case import Case
 from untrimmed.parity.retrieval import replace_dropout
 
 
-def hyperbolic_maps(case: Case) -> Arrays:
+def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
     """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
     given = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in given.items() if x.is_floating_point()}
@@ -37,7 +37,7 @@ def hyperbolic_maps(case: Case) -> Arrays:
     made["inner_products"] = negated_time(points) @ points.mT
     for curvature in case.setting("curvatures"):
         made |= {f"c{curvature}.{name}": x for name, x in _cones(given, curvature).items()}
-    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+    return made
 
 
 def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
@@ -78,7 +78,7 @@ class Pattern(nn.Module):
         return x * torch.where(odd, self.factor, 1.0).to(x.dtype)
 
 
-def lorentz_attention(case: Case) -> Arrays:
+def lorentz_attention(case: Case) -> dict[str, Tensor]:
     """One block for each width, step by step, with the gradients of all its parameters."""
     made: dict[str, Tensor] = {}
     tensors = {name: x.to(case.precision) for name, x in as_tensors(case.weights).items()}
@@ -93,7 +93,7 @@ def lorentz_attention(case: Case) -> Arrays:
         exported = export_released(names, gradients)
         steps |= {f"grad.{name.removeprefix(f'{prefix}.')}": x for name, x in exported.items()}
         made |= {f"{prefix}.{name}": x for name, x in steps.items()}
-    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+    return made
 
 
 def _block(case: Case, width: float) -> ParallelLayers:
