@@ -45,11 +45,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
 def markdown(grid: Grid, *, heading: str = "") -> str:
     """The grid as a Markdown table; its notes stand above, with the title unless that is the heading."""
     rules = ("---:" if figures else "---" for figures in grid.are_figures)
-    table = [grid.header, tuple(rules), *grid.lines]
-    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table)
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in (grid.header, tuple(rules), *grid.lines))
+    text = "\n".join(f"| {' | '.join(line)} |".replace("\n", "<br>") for line in escaped)
     above = " ".join([*([] if grid.title == heading else [f"{grid.title}."]), *grid.notes])
     return f"{above}\n\n{text}\n" if above else f"{text}\n"
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("\n", "<br>")
