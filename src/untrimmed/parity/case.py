@@ -17,6 +17,18 @@ from untrimmed.errors import FeatureError
 
 Arrays = dict[str, np.ndarray]
 
+# The axes of a network case's inputs: videos, queries, frames, words; sizes of `_` are any.
+AXES = {
+    "frame_video_features": "V T _",
+    "videos_mask": "V T",
+    "text_feat": "Q W _",
+    "text_mask": "Q W",
+    "clip_video_features": "V _ _",
+    "teacher_video_features": "V _ _",
+    "teacher_text_feat": "Q _",
+    "text_labels": "Q",
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -84,6 +96,7 @@ class Case:
         taught = "teacher_video_features" in self.batch
         other = ("teacher_text_feat",) if taught else ("clip_video_features",)
         self.require(("text_feat", "text_mask", "frame_video_features", "videos_mask", *other))
+        self._require_fitting()
         tensors = {
             name: torch.from_numpy(self.batch[name]).to(self.precision)
             for name in self.batch
@@ -106,6 +119,25 @@ class Case:
             ),
             video_index=torch.from_numpy(self.batch.get("text_labels", own).astype(np.int64)),
         )
+
+    def _require_fitting(self) -> None:
+        """Raise a FeatureError naming the first input that does not fit those before it."""
+        sizes: dict[str, int] = {}
+        for name, axes in AXES.items():
+            if name in self.batch:
+                array = self.batch[name]
+                own = zip(axes.split(), array.shape, strict=False)
+                fits = all(axis == "_" or sizes.setdefault(axis, size) == size for axis, size in own)
+                kinds = "iu" if name == "text_labels" else "f"
+                if not fits or array.ndim != len(axes.split()) or array.dtype.kind not in kinds:
+                    raise self._misfit(f"{name} has shape {array.shape} of {array.dtype}, wanted {axes} with {sizes}")
+        labels = self.batch.get("text_labels", np.arange(0 if "forward" in self.kind else sizes["Q"]))
+        if labels.size and not 0 <= labels.min() <= labels.max() < sizes["V"]:
+            found = f"from {labels.min()} to {labels.max()} for {sizes['Q']} queries"
+            raise self._misfit(f"text_labels are {found}, wanted numbers of {sizes['V']} videos")
+
+    def _misfit(self, found: str) -> FeatureError:
+        return FeatureError(f"{self.folder / 'batch.npz'}: {found}")
 
     def require(self, names: Iterable[str]) -> None:
         """Check that `batch.npz` holds these arrays.

@@ -19,6 +19,7 @@ from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import toy_dataset
 from untrimmed.parity.gmmformer import GMMFormerParity, GMMFormerV2Parity
+from untrimmed.parity.lorentz import gradient_of
 from untrimmed.parity.ral import word_encodings, word_scores
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
@@ -221,7 +222,7 @@ def _evidence(case: Case) -> dict[str, Tensor]:
         total = evidence.between_videos(cosines, index, divides=settings["warmup_end"], **constants)
         total.backward()
         own = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
-        own |= {f"grad_{branch}_scores": _gradient(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
+        own |= {f"grad_{branch}_scores": gradient_of(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
     return made
 
@@ -235,7 +236,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
         loss = transport.inside_videos(query, clips, index, temperature=settings["edl_intra_video_tau"], **constants)
         loss.backward()
         own = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
-        own |= {"grad_query_vectors": _gradient(query), "grad_clips": _gradient(clips)}
+        own |= {"grad_query_vectors": gradient_of(query), "grad_clips": gradient_of(clips)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
     return made
 
@@ -246,8 +247,3 @@ def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[T
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)
     return index.long(), [array.requires_grad_() for array in arrays]
-
-
-def _gradient(leaf: Tensor) -> Tensor:
-    assert leaf.grad is not None
-    return leaf.grad

@@ -31,7 +31,7 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
     ):
         made[name].backward(given[gradient])
     for part in ("expmap0_tangent", "logmap0_vector", "linear_input", "linear_weight", "linear_scale"):
-        made[part.replace("_", "_grad_", 1)] = _gradient(leaves[part])
+        made[part.replace("_", "_grad_", 1)] = gradient_of(leaves[part])
     points = given["midpoint_points"]
     made["midpoint"] = centroid(given["midpoint_weights"] @ points)
     made["inner_products"] = negated_time(points) @ points.mT
@@ -54,13 +54,14 @@ def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
         "angle": angle,
         "aperture": opening,
         "loss": loss,
-        "grad_text": _gradient(text),
-        "grad_video": _gradient(video),
-        "grad_curvature": _gradient(c),
+        "grad_text": gradient_of(text),
+        "grad_video": gradient_of(video),
+        "grad_curvature": gradient_of(c),
     }
 
 
-def _gradient(leaf: Tensor) -> Tensor:
+def gradient_of(leaf: Tensor) -> Tensor:
+    """What has come back to an input."""
     assert leaf.grad is not None
     return leaf.grad
 
@@ -124,4 +125,4 @@ def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
     steps["output"].backward(torch.from_numpy(case.batch["output_gradient"]).to(x.dtype)[None])
     replace_dropout(layers, lambda _: Pattern(1 - case.setting("pattern_dropout_p")))
     steps["output_pattern_dropout"] = layers(x, mask)
-    return {name: step[0] for name, step in steps.items()} | {"grad.input": _gradient(x)}
+    return {name: step[0] for name, step in steps.items()} | {"grad.input": gradient_of(x)}

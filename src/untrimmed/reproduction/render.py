@@ -25,10 +25,9 @@ class Grid:
         return tuple(self.num_labels <= place < count - self.num_commands for place in range(count))
 
 
-def listing(paper: Paper, *, only: Entry | None = None) -> Grid:
-    """Every table and figure of a paper, or only one, with what it shows and the command behind it, or why none is."""
-    entries = paper.entries if only is None else (only,)
-    lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in entries)
+def listing(paper: Paper) -> Grid:
+    """Every table and figure of a paper, with what it shows and the command behind it, or why there is none."""
+    lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 
 
