@@ -123,16 +123,6 @@ class PackedFeatures:
     settings: PackSettings
     folder: Path | None  # of the cache; None where they were made in memory
 
-    @property
-    def video_dim(self) -> int:
-        """Width of a frame feature."""
-        return self.clips.shape[2]
-
-    @property
-    def query_dim(self) -> int:
-        """Width of a word feature."""
-        return self.words_packed.dim
-
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
         """Clips, padded frames and frame mask of some videos, float32, in the given order."""
         frames, mask = self.frames.padded(index)
