@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from untrimmed import plugins
-from untrimmed.data import outside
+from untrimmed.data import layouts
 from untrimmed.data.benchmarks import registry as benchmarks
 from untrimmed.models.registry import ATTACHMENTS, METHODS
 
@@ -153,7 +153,7 @@ def written(folder, monkeypatch):
 
 def forget():
     """As in a new process: nothing from outside is imported or registered."""
-    for registered in (METHODS, ATTACHMENTS, outside._LAYOUTS, benchmarks._BENCHMARKS):
+    for registered in (METHODS, ATTACHMENTS, layouts._LAYOUTS, benchmarks._BENCHMARKS):
         for name in [name for name in registered if name.startswith(("diary", "pages"))]:
             del registered[name]
     for name in [name for name in sys.modules if name.startswith("diary")]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.toy import write_clip
 from untrimmed import evaluate, import_module, plugins, train
-from untrimmed.data import outside
+from untrimmed.data import layouts
 from untrimmed.data.check import check_dataset
 
 pytestmark = pytest.mark.check
@@ -171,4 +171,4 @@ def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(tmp_path, monkey
     run = train("ms_sl", data="talks", root=tmp_path, out=tmp_path / "run", **{"train.epochs": 1, "model.dim": 8})
     assert evaluate(run).rows["fused"]["R@100"] == 100
     assert json.loads((tmp_path / "run" / "config.json").read_text())["imports"][0]["name"] == "my_layout"
-    del outside._LAYOUTS["my_layout"], plugins._IMPORTED["my_layout"]
+    del layouts._LAYOUTS["my_layout"], plugins._IMPORTED["my_layout"]
