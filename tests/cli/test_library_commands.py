@@ -400,12 +400,14 @@ def test_several_clips_go_to_no_folder_that_is_named_like_a_video(run, videos, t
     assert not (tmp_path / "many.mp4").exists()
 
 
-def test_similar_to_a_time_behind_the_end_is_refused(run, videos):
+def test_similar_to_a_time_behind_the_end_or_to_no_time_is_refused(run, videos):
     run("index", videos)
     code, out, err = run("similar", f"{videos / 'sea [1].mp4'}@99")
     assert (code, out) == (2, "")
     assert ["99 s" in err, "4.0 s" in err] == [True, True]
     assert run("similar", f"{videos / 'sea [1].mp4'}@4.0")[0] == 0, "the length itself, as it is printed"
+    code, _, err = run("similar", videos / "flag.mp4")
+    assert (code, f"{videos / 'flag.mp4'}@" in err) == (2, True)
 
 
 def test_status_names_the_sampling_of_videos_that_another_left_behind(run, videos):
@@ -414,12 +416,6 @@ def test_status_names_the_sampling_of_videos_that_another_left_behind(run, video
     run("index", videos, "--keyframes")
     (line,) = [line for line in run("status")[1].splitlines() if "toy:1" in line]
     assert ["key frames" in line, "2 fps" in line] == [True, True]
-
-
-def test_similar_to_a_whole_video_asks_for_a_time(run, videos):
-    code, _, err = run("similar", videos / "flag.mp4")
-    assert code == 2
-    assert f"{videos / 'flag.mp4'}@" in err
 
 
 def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):

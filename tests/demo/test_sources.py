@@ -3,6 +3,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures, source_path
 from untrimmed.errors import VideoError
@@ -35,14 +36,14 @@ def test_a_padded_drawing_is_as_wide_as_a_reel():
 
 def test_a_missing_package_names_the_source_and_what_to_install():
     lost = Source(name="owl", package="no_such_package_of_owls", file="owl.png")
-    with pytest.raises(VideoError, match=r"no_such_package_of_owls/owl\.png.*pip install 'untrimmed\[demo\]'"):
+    with refused(VideoError, "no_such_package_of_owls/owl.png", "pip install 'untrimmed[demo]'"):
         source_path(lost)
 
 
 def test_a_clip_shorter_than_the_shot_it_should_hold_is_refused():
     clip = next(source for source in SUBJECTS if source.name == "bow tie")
     longer = Source(name="bow tie", package=clip.package, file=clip.file, frames=(0, 9999))
-    with pytest.raises(VideoError, match=r"120 .*9999"):
+    with refused(VideoError, "120", "9999"):
         load_pictures(longer)
 
 

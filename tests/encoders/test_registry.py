@@ -156,13 +156,13 @@ def test_an_encoder_asked_for_by_name_is_never_replaced(monkeypatch, tmp_path):
 def test_builtin_has_one_format_and_says_so():
     loaded = load_encoder("builtin")
     assert (loaded.products, "float32" in loaded.why) == ("int8", True)
-    with pytest.raises(EncoderError, match=r"'bfloat16'.*'builtin'.*int8"):
+    with refused(EncoderError, "'bfloat16'", "'builtin'", "int8"):
         load_encoder("builtin", precision="bfloat16")
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")
 def test_a_format_that_builtin_has_not_keeps_it_from_taking_the_defaults_place():
-    with pytest.raises(EncoderError, match=r"'builtin'.*'float32'"):
+    with refused(EncoderError, "'builtin'", "'float32'"):
         load_encoder(None, precision="float32")
 
 
@@ -175,7 +175,7 @@ def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch)
 
 
 def test_a_misspelt_name_gets_the_nearest_one():
-    with pytest.raises(UnknownNameError, match=r"'siglp2-base'.*'siglip2-base'"):
+    with refused(UnknownNameError, "'siglp2-base'", "'siglip2-base'"):
         load_encoder("siglp2-base")
 
 

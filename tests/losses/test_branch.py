@@ -7,14 +7,6 @@ from untrimmed.losses.branch import square_branch_terms
 from untrimmed.losses.draws import Draws
 
 
-def test_rows_and_columns_of_a_square_both_bring_their_hardest_negative():
-    cosine = torch.tensor([[0.5, 0.4, 0.0], [0.9, 0.6, 0.0], [0.0, 0.0, 1.0]])
-    terms = square_branch_terms("x", cosine, cosine, margin=0.2, draws=Draws(hard_pool=1))
-    rows = (0.2 + 0.4 - 0.5) + (0.2 + 0.9 - 0.6)
-    columns = (0.2 + 0.9 - 0.5) + (0.2 + 0.4 - 0.6)
-    assert terms["x_triplet"].item() == pytest.approx((rows + columns) / 3)
-
-
 def test_the_printed_contrast_is_of_cosines_without_exponentials():
     cosine = torch.tensor([[0.6, 0.2], [0.3, 0.5]])
     terms = square_branch_terms("x", cosine, 100 * cosine, margin=0.2, draws=Draws(), contrast="paper")

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ from untrimmed.losses.evidence import (
     divide,
     evidence,
     joined,
-    smoothed_labels,
 )
 
 SETTINGS = {"temperature": 0.2, "bound": 0.3, "smoothing": 0.2}
@@ -22,12 +19,6 @@ LABELS = torch.tensor([0, 0, 1, 2, 2, 3])
 
 def cosines(seed: int, rows: int = 6, columns: int = 4) -> torch.Tensor:
     return 0.9 * torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed))
-
-
-def test_evidence_is_one_at_a_cosine_of_zero_and_finite_at_one():
-    found = evidence(torch.tensor([-1.0, 0.0, 1.0]).half(), temperature=0.04)
-    assert found.dtype == torch.float32
-    assert found.tolist() == pytest.approx([math.exp(-math.tanh(1) / 0.04), 1.0, math.exp(math.tanh(1) / 0.04)])
 
 
 def test_two_sources_are_joined_as_belief_and_uncertainty_are():
@@ -98,16 +89,6 @@ def test_a_query_that_says_too_little_in_one_branch_is_not_ambiguous():
     ]
     assert ambiguous(parts).tolist() == expected
     assert ambiguous(parts[:1]).tolist() == (groups[0] == POLYSEMOUS).tolist()
-
-
-def test_labels_of_ambiguous_queries_alone_are_smoothed_and_take_no_gradient():
-    branches = [cosines(0).requires_grad_(), cosines(1).requires_grad_()]
-    chosen = torch.tensor([True] + [False] * 5)
-    made = smoothed_labels(branches, LABELS, chosen, smoothing=0.2)
-    assert not made.requires_grad
-    assert torch.equal(made[1:], torch.eye(4)[LABELS[1:]])
-    soft = (branches[0][0].softmax(0) + branches[1][0].softmax(0)) / 2
-    assert torch.allclose(made[0], 0.8 * torch.eye(4)[0] + 0.2 * soft)
 
 
 def test_the_loss_of_one_branch_is_its_error_alone_and_of_two_also_that_of_both():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.refusals import refused
 from tests.toy import write_clip
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import recall
@@ -332,7 +333,7 @@ def test_recall_by_uncertainty_leaves_out_other_moment_ratios(trained):
     lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
     assert data.level[0] == pytest.approx(uncertainty[lowest].mean())
     assert data.recall["ral"][0] == pytest.approx(100 * (run.rank[kept][lowest] == 1).mean())
-    with pytest.raises(FeatureError, match=r"\b0 .*\b3 .*\b4\b.*\b10\b"):
+    with refused(FeatureError, "0", "3", "4", "10"):
         recall_by_uncertainty_of([run], (3, 4))
 
 
@@ -451,7 +452,7 @@ def test_a_sweep_over_several_settings_shares_its_base_run():
     base = {"w.a": 1.0, "w.b": 1.0, "m": "x"}
     runs = {"a2": base | {"w.a": 2.0}, "base": base, "a3": base | {"w.a": 3.0}, "b5": base | {"w.b": 5.0}}
     assert swept_settings(runs) == {"w.a": ["a2", "base", "a3"], "w.b": ["base", "b5"]}
-    with pytest.raises(ConfigError, match=r"\bm, w\.a\b"):
+    with refused(ConfigError, "m", "w.a"):
         swept_settings({"base": base, "far": base | {"w.a": 2.0, "m": "y"}})
     with pytest.raises(ConfigError):
         swept_settings({"one": base, "two": base})
@@ -481,7 +482,7 @@ def test_a_list_of_one_number_is_swept_as_that_number(trained):
     runs = [with_widths("narrow", 0.5), with_widths("wide", np.inf)]
     (curve,) = sweep_of(runs)
     assert curve.values == (0.5, np.inf)
-    with pytest.raises(ConfigError, match=r"gaussian_widths.*\[0\.5, 1\.0\]"):
+    with refused(ConfigError, "gaussian_widths", "[0.5, 1.0]"):
         sweep_of([*runs, with_widths("both", 0.5, 1.0)])
 
 
@@ -489,7 +490,7 @@ def test_a_swept_word_is_refused(trained):
     run = trained["v2"]
     model = run.config.model | {"window": "paper"}
     other = dataclasses.replace(run, label="other", config=dataclasses.replace(run.config, model=model))
-    with pytest.raises(ConfigError, match=r"model\.window.*'released'"):
+    with refused(ConfigError, "model.window", "'released'"):
         sweep_of([run, other])
 
 

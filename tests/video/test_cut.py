@@ -142,7 +142,7 @@ def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tm
 def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path, monkeypatch):
     monkeypatch.setattr("untrimmed.video.process._SLICE_S", 0.1)
     start = time.monotonic()
-    with pytest.raises(VideoError, match=r"slow\.mjpeg.* 1 s"):
+    with refused(VideoError, "slow.mjpeg", "1"):
         cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", limits=Limits(total_s=1.0))
     assert time.monotonic() - start < 10
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.media import clock_frame, constant_stamps, read_clock, write_clip
-from tests.refusals import require_named
+from tests.refusals import refused, require_named
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.reader import Limits, Sampling, VideoReader
 
@@ -77,7 +77,7 @@ def test_a_silent_child_is_stopped(long_clip, clip):
         child = reader.child_pid
         os.kill(child, signal.SIGSTOP)
         start = time.monotonic()
-        with pytest.raises(VideoError, match=" 2 s"):
+        with refused(VideoError, "2"):
             list(stream)
         assert time.monotonic() - start < 10
         assert not psutil.pid_exists(child)
@@ -86,7 +86,7 @@ def test_a_silent_child_is_stopped(long_clip, clip):
 
 def test_processor_time_is_limited(long_clip, clip):
     with VideoReader(sampling=Sampling(fps=25), limits=Limits(cpu_s=0.1, cpu_s_per_video_s=0.001)) as reader:
-        with pytest.raises(VideoError, match=r" 0\.1 s"):
+        with refused(VideoError, "0.1"):
             list(reader.read(long_clip))
         check_still_reads(reader, clip)
 

