@@ -13,7 +13,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
 from untrimmed.models.dl_dkd import DLDKD
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import configure, create_model
+from untrimmed.models.registry import build_model, configure, create_model
 from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.models.storage import load_model, save_model
 from untrimmed.training.optim import parameter_groups
@@ -67,7 +67,7 @@ def test_every_parameter_learns(model, batch):
 def test_it_carries_the_attached_losses(model, batch):
     losses = {"query_diversity": QueryDiversity.Config(), "optimal_matching": OptimalMatching.Config()}
     config = dataclasses.replace(model.config, losses=losses)
-    terms = type(model)(config)(batch, draws=Draws(hard_pool=2))
+    terms = build_model(type(model), config)(batch, draws=Draws(hard_pool=2))
     assert terms["query_diversity"] > 0
     assert terms["optimal_matching"] > 0
 
@@ -78,7 +78,7 @@ def test_a_saved_model_scores_the_same_when_loaded(model, batch, tmp_path):
 
 
 def test_export_and_import_are_inverse(model):
-    other = type(model)(model.config)
+    other = build_model(type(model), model.config)
     names = model.released_names()
     import_released(other, names, export_released(names, model.state_dict()))
     assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
