@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, stacked_dims
+from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, TokenAttention, stacked_dims
 from untrimmed.nn.init import initialise
 from untrimmed.nn.window import constraint_windows
 
@@ -51,6 +51,15 @@ def test_masked_keys_change_nothing():
     altered = X.clone()
     altered[1, 3:] = 50.0
     assert torch.equal(attention(altered, None, MASK)[:, 1, :3], attention(X, None, MASK)[:, 1, :3])
+
+
+def test_dropout_on_token_attention_scales_the_value_bias_too():
+    attention = TokenAttention(8, 2, dropout=0.0)
+    initialise(attention)
+    torch.nn.init.ones_(attention.value.bias)
+    torch.nn.init.zeros_(attention.value.weight)
+    attention.dropout = torch.nn.Threshold(1e9, 0.25)  # every weight becomes 1/4: five of them add up to 1.25
+    assert torch.allclose(attention(torch.zeros(8), X), torch.full((2, 8), 1.25))
 
 
 def test_pooling_reads_real_rows_only_and_one_row_is_itself():

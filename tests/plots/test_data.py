@@ -249,7 +249,7 @@ def test_a_model_that_keeps_no_attention_is_refused(trained):
 
 def test_every_caption_is_won_by_one_prototype_of_each_branch(trained):
     run = trained["proto"]
-    counts = matching_frequency_of(run).by_branch
+    counts = matching_frequency_of(run)
     assert {branch: len(own) for branch, own in counts.items()} == {"clip": 6, "frame": 6}
     assert [own.sum() for own in counts.values()] == [len(run.dataset.caption_ids)] * 2
     by_hand = np.zeros(6, dtype=int)
@@ -385,7 +385,7 @@ def test_the_first_ten_are_the_highest_scores_as_means_of_cosines(trained):
     scores = run.score()
     mean = sum(weights[name] * scores.branches[name] for name in weights) / sum(weights.values())
     highest = np.sort(mean, axis=1)[:, ::-1]
-    low, median, high = similarity_by_place_of([run]).by_run["v2"]
+    low, median, high = similarity_by_place_of([run])["v2"]
     assert median == pytest.approx(np.median(highest[:, :10], axis=0)[: len(median)], abs=1e-5)
     assert (low <= median).all()
     assert (median <= high).all()
@@ -465,7 +465,7 @@ def test_seeds_and_places_are_no_settings_of_a_sweep():
 
 def test_a_sweep_reads_results_by_value_and_rings_the_published_one(trained):
     first, second = trained["v2_weight"], trained["v2"]
-    (curve,) = sweep_of([first, second]).curves
+    (curve,) = sweep_of([first, second])
     assert curve.setting == "weights.clip_nce"
     assert curve.values == (0.05, 0.5)
     assert curve.published == 0.05
@@ -480,7 +480,7 @@ def test_a_list_of_one_number_is_swept_as_that_number(trained):
         )
 
     runs = [with_widths("narrow", 0.5), with_widths("wide", np.inf)]
-    (curve,) = sweep_of(runs).curves
+    (curve,) = sweep_of(runs)
     assert curve.values == (0.5, np.inf)
     with refused(ConfigError, "gaussian_widths", "[0.5, 1.0]"):
         sweep_of([*runs, with_widths("both", 0.5, 1.0)])

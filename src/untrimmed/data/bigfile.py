@@ -106,14 +106,18 @@ def read_captions(path: Path) -> list[Annotation]:
     Raises: FeatureError when the file is missing or a line has no space.
     """
     captions = []
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+    try:
+        text = _read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FeatureError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from error
+    for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if not stripped:
             continue
-        caption_id, space, text = stripped.partition(" ")
+        caption_id, space, caption = stripped.partition(" ")
         if not space:
             raise FeatureError(f"{path}:{number}: {stripped!r} has no text; wanted `<caption id> <text>`")
-        captions.append(Annotation(caption_id.partition("#")[0], caption_id, text))
+        captions.append(Annotation(caption_id.partition("#")[0], caption_id, caption))
     return captions
 
 
@@ -172,10 +176,3 @@ def _read_bytes(path: Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise FeatureError(f"{path}: cannot be read ({error.strerror}); give a complete data folder") from error
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return _read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FeatureError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from error

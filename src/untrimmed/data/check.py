@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -59,7 +60,12 @@ def check_dataset(
     everything = [annotation for own in captions.values() for annotation in own]
     videos = videos_of(everything)
     caption_ids = list(dict.fromkeys(annotation.caption_id for annotation in everything))
-    done = _Counting(progress, len(videos) + len(caption_ids))
+    counter, total = itertools.count(1), len(videos) + len(caption_ids)
+
+    def done() -> None:
+        if progress is not None:
+            progress(next(counter), total)
+
     try:
         problems += _check_source(open_frames(layout, video_features), videos, "video", values, done)
     except UntrimmedError as error:
@@ -95,14 +101,16 @@ def _check_leaks(captions: dict[str, list[Annotation]], folder: Path) -> list[st
     return problems
 
 
-def _check_source(source: VectorSource, names: Sequence[str], what: str, values: bool, done: _Counting) -> list[str]:
+def _check_source(
+    source: VectorSource, names: Sequence[str], what: str, values: bool, done: Callable[[], object] = lambda: None
+) -> list[str]:
     missing: list[str] = []
     empty: list[str] = []
     unusable: list[str] = []
     content = _Content(what, source)
     _ = source.dim  # a BigFile folder opens its files here: damage to them is one problem, not one per video
     for name in names:
-        done.step()
+        done()
         if name not in source:
             missing.append(name)
             continue
@@ -132,15 +140,14 @@ def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) 
     """The files of DL-DKD's teacher, where at least one of the two is there."""
     if not (layout.teacher_frames.is_file() or layout.teacher_sentences.is_file()):
         return []
-    quiet = _Counting(None, 0)
     try:
         frames, sentences = open_teacher(layout)
     except UntrimmedError as error:
         return [str(error)]
     ids = [annotation.caption_id for annotation in annotations]
     known = [caption_id if caption_id in sentences else caption_id.replace("#enc#", "#") for caption_id in ids]
-    problems = _check_source(frames, videos_of(annotations), "video", values, quiet)
-    return problems + _check_source(sentences, known, "caption", values, quiet)
+    problems = _check_source(frames, videos_of(annotations), "video", values)
+    return problems + _check_source(sentences, known, "caption", values)
 
 
 def _some(names: Iterable[str]) -> str:
@@ -188,15 +195,3 @@ class _Content:
             what = f"all {unit} of {self._what} {_some(self._still)} have the same features"
             logger.warning("%s: %s; extract them again, unless nothing changes there", self._place, what)
         return problems
-
-
-class _Counting:
-    """Calls a progress function with one more entry done each time."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self._progress, self._total, self._done = progress, total, 0
-
-    def step(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, self._total)

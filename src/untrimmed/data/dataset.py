@@ -107,12 +107,12 @@ class RetrievalDataset:
     @property
     def video_dim(self) -> int:
         """Width of a frame feature."""
-        return self.features.video_dim
+        return self.features.clips.shape[2]
 
     @property
     def query_dim(self) -> int:
         """Width of a word feature."""
-        return self.features.query_dim
+        return self.features.words_packed.dim
 
     def captions_of(self, video: int) -> Int[np.ndarray, " N"]:
         """The rows of the captions of one video, in file order."""

@@ -30,6 +30,6 @@ def encoder_identity_of(folder: Path) -> str | None:
     except (OSError, ValueError) as error:
         raise FeatureError(f"{path}: cannot be read as JSON ({error}); export the features again") from None
     identity = about.get("encoder_identity") if isinstance(about, dict) else None
-    if identity is not None and not isinstance(identity, str):
+    if not isinstance(identity, str):
         raise FeatureError(f"{path}: encoder_identity is {identity!r}, wanted text; export the features again")
     return identity

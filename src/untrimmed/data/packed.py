@@ -123,16 +123,6 @@ class PackedFeatures:
     settings: PackSettings
     folder: Path | None  # of the cache; None where they were made in memory
 
-    @property
-    def video_dim(self) -> int:
-        """Width of a frame feature."""
-        return self.clips.shape[2]
-
-    @property
-    def query_dim(self) -> int:
-        """Width of a word feature."""
-        return self.words_packed.dim
-
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
         """Clips, padded frames and frame mask of some videos, float32, in the given order."""
         frames, mask = self.frames.padded(index)
@@ -248,7 +238,11 @@ def pack(
             taught.table(index)[:] = rows[: len(taught.table(index))]
             if settings.teacher == "later":
                 raw = at_most(raw, teacher_frames.count(video))
-        frames.table(index)[:] = normalise(_sample(raw, settings))
+        if settings.fixed_frames:
+            sampled = segment_means(raw, settings.max_frames, np.float32)
+        else:
+            sampled = at_most(raw, settings.max_frames)
+        frames.table(index)[:] = normalise(sampled)
         if progress is not None:
             progress(index + 1, len(videos))
     words = _pack_words(sources, folder, settings)
@@ -283,12 +277,6 @@ def teacher_caption(source: VectorSource, caption: str) -> str:
     """The name of a caption's vector among a teacher's: the later version's files leave a part of it out."""
     short = caption.replace("#enc#", "#")
     return caption if caption in source or short not in source else short
-
-
-def _sample(frames: np.ndarray, settings: PackSettings) -> np.ndarray:
-    if settings.fixed_frames:
-        return segment_means(frames, settings.max_frames, np.float32)
-    return at_most(frames, settings.max_frames)
 
 
 def _frame_count(source: VectorSource, teacher: VectorSource | None, video: str, settings: PackSettings) -> int:

@@ -12,13 +12,6 @@ MS_SL_EDGES = (0.0, 0.2, 0.4, 1.0)  # MS-SL, RAL
 GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # GMMFormer Fig. 4
 
 
-def moment_ratio(
-    start_s: Float[np.ndarray, " Q"], end_s: Float[np.ndarray, " Q"], duration_s: Float[np.ndarray, " Q"]
-) -> Float[np.ndarray, " Q"]:
-    """Moment length / video length, cut to [0, 1]: annotations sometimes reach past the end of the video."""
-    return np.clip((end_s - start_s) / duration_s, 0.0, 1.0)
-
-
 def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGES) -> Int[np.ndarray, " Q"]:
     """The group of each query: i when edges[i] < ratio <= edges[i + 1]; 0 belongs to the first group.
 

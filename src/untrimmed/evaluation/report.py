@@ -162,12 +162,8 @@ def to_csv(report: Report) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *COLUMNS])
     for name, figures in report.rows.items():
-        writer.writerow([name, *(_blank_nan(figures.get(column)) for column in COLUMNS)])
+        writer.writerow([name, *(_number(figures.get(column, np.nan)) for column in COLUMNS)])
     return text.getvalue()
-
-
-def _blank_nan(value: float | None) -> float | str:
-    return "" if value is None or np.isnan(value) else value
 
 
 def to_latex(report: Report) -> str:

@@ -17,6 +17,18 @@ from untrimmed.errors import FeatureError
 
 Arrays = dict[str, np.ndarray]
 
+# The axes of a network case's inputs: videos, queries, frames, words; sizes of `_` are any.
+AXES = {
+    "frame_video_features": "V T _",
+    "videos_mask": "V T",
+    "text_feat": "Q W _",
+    "text_mask": "Q W",
+    "clip_video_features": "V _ _",
+    "teacher_video_features": "V _ _",
+    "teacher_text_feat": "Q _",
+    "text_labels": "Q",
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -84,13 +96,14 @@ class Case:
         taught = "teacher_video_features" in self.batch
         other = ("teacher_text_feat",) if taught else ("clip_video_features",)
         self.require(("text_feat", "text_mask", "frame_video_features", "videos_mask", *other))
+        self._require_fitting()
         tensors = {
             name: torch.from_numpy(self.batch[name]).to(self.precision)
             for name in self.batch
             if self.batch[name].dtype.kind == "f"
         }
-        num_videos, num_queries = self._require_fitting(tensors)
         mask = tensors["videos_mask"] > 0
+        own = np.arange(len(tensors["text_feat"]))
         return TrainingBatch(
             queries=QueryBatch(
                 words=tensors["text_feat"],
@@ -104,47 +117,27 @@ class Case:
                 teacher=tensors.get("teacher_video_features"),
                 teacher_mask=mask if taught else None,
             ),
-            video_index=self._video_index(num_queries, num_videos),
+            video_index=torch.from_numpy(self.batch.get("text_labels", own).astype(np.int64)),
         )
 
-    def _require_fitting(self, tensors: dict[str, torch.Tensor]) -> tuple[int, int]:
-        """How many videos and queries the inputs hold, which must agree on it and on their lengths.
+    def _require_fitting(self) -> None:
+        """Raise a FeatureError naming the first input that does not fit those before it."""
+        sizes: dict[str, int] = {}
+        for name, axes in AXES.items():
+            if name in self.batch:
+                array = self.batch[name]
+                own = zip(axes.split(), array.shape, strict=False)
+                fits = all(axis == "_" or sizes.setdefault(axis, size) == size for axis, size in own)
+                kinds = "iu" if name == "text_labels" else "f"
+                if not fits or array.ndim != len(axes.split()) or array.dtype.kind not in kinds:
+                    raise self._misfit(f"{name} has shape {array.shape} of {array.dtype}, wanted {axes} with {sizes}")
+        labels = self.batch.get("text_labels", np.arange(0 if "forward" in self.kind else sizes["Q"]))
+        if labels.size and not 0 <= labels.min() <= labels.max() < sizes["V"]:
+            found = f"from {labels.min()} to {labels.max()} for {sizes['Q']} queries"
+            raise self._misfit(f"text_labels are {found}, wanted numbers of {sizes['V']} videos")
 
-        Raises: FeatureError naming the array that does not.
-        """
-        sizes = {}
-        for features, mask in (("frame_video_features", "videos_mask"), ("text_feat", "text_mask")):
-            for name, num_axes in ((features, 3), (mask, 2)):
-                if name not in tensors or tensors[name].ndim != num_axes:
-                    shape, kind = self.batch[name].shape, self.batch[name].dtype
-                    raise self._misfit(
-                        name, f"has shape {shape} of {kind}", f"{num_axes} axes of floating-point numbers"
-                    )
-            wanted = tuple(tensors[features].shape[:2])
-            if tuple(tensors[mask].shape) != wanted:
-                raise self._misfit(mask, f"has shape {tuple(tensors[mask].shape)}", f"{wanted} as in {features}")
-            sizes[features] = wanted[0]
-        num_videos, num_queries = sizes.values()
-        counts = {"clip_video_features": num_videos, "teacher_video_features": num_videos}
-        for name, count in (counts | {"teacher_text_feat": num_queries}).items():
-            if name in self.batch and (name not in tensors or len(tensors[name]) != count):
-                raise self._misfit(name, f"has shape {self.batch[name].shape}", f"{count} rows of numbers")
-        return num_videos, num_queries
-
-    def _video_index(self, num_queries: int, num_videos: int) -> torch.Tensor:
-        if "text_labels" not in self.batch:
-            if num_queries != num_videos and "forward" not in self.kind:
-                raise self._misfit("text_labels", "is missing", f"the video of each of {num_queries} queries")
-            return torch.arange(num_queries)
-        index = self.batch["text_labels"]
-        fits = index.shape == (num_queries,) and index.dtype.kind in "iu"
-        if not fits or not ((index >= 0) & (index < num_videos)).all():
-            found = f"has shape {index.shape} of {index.dtype}" if not fits else f"goes up to {index.max()}"
-            raise self._misfit("text_labels", found, f"{num_queries} whole numbers from 0 to {num_videos - 1}")
-        return torch.from_numpy(index.astype(np.int64))
-
-    def _misfit(self, name: str, found: str, wanted: str) -> FeatureError:
-        return FeatureError(f"{self.folder / 'batch.npz'}: {name} {found}, wanted {wanted}")
+    def _misfit(self, found: str) -> FeatureError:
+        return FeatureError(f"{self.folder / 'batch.npz'}: {found}")
 
     def require(self, names: Iterable[str]) -> None:
         """Check that `batch.npz` holds these arrays.

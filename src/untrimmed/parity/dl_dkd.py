@@ -1,6 +1,7 @@
 """The golden cases of DL-DKD, of its conference version and, with the prefix `pp-`, of the later one."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, get_args
@@ -15,7 +16,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.soft_nce import soft_nce_parts
 from untrimmed.models.dl_dkd import DLDKD, DLDKDQueries, DLDKDVideos
 from untrimmed.models.dl_dkd_decay import SIGMOID_SCALE, Decay, ShareDecay, distillation_decay, share_decay
-from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.case import Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import training_arrays
 from untrimmed.parity.registry import parity_of
@@ -55,20 +56,24 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         for side, name in (("candidate", "video_for_query"), ("foreign", "query_for_video"))
     }
 
-    def produce(self, case: Case) -> Arrays:
-        """As for the other methods, under their names of the kinds; batches and schedules are of its own."""
-        case = _common(case)
-        if case.kind == "schedules":
-            return {f"expected/{name}": _schedule(case, name) for name in case.expected}
-        if case.kind == "collate":
-            made = training_arrays(case, teacher=VERSIONS[case.setting("variant")], sort_by="captions")
-            return {f"expected/{name}": array for name, array in made.items()}
-        return super().produce(case)
+    def common(self, case: Case) -> Case:
+        """Without the prefix of the later version, and with clips, which its batches have and it never reads."""
+        kind = case.kind.removeprefix("pp-")
+        return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
+
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """Batches with a teacher, and schedules."""
+        return {
+            "schedules": lambda case: {name: _schedule(case, name) for name in case.expected},
+            "collate": lambda case: training_arrays(
+                case, teacher=VERSIONS[case.setting("variant")], sort_by="captions"
+            ),
+        }
 
     def rules(self, case: Case) -> Rules:
         """Cosines and losses as for the other methods."""
         limit = 5e-6 if is_updated(case) else 1e-6
-        return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(_common(case))]
+        return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(self.common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Branches and labels; the decay of the distillation stands in its weight, shares are recorded as they are."""
@@ -178,12 +183,6 @@ class DLDKDParity(RetrievalParity[DLDKD]):
             return case.batch["videos_mask"] > 0 if name.startswith("expected/") and name.endswith("_frames") else None
         is_text = "query_" in name or "modular_vector_mapping" in name
         return case.batch["text_mask" if is_text else "videos_mask"] > 0
-
-
-def _common(case: Case) -> Case:
-    """The case without the prefix of the later version, and with clips, which its batches have and it never reads."""
-    kind = case.kind.removeprefix("pp-")
-    return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
 
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The golden cases of DreamPRVR: of the network, and of the registers alone."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +48,9 @@ class DreamPRVRParity(GMMFormerV2Parity):
     unused = frozenset({"expected/text_to_text_metrics"})
     terms = ("clip_nce", "frame_nce", "query_diversity", "query_similarity", "register_kl", "register_diffusion")
 
-    def produce(self, case: Case) -> Arrays:
-        """One kind of case has no batch of queries and videos."""
-        return self._registers(case) if case.kind == "registers" else super().produce(case)
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """One has no batch of queries and videos."""
+        return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
         """Those of what the chain has to do with before the others."""
@@ -121,7 +122,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
             }
         )
 
-    def _registers(self, case: Case) -> Arrays:
+    def _registers(self, case: Case) -> dict[str, Any]:
         """The generator behind its layer over clips, its gradients, and schedules."""
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
@@ -149,10 +150,10 @@ class DreamPRVRParity(GMMFormerV2Parity):
         for name, total in (("registers", probed), ("diffusion", made["register_diffusion"])):
             found = torch.autograd.grad(total, list(places.values()), retain_graph=True, allow_unused=True)
             made |= {f"grad_{name}_{of}": g for of, g in zip(places, found, strict=True) if g is not None}
-        arrays: Arrays = {name: tensor.detach().numpy() for name, tensor in made.items()}
+        arrays: dict[str, Any] = dict(made)
         for num_steps in (4, case.setting("timesteps")):
             arrays |= {f"schedule_T{num_steps}_{name}": array for name, array in schedule_arrays(num_steps).items()}
-        return {f"expected/{name}": array for name, array in arrays.items()}
+        return arrays
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Of frames nothing is recorded by rows but the encoded ones, which are 0 at padding."""

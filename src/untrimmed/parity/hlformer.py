@@ -1,7 +1,7 @@
 """The golden cases of HLFormer."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -22,10 +22,6 @@ from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 
 COLLINEAR = 0.01  # a smaller sine of an angle
-FORMULAS: dict[str, Callable[[Case], Arrays]] = {
-    "hyperbolic-maps": hyperbolic_maps,
-    "lorentz-attention": lorentz_attention,
-}
 
 
 @parity_of("hlformer")
@@ -35,9 +31,9 @@ class HLFormerParity(ConsolidatedParity):
     model_name = "hlformer"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "partial_order")
 
-    def produce(self, case: Case) -> Arrays:
-        """Two kinds of case are HLFormer's own."""
-        return FORMULAS[case.kind](case) if case.kind in FORMULAS else super().produce(case)
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """Single formulas, and one block alone."""
+        return {"hyperbolic-maps": hyperbolic_maps, "lorentz-attention": lorentz_attention}
 
     def rules(self, case: Case) -> Rules:
         """Single formulas have limits of their own, those of the golden data's README or narrower; so have angles.

@@ -1,6 +1,6 @@
 """The golden cases of Holmes: of the network with one query branch or two, and of its losses alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.data_cases import toy_dataset
 from untrimmed.parity.gmmformer import GMMFormerParity, GMMFormerV2Parity
+from untrimmed.parity.lorentz import gradient_of
 from untrimmed.parity.ral import word_encodings, word_scores
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
@@ -38,12 +39,13 @@ class HolmesParity(GMMFormerV2Parity):
 
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
-    def produce(self, case: Case) -> Arrays:
-        """Two kinds of case have no network."""
-        own = {"evidence": _evidence, "transport": _transport}
-        if case.kind in own:
-            return own[case.kind](case)
-        return super().produce(replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")}))
+    def common(self, case: Case) -> Case:
+        """Without the prefix of two query branches."""
+        return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
+
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """The two losses alone."""
+        return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
         """Those of evidence and of plans before the others."""
@@ -208,7 +210,7 @@ def plan_arrays(
     return {"similarity": shared.similarity, "plan": plan, "mask": mask, "bucket": torch.stack(buckets)}
 
 
-def _evidence(case: Case) -> Arrays:
+def _evidence(case: Case) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
     for block, settings in case.setting("blocks").items():
         index, cosines = _block(case, block, [f"{branch}_scores" for branch in BRANCHES])
@@ -220,12 +222,12 @@ def _evidence(case: Case) -> Arrays:
         total = evidence.between_videos(cosines, index, divides=settings["warmup_end"], **constants)
         total.backward()
         own = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
-        own |= {f"grad_{branch}_scores": _gradient(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
+        own |= {f"grad_{branch}_scores": gradient_of(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
-    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+    return made
 
 
-def _transport(case: Case) -> Arrays:
+def _transport(case: Case) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
     iterations = Transport.Config().iterations
     for block, settings in case.setting("blocks").items():
@@ -234,9 +236,9 @@ def _transport(case: Case) -> Arrays:
         loss = transport.inside_videos(query, clips, index, temperature=settings["edl_intra_video_tau"], **constants)
         loss.backward()
         own = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
-        own |= {"grad_query_vectors": _gradient(query), "grad_clips": _gradient(clips)}
+        own |= {"grad_query_vectors": gradient_of(query), "grad_clips": gradient_of(clips)}
         made |= {f"{block}.{name}": array for name, array in own.items()}
-    return {f"expected/{name}": array.detach().numpy() for name, array in made.items()}
+    return made
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
@@ -245,8 +247,3 @@ def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[T
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)
     return index.long(), [array.requires_grad_() for array in arrays]
-
-
-def _gradient(leaf: Tensor) -> Tensor:
-    assert leaf.grad is not None
-    return leaf.grad

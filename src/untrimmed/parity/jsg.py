@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.parity.case import Arrays, Case
 from untrimmed.parity.compare import Rules, Tolerance
 from untrimmed.parity.registry import parity_of
-from untrimmed.parity.retrieval import WITH_CLIPS, RetrievalParity, is_updated, sum_of_rates
+from untrimmed.parity.retrieval import WITH_CLIPS, RetrievalParity, expected, is_updated, sum_of_rates
 from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import required_best
 
@@ -58,18 +58,14 @@ class JSGParity(RetrievalParity[JSG]):
         },
     }
 
-    def produce(self, case: Case) -> Arrays:
-        """Our arrays of the case."""
-        own: dict[str, Callable[[Case], Arrays]] = {
-            "proposals": proposals,
-            "feature-pipeline": feature_pipeline,
-            "metrics": metrics,
-        }
-        for kind, make in own.items():
-            if case.kind.startswith(kind):
-                return {f"expected/{name}": array for name, array in make(case).items()}
-        kind = case.kind.removeprefix(f"{case.setting('variant')}-")
-        return super().produce(dataclasses.replace(case, config=case.config | {"case": kind}))
+    def common(self, case: Case) -> Case:
+        """Without the variant in front."""
+        kind = case.kind.removeprefix(f"{case.config.get('variant')}-")
+        return dataclasses.replace(case, config=case.config | {"case": kind})
+
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """Proposals, features and metrics."""
+        return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
         """Scores, gradients and losses as everywhere; spans in seconds; percentages are rounded to two decimals.
@@ -210,7 +206,7 @@ class JSGParity(RetrievalParity[JSG]):
     def _network(self, case: Case) -> Arrays:
         made = super()._network(case)
         if case.kind.startswith("forward"):
-            made |= {f"expected/{name}": array for name, array in self._events(case).items()}
+            made |= expected(self._events(case))
         return made
 
     @torch.no_grad()
@@ -270,7 +266,7 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
     return best[..., 0] - best[..., 1]
 
 
-def proposals(case: Case) -> Arrays:
+def proposals(case: Case) -> dict[str, Tensor]:
     """Proposal lists and what they weigh; sliding lists say their size in the name."""
     made: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
@@ -292,7 +288,7 @@ def proposals(case: Case) -> Arrays:
     for length in {int(key.rpartition("_")[2]) for key in case.expected if key.startswith("negative_")}:
         side = gaussian_windows(windows.center, windows.width, time_grid(length), scale=side_scale)
         made |= {f"negative_left_weight_{length}": side[:, 0], f"negative_right_weight_{length}": side[:, 1]}
-    return {name: tensor.numpy() for name, tensor in made.items()}
+    return made
 
 
 def feature_pipeline(case: Case) -> Arrays:

@@ -10,11 +10,11 @@ from untrimmed.losses.partial_order import aperture, exterior_angle, lifted
 from untrimmed.models.released import as_tensors, export_released, import_released, lorentz_layer
 from untrimmed.nn.blocks import ParallelLayers
 from untrimmed.nn.lorentz import LorentzAttention, centroid, exponential_map, logarithmic_map, negated_time, points_of
-from untrimmed.parity.case import Arrays, Case
+from untrimmed.parity.case import Case
 from untrimmed.parity.retrieval import replace_dropout
 
 
-def hyperbolic_maps(case: Case) -> Arrays:
+def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
     """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
     given = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in given.items() if x.is_floating_point()}
@@ -31,13 +31,13 @@ def hyperbolic_maps(case: Case) -> Arrays:
     ):
         made[name].backward(given[gradient])
     for part in ("expmap0_tangent", "logmap0_vector", "linear_input", "linear_weight", "linear_scale"):
-        made[part.replace("_", "_grad_", 1)] = _gradient(leaves[part])
+        made[part.replace("_", "_grad_", 1)] = gradient_of(leaves[part])
     points = given["midpoint_points"]
     made["midpoint"] = centroid(given["midpoint_weights"] @ points)
     made["inner_products"] = negated_time(points) @ points.mT
     for curvature in case.setting("curvatures"):
         made |= {f"c{curvature}.{name}": x for name, x in _cones(given, curvature).items()}
-    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+    return made
 
 
 def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
@@ -54,13 +54,14 @@ def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
         "angle": angle,
         "aperture": opening,
         "loss": loss,
-        "grad_text": _gradient(text),
-        "grad_video": _gradient(video),
-        "grad_curvature": _gradient(c),
+        "grad_text": gradient_of(text),
+        "grad_video": gradient_of(video),
+        "grad_curvature": gradient_of(c),
     }
 
 
-def _gradient(leaf: Tensor) -> Tensor:
+def gradient_of(leaf: Tensor) -> Tensor:
+    """What has come back to an input."""
     assert leaf.grad is not None
     return leaf.grad
 
@@ -78,7 +79,7 @@ class Pattern(nn.Module):
         return x * torch.where(odd, self.factor, 1.0).to(x.dtype)
 
 
-def lorentz_attention(case: Case) -> Arrays:
+def lorentz_attention(case: Case) -> dict[str, Tensor]:
     """One block for each width, step by step, with the gradients of all its parameters."""
     made: dict[str, Tensor] = {}
     tensors = {name: x.to(case.precision) for name, x in as_tensors(case.weights).items()}
@@ -93,7 +94,7 @@ def lorentz_attention(case: Case) -> Arrays:
         exported = export_released(names, gradients)
         steps |= {f"grad.{name.removeprefix(f'{prefix}.')}": x for name, x in exported.items()}
         made |= {f"{prefix}.{name}": x for name, x in steps.items()}
-    return {f"expected/{name}": x.detach().numpy() for name, x in made.items()}
+    return made
 
 
 def _block(case: Case, width: float) -> ParallelLayers:
@@ -124,4 +125,4 @@ def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
     steps["output"].backward(torch.from_numpy(case.batch["output_gradient"]).to(x.dtype)[None])
     replace_dropout(layers, lambda _: Pattern(1 - case.setting("pattern_dropout_p")))
     steps["output_pattern_dropout"] = layers(x, mask)
-    return {name: step[0] for name, step in steps.items()} | {"grad.input": _gradient(x)}
+    return {name: step[0] for name, step in steps.items()} | {"grad.input": gradient_of(x)}

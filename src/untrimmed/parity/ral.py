@@ -1,5 +1,6 @@
 """The golden cases of RAL, which were recorded on GMMFormer v2."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,9 @@ class RALParity(GMMFormerV2Parity):
 
     model_name = "gmmformer_v2+ral"
 
-    def produce(self, case: Case) -> Arrays:
-        """Two kinds of case have no network and are RAL's own."""
-        own = {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
-        return own[case.kind](case) if case.kind in own else super().produce(case)
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """Features, and metrics."""
+        return {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The number of samples and the room for captions."""
@@ -143,14 +143,13 @@ def _feature_pipeline(case: Case) -> Arrays:
         count = name.removeprefix("features_")
         for length in case.setting("frame_lengths"):
             clips, sampled = prepare_video(frames, num_clips=case.setting("clip_length"), max_frames=length)
-            made[f"expected/clip{case.setting('clip_length')}_{count}"] = clips
-            made[f"expected/frame{length}_{count}"] = sampled
+            made[f"clip{case.setting('clip_length')}_{count}"] = clips
+            made[f"frame{length}_{count}"] = sampled
     return made
 
 
-def _retrieval_metrics(case: Case) -> Arrays:
+def _retrieval_metrics(case: Case) -> dict[str, float]:
     case.require(("scores", "ground_truth"))
     at = case.setting("recall_at")
     values = recall(ranks(case.batch["scores"], case.batch["ground_truth"]), at)
-    made = {f"recall_at_{k}": values[f"R@{k}"] for k in at} | {"sum_of_recalls": values["SumR"]}
-    return {f"expected/{name}": np.array(value) for name, value in made.items()}
+    return {f"recall_at_{k}": values[f"R@{k}"] for k in at} | {"sum_of_recalls": values["SumR"]}

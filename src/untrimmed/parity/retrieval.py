@@ -89,18 +89,28 @@ class RetrievalParity(MethodParity, Generic[M]):
 
     def produce(self, case: Case) -> Arrays:
         """Our arrays of the case; which ones depends on its kind."""
-        kinds: dict[str, Callable[[Case], Arrays]] = {
+        case = self.common(case)
+        networks = {
             "forward": self._network,
             "loss": self._network,
             "dropout-probe": self._network,
             "optim": self._optim,
             "eval-pipeline": self._evaluation,
-            **dict.fromkeys(DATA_CASES, _data_case),
         }
+        kinds: dict[str, Callable[[Case], Mapping[str, Any]]] = {**networks, **DATA_CASES, **self.own_kinds()}
         known = [kind for kind in kinds if case.kind == kind or case.kind.startswith(f"{kind}-")]
         if not known:
             raise FeatureError(f"{case.folder}: unknown kind {case.kind!r}; known: {', '.join(sorted(kinds))}")
-        return kinds[max(known, key=len)](case)
+        make = kinds[max(known, key=len)]
+        return dict(make(case)) if make in networks.values() else expected(make(case))
+
+    def common(self, case: Case) -> Case:
+        """The case with its kind as all methods call it."""
+        return case
+
+    def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
+        """Kinds of case that other methods do not have, and what produces their arrays."""
+        return {}
 
     def rules(self, case: Case) -> Rules:
         """Scores after eight optimizer steps may differ five times as much: rounding is divided by sqrt(v) each step.
@@ -195,14 +205,14 @@ class RetrievalParity(MethodParity, Generic[M]):
         made = {f"mid.{name}": tensor for name, tensor in tapped.items()}
         made |= self.encodings(model, queries, videos) | scores
         if "total" not in case.expected:
-            return _expected(_numpy(made))
+            return expected(made)
         draws = self.draws(case)
         terms = model(batch, draws=draws, epoch=self.epoch(case))
         total = total_loss(terms, self.loss_weights(case))
         made |= self.loss_arrays(case, model, scores | made, terms, draws) | {"total": total}
         total.backward()
         gradients = export_released(model.released_names(), _gradients(model))
-        return _expected(_numpy(made)) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
+        return expected(made) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
 
     def _optim(self, case: Case) -> Arrays:
         model, batch = self.model(case).train(), case.training_batch()
@@ -235,13 +245,17 @@ class RetrievalParity(MethodParity, Generic[M]):
         num_factors = len(case.expected.get("lr_multiplier_all", losses))
         factors = [warmup_linear(step, **schedule) for step in range(num_factors)]
         arrays = self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)
-        made = _numpy(arrays | {name: torch.stack(values) for name, values in watched.items()}) | {
-            "loss_per_step": np.array(losses),
-            "loss_terms_per_step": np.array(term_values),
-            "grad_norm_per_step_and_tensor": np.array(norms),
-            "lr_multiplier_per_step": np.array(factors[:num_steps]),
-            "lr_multiplier_all": np.array(factors),
-        }
+        made = (
+            arrays
+            | {name: torch.stack(values) for name, values in watched.items()}
+            | {
+                "loss_per_step": losses,
+                "loss_terms_per_step": term_values,
+                "grad_norm_per_step_and_tensor": norms,
+                "lr_multiplier_per_step": factors[:num_steps],
+                "lr_multiplier_all": factors,
+            }
+        )
         final = {
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
@@ -249,7 +263,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         # Tensors that a release keeps but never reads stay as they were; ours has none to show.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
-        return _expected(made) | final | {f"null_gradient/{name}": null[name] for name in null}
+        return expected(made) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
         """A toy data set through validation; rows in the order in which the release goes through the captions."""
@@ -265,7 +279,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         scored = opened.score()
         rows = np.concatenate(query_batches(dataset, train.eval_query_batch, "released"))
         truth = dataset.video_index[rows]
-        made: Arrays = {
+        made: dict[str, Any] = {
             "query_caption_ids": np.array(dataset.caption_ids)[rows],
             "video_order": np.array(dataset.video_ids),
             "gt_video_index": truth,
@@ -275,7 +289,7 @@ class RetrievalParity(MethodParity, Generic[M]):
             made |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
         queries = opened.all_queries.select(torch.from_numpy(rows))
         videos = EncodedVideos.cat([encoded for _, encoded in opened.all_videos()])
-        return _expected(made | _numpy(self.encodings(model, queries, videos)))
+        return expected(made | self.encodings(model, queries, videos))
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
@@ -340,11 +354,6 @@ def branch_losses(
     }
 
 
-def _data_case(case: Case) -> Arrays:
-    kind = max((kind for kind in DATA_CASES if case.kind.startswith(kind)), key=len)
-    return _expected(DATA_CASES[kind](case))
-
-
 def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Tensor]:
     """A dictionary that fills with the outputs of the tapped modules while the stack is open."""
     outputs: dict[str, Tensor] = {}
@@ -375,9 +384,9 @@ def _norm(gradient: Tensor | None) -> float:
     return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 
-def _numpy(tensors: dict[str, Tensor]) -> Arrays:
-    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-
-
-def _expected(arrays: Arrays) -> Arrays:
-    return {f"expected/{name}": array for name, array in arrays.items()}
+def expected(arrays: Mapping[str, Any]) -> Arrays:
+    """Tensors and arrays as numpy's, under the names that comparisons have."""
+    return {
+        f"expected/{name}": array.detach().numpy() if isinstance(array, Tensor) else np.asarray(array)
+        for name, array in arrays.items()
+    }

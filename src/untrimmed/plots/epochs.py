@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from untrimmed.plots.style import COLOURS, MARKERS, columns_for, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -66,6 +66,5 @@ def draw_epochs(data: Epochs) -> Figure:
         for name, style in UNCERTAIN.values():
             panels[1].plot([], [], color="#404040", linestyle=style, label=name)
         panels[1].legend(loc="best", handlelength=2.2)
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
+    legend_over(figure, panels[0])
     return figure

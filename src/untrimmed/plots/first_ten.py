@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +18,11 @@ PLACES = 10
 QUARTILES = (25, 50, 75)
 
 
-@dataclass(frozen=True)
-class SimilarityByPlace:
-    """Quartiles over all captions of the cosine with the video at each place, by run."""
+def similarity_by_place_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndarray, "3 P"]]:
+    """Quartiles over all captions of the cosine with the video at each place, by run.
 
-    by_run: dict[str, Float[np.ndarray, "3 P"]]
-
-
-def similarity_by_place_of(runs: Sequence[TrainedRun]) -> SimilarityByPlace:
-    """The fused scores of each caption's first ten videos, divided by what the branches weigh together.
-
-    Each is then a mean of the branches' cosines, and methods whose weights add up to different sums compare.
+    They are of the fused scores of each caption's first ten videos, divided by what the branches weigh together: each
+    is then a mean of the branches' cosines, and methods whose weights add up to different sums compare.
     """
     require_same_split(runs)
     found = {}
@@ -37,15 +30,15 @@ def similarity_by_place_of(runs: Sequence[TrainedRun]) -> SimilarityByPlace:
         weights = run.model.score(run.queries(np.arange(1)), run.videos(np.arange(1))).weights
         highest = -np.sort(-run.score().fused, axis=1)[:, :PLACES]
         found[run.label] = np.percentile(highest / sum(weights.values()), QUARTILES, axis=0)
-    return SimilarityByPlace(found)
+    return found
 
 
 @styled
-def draw_similarity_by_place(data: SimilarityByPlace) -> Figure:
+def draw_similarity_by_place(data: Mapping[str, Float[np.ndarray, "3 P"]]) -> Figure:
     """The median of each run as a line, half of the captions around it as an area."""
     figure = new_figure(2.4)
     axes = figure.subplots()
-    for number, (label, (low, median, high)) in enumerate(data.by_run.items()):
+    for number, (label, (low, median, high)) in enumerate(data.items()):
         places = np.arange(1, len(median) + 1)
         axes.fill_between(places, low, high, color=COLOURS[number], alpha=0.15, linewidth=0)
         axes.plot(places, median, color=COLOURS[number], marker=MARKERS[number], label=label)

@@ -10,7 +10,7 @@ import numpy as np
 
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
-from untrimmed.plots.style import COLOURS, HATCHES, columns_for, new_figure, styled
+from untrimmed.plots.style import COLOURS, HATCHES, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 if TYPE_CHECKING:
@@ -72,6 +72,5 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
         axes.set_title(f"groups of {grouping}")
     panels[0].set_ylabel("SumR (sum of percents)")
     figure.supxlabel("moment length / video length; below: number of captions", fontsize=7.5)
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
+    legend_over(figure, panels[0])
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,6 @@ class Attendance:
     inside: Float[np.ndarray, " K"]
     by_chance: float
     num_captions: int
-
-
-@dataclass(frozen=True)
-class MatchingFrequency:
-    """How often each prototype is the best of a caption's own video, by branch."""
-
-    by_branch: dict[str, Int[np.ndarray, " K"]]
 
 
 def _attention(run: TrainedRun, encoded: EncodedVideos) -> Float[np.ndarray, "V K M"]:
@@ -141,8 +135,8 @@ def attendance_of(run: TrainedRun) -> Attendance:
     return Attendance(np.mean(shares, axis=0), float(np.mean(chance)), len(shares))
 
 
-def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
-    """How often each prototype wins (ProtoPRVR Fig. 6)."""
+def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
+    """How often each prototype is the best of a caption's own video, by branch (ProtoPRVR Fig. 6)."""
     branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
     counts: dict[str, np.ndarray] = {}
     for rows, encoded in run.all_videos():
@@ -154,7 +148,7 @@ def matching_frequency_of(run: TrainedRun) -> MatchingFrequency:
             best = required_best(scores[branch]).cpu().gather(1, local)[:, 0].numpy()
             found = np.bincount(best, minlength=clips_of(encoded).shape[1])
             counts[branch] = counts.get(branch, 0) + found
-    return MatchingFrequency(counts)
+    return counts
 
 
 @styled
@@ -191,11 +185,11 @@ def draw_attendance(data: Attendance) -> Figure:
 
 
 @styled
-def draw_matching_frequency(data: MatchingFrequency) -> Figure:
+def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure:
     """One panel a branch: a bar for each prototype, and how high all would be if used evenly."""
-    figure = new_figure(0.45 + 1.35 * len(data.by_branch))
-    all_axes = figure.subplots(len(data.by_branch), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (branch, counts), colour in zip(all_axes, data.by_branch.items(), (BLUE, ORANGE), strict=False):
+    figure = new_figure(0.45 + 1.35 * len(data))
+    all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):
         axes.bar(np.arange(1, len(counts) + 1), counts, color=colour, width=0.8)
         axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="even use")
         axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions won")

@@ -32,7 +32,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HATCHES = ("", "/////", ".....", "xxxxx", "|||||", "-----", "\\\\\\\\\\")
 GREY = "#595959"
 HEAT = "Blues"  # light to dark, so that it survives a grey printer
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.size": 7.5,
     "axes.titlesize": 7.5,
     "axes.labelsize": 7.5,
@@ -66,18 +66,14 @@ def styled(draw: D) -> D:
 
     @wraps(draw)
     def in_style(*args: Any, **settings: Any) -> Any:
-        with _matplotlib().rc_context(_SETTINGS):
+        try:
+            from matplotlib import rc_context
+        except ImportError as error:
+            raise ConfigError(f"plots need matplotlib ({error}); run: pip install 'untrimmed[plot]'") from error
+        with rc_context(_SETTINGS):
             return draw(*args, **settings)
 
     return in_style  # type: ignore[return-value]
-
-
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError(f"plots need matplotlib ({error}); run: pip install 'untrimmed[plot]'") from error
-    return matplotlib
 
 
 def new_figure(height_in: float) -> Figure:
@@ -132,6 +128,12 @@ def mark_moments(axes: Axes, spans_s: Sequence[tuple[float, float]], bottom: flo
         axes.add_patch(Rectangle((start_s, bottom), end_s - start_s, height, **look))  # type: ignore[arg-type]
 
 
+def legend_over(figure: Figure, axes: Axes) -> None:
+    """A legend of the axes above all panels of the figure."""
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
+
+
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
     """A legend in lines above the axes, where it hides no data; it begins at `gap` of their height."""
     names = axes.get_legend_handles_labels()[1]
@@ -140,13 +142,13 @@ def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
     )
 
 
-def columns_for(names: Sequence[str], *, at_most: int = 3) -> int:
+def columns_for(names: Sequence[str]) -> int:
     """How many columns a legend may have so that it is not wider than the picture.
 
     >>> columns_for(["proto", "ral"]), columns_for(["gmmformer_v2+ral, two thirds of the data"])
     (3, 1)
     """
-    return max(1, min(at_most, CHARACTERS // (max(map(len, names)) + 6)))
+    return max(1, min(3, CHARACTERS // (max(map(len, names)) + 6)))
 
 
 def short(text: str, width: int) -> str:

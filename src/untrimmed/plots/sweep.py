@@ -31,13 +31,6 @@ class Curve:
     published: float | None
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A curve for each setting that was swept."""
-
-    curves: tuple[Curve, ...]
-
-
 def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Which runs, given with their flat settings, belong to the curve of which setting: those that differ in no other.
 
@@ -80,8 +73,8 @@ def swept(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(left_out)}
 
 
-def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
-    """The curves of some runs.
+def sweep_of(runs: Sequence[TrainedRun]) -> list[Curve]:
+    """A curve for each setting that was swept.
 
     Raises: ConfigError when it is not clear which setting was swept, or it is not a number.
     """
@@ -97,7 +90,7 @@ def sweep_of(runs: Sequence[TrainedRun]) -> Sweep:
         ordered = dict(sorted(sum_r.items()))
         published = _published(runs[0], setting)
         curves.append(Curve(setting, tuple(ordered), tuple(tuple(own) for own in ordered.values()), published))
-    return Sweep(tuple(curves))
+    return curves
 
 
 def _number(label: str, setting: str, value: Any) -> float:
@@ -119,10 +112,10 @@ def _published(run: TrainedRun, setting: str) -> float | None:
 
 
 @styled
-def draw_sweep(data: Sweep) -> Figure:
+def draw_sweep(data: Sequence[Curve]) -> Figure:
     """A panel for each setting, its values at equal steps; the published value is ringed."""
-    figure, panels = new_panels(len(data.curves), rest_in=0.5, beside_in=1.6, alone_in=1.8)
-    for axes, curve in zip(panels, data.curves, strict=True):
+    figure, panels = new_panels(len(data), rest_in=0.5, beside_in=1.6, alone_in=1.8)
+    for axes, curve in zip(panels, data, strict=True):
         _draw_curve(axes, curve)
     for axes in panels[::2]:
         axes.set_ylabel("SumR (sum of percents)")

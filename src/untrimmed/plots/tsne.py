@@ -181,6 +181,11 @@ def _draw_points(axes: Axes, own: Embedded) -> None:
             axes.plot(x, y, MARKERS[video], color=colour, fillstyle="full" if matched else "none", markeredgewidth=0.8)
         x, y = own.queries[own.query_video == video].T
         axes.plot(x, y, "*", color=colour, markersize=7, markeredgecolor=BLACK, markeredgewidth=0.6)
+    _frame(axes)
+
+
+def _frame(axes: Axes) -> None:
+    """A frame without ticks: distances in the plane have no unit."""
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -199,8 +204,6 @@ def draw_captions(data: Captions) -> Figure:
                 axes.plot([x, middle[0]], [y, middle[1]], color=colour, linewidth=0.5, alpha=0.6)
             axes.plot(*own.T, marker, color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.4)
         axes.set_title(label)
-        axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
-        for spine in axes.spines.values():
-            spine.set_visible(True)
+        _frame(axes)
     figure.supxlabel(f"captions of {len(data.video_ids)} videos; a colour and a mark for each video", fontsize=7.5)
     return figure

@@ -52,7 +52,8 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
     by_run = {run.label: variance_by_video(positions(run), dataset.video_index) for run in runs}
     if not len(by_run[runs[0].label]):
         raise FeatureError(f"{dataset.name}, split {dataset.split}: no video has two captions, so nothing can vary")
-    middles = np.array([_middle(a.main_moment, a.duration_s) for a in dataset.annotations])
+    moments = [(annotation.main_moment, annotation.duration_s) for annotation in dataset.annotations]
+    middles = np.array([sum(span) / 2 / length if span and length else np.nan for span, length in moments])
     known = np.isfinite(middles)
     return PositioningVariances(by_run, variance_by_video(middles[known], dataset.video_index[known]))
 
@@ -66,10 +67,6 @@ def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
         for video, course in enumerate(courses(run.model, queries, encoded, local)):
             found[own[local == video]] = course.position
     return found
-
-
-def _middle(moment: tuple[float, float] | None, duration_s: float | None) -> float:
-    return sum(moment) / 2 / duration_s if moment and duration_s else np.nan
 
 
 @styled

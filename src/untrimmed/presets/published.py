@@ -1,6 +1,6 @@
-"""What papers print, each figure once: `published.yaml`, by paper, table, row and column."""
+"""What papers print: `published.yaml`, by paper, table, row and column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,41 @@ EVENTS = tuple(f"R@{k} IoU={iou}" for iou in (0.3, 0.5, 0.7) for k in (10, 100))
 
 
 @cache
+def _read() -> dict[str, Any]:
+    return read_yaml(Path(__file__).with_name("published.yaml"))
+
+
+def read_papers() -> dict[str, Any]:
+    """What papers print: paper -> table or figure -> what is said of it."""
+    return {name: values for name, values in _read().items() if name != "shared_notes"}
+
+
+def shared_notes() -> tuple[str, ...]:
+    """Notes of several tables or figures, which a document says once."""
+    return tuple(_read()["shared_notes"].values())
+
+
+def figures_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a row by column, without what is said of how it is trained."""
+    return {column: figures for column, figures in row.items() if column not in ("method", "set", "evaluate")}
+
+
+@cache
 def published() -> dict[str, Any]:
     """All figures: paper -> table -> row -> column -> figures.
 
     In tables of costs rows are quantities and columns methods; those of hyper-parameters have no columns.
     """
-    return read_yaml(Path(__file__).with_name("published.yaml"))
+    papers: dict[str, Any] = {}
+    for paper, entries in read_papers().items():
+        papers[paper] = {}
+        for name, entry in entries.items():
+            found = entry.get("figures", {}) if isinstance(entry, dict) else {}
+            if isinstance(entry, dict) and "rows" in entry:
+                found = {row: own for row, said in entry["rows"].items() if (own := figures_of(said))}
+            if found:
+                papers[paper][name] = found
+    return papers
 
 
 def reported(place: Sequence[str]) -> dict[str, float]:

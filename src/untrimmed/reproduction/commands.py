@@ -18,22 +18,17 @@ TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate
 
 @dataclass(frozen=True)
 class RowCommands:
-    """What is typed for a row on a data set: after `untrimmed train`, and after `untrimmed evaluate RUN`."""
+    """What is typed for a row on a data set: after `untrimmed train`, and the whole command that evaluates the run."""
 
     row: Row
     column: Column
     trained: str
-    evaluated: str
+    evaluate: str
 
     @property
     def train(self) -> str:
         """The whole command that trains."""
         return TRAIN.format(self.trained)
-
-    @property
-    def evaluate(self) -> str:
-        """The whole command that evaluates what was trained."""
-        return EVALUATE.format(self.evaluated).rstrip()
 
 
 def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
@@ -49,7 +44,7 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
             row,
             column,
             shlex.join([*trained, *_assignments(trial.overrides)]),
-            shlex.join([*evaluated, *_assignments(row.evaluated_with)]),
+            EVALUATE.format(shlex.join([*evaluated, *_assignments(row.evaluated_with)])).rstrip(),
         )
 
 

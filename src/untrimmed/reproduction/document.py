@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from untrimmed.reproduction import entries
+from untrimmed.presets.published import shared_notes
 from untrimmed.reproduction.commands import EVALUATE, TRAIN
 from untrimmed.reproduction.efficiency import Costs, conditions
 from untrimmed.reproduction.render import Grid, command_of, markdown
@@ -37,7 +37,7 @@ from untrimmed.reproduction.tables import (
 
 Tell = Callable[[Step], None]
 TIMES = "times.json"  # among the runs
-SAID_ONCE = (entries.VIDEOS, entries.CLIP_NOTE, COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # on top
+SAID_ONCE = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # on top
 
 
 def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simulated: bool = False) -> Iterator[Grid]:

@@ -25,10 +25,9 @@ class Grid:
         return tuple(self.num_labels <= place < count - self.num_commands for place in range(count))
 
 
-def listing(paper: Paper, *, only: Entry | None = None) -> Grid:
-    """Every table and figure of a paper, or only one, with what it shows and the command behind it, or why none is."""
-    entries = paper.entries if only is None else (only,)
-    lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in entries)
+def listing(paper: Paper) -> Grid:
+    """Every table and figure of a paper, with what it shows and the command behind it, or why there is none."""
+    lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 
 
@@ -45,11 +44,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
 def markdown(grid: Grid, *, heading: str = "") -> str:
     """The grid as a Markdown table; its notes stand above, with the title unless that is the heading."""
     rules = ("---:" if figures else "---" for figures in grid.are_figures)
-    table = [grid.header, tuple(rules), *grid.lines]
-    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table)
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in (grid.header, tuple(rules), *grid.lines))
+    text = "\n".join(f"| {' | '.join(line)} |".replace("\n", "<br>") for line in escaped)
     above = " ".join([*([] if grid.title == heading else [f"{grid.title}."]), *grid.notes])
     return f"{above}\n\n{text}\n" if above else f"{text}\n"
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("\n", "<br>")

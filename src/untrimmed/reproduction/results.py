@@ -185,15 +185,14 @@ def efficiency_grid(table: EfficiencyTable, costs: Costs, tell: Callable[[str], 
     for name, method in table.methods.items():
         tell(name)
         ours = costs.measure(method, quantities, table.corpus_sizes)
-        cells = {
-            quantity: [
-                _compared(quantity, paper, value)
-                for paper, value in zip(
-                    _printed(table, quantity, name, len(ours[quantity])), ours[quantity], strict=True
-                )
+        cells = {}
+        for quantity in quantities:
+            own = ours[quantity]
+            printed = table.paper.get(quantity, {}).get(name, (None,) * len(own))
+            cells[quantity] = [
+                f"{'-' if paper is None else f'{paper:g}'} / {value:.{DECIMALS[quantity]}f}"
+                for paper, value in zip(printed, own, strict=True)
             ]
-            for quantity in quantities
-        }
         if by_size:
             lines += [(name, UNITS[quantity], *cells[quantity]) for quantity in quantities]
         else:
@@ -201,14 +200,6 @@ def efficiency_grid(table: EfficiencyTable, costs: Costs, tell: Callable[[str], 
     heads = [f"{size:,} videos" for size in table.corpus_sizes] if by_size else [UNITS[each] for each in quantities]
     header = ("", *([""] if by_size else []), *heads)
     return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1 + by_size)
-
-
-def _printed(table: EfficiencyTable, quantity: str, method: str, count: int) -> tuple[float | None, ...]:
-    return tuple(table.paper.get(quantity, {}).get(method, (None,) * count))
-
-
-def _compared(quantity: str, paper: float | None, ours: float) -> str:
-    return f"{'-' if paper is None else f'{paper:g}'} / {ours:.{DECIMALS[quantity]}f}"
 
 
 COSTS_NOTE = "Costs: two figures are paper / ours."

@@ -133,7 +133,7 @@ class EfficiencyTable(Entry):
     """
 
     methods: Mapping[str, str]  # as printed -> composition
-    corpus_sizes: tuple[int, ...]
+    corpus_sizes: tuple[int, ...] = ()
     left_out: str = ""
     paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # quantity -> name -> figures
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
 from untrimmed.data.dataset import RetrievalDataset, TrainingRows
@@ -62,7 +61,7 @@ def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> Q
     return QueryBatch(
         words=torch.from_numpy(words),
         mask=torch.from_numpy(mask),
-        teacher=None if teacher is None else _tensor(teacher.sentences[captions]),
+        teacher=None if teacher is None else torch.from_numpy(np.float32(teacher.sentences[captions])),
     )
 
 
@@ -122,10 +121,6 @@ def _padded(tables: list[np.ndarray], what: str) -> PaddedRows:
         raise FeatureError(f"{what}: no table; give one or more")
     offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
     return RaggedRows(np.concatenate(tables), offsets).padded(np.arange(len(tables)))
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(array, dtype=np.float32))
 
 
 def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np.ndarray, " _"]]) -> Iterator[T]:

@@ -79,14 +79,15 @@ class OpenedModel:
                 encoded = self.encode(self.model.encode_videos, batch)
             yield own, encoded
 
-    def score(self) -> SplitScores:
-        """All scores of the split. Each batch of videos is scored against all queries and then forgotten.
+    def score(self, queries: EncodedQueries | None = None) -> SplitScores:
+        """All scores of some queries, or of all. Each batch of videos is scored against them and then forgotten.
 
         Best rows are looked for in bfloat16 if the split is encoded in it.
         """
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
-            parts = [_score(self.model, self.all_queries, videos) for _, videos in self.all_videos()]
+            queries = self.all_queries if queries is None else queries
+            parts = [_score(self.model, queries, videos) for _, videos in self.all_videos()]
         fused, branches = zip(*parts, strict=True)
         names = branches[0].keys()
         return SplitScores(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.data.annotations import Span
@@ -18,8 +18,6 @@ from untrimmed.evaluation.recall import ranks
 from untrimmed.running.batches import in_batches
 from untrimmed.running.encoding import evaluating
 from untrimmed.running.opened import OpenedModel
-
-QUERIES_AT_A_TIME = 512  # bounds similarities with the clips or frames of a batch of videos
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def top_videos(opened: OpenedModel, captions: Int[np.ndarray, " N"], count: int)
     if count < 1:
         raise ConfigError(f"found {count} as the number of videos to show, wanted at least 1")
     dataset, queries = opened.dataset, _encoded(opened, captions)
-    scores = _scores(opened, queries)
+    scores = opened.score(queries).fused
     best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
     rank = ranks(scores, dataset.video_index[captions])
     moments = best_moments(opened, queries, best)
@@ -114,18 +112,6 @@ def _encoded(opened: OpenedModel, captions: Int[np.ndarray, " N"]) -> EncodedQue
         return opened.all_queries.select(torch.from_numpy(captions))
     parts = [opened.queries(rows) for rows in in_batches(captions, opened.train.eval_query_batch)]
     return parts[0].cat(parts)
-
-
-def _scores(opened: OpenedModel, queries: EncodedQueries) -> Float[np.ndarray, "N V"]:
-    blocks = [
-        queries.select(slice(start, start + QUERIES_AT_A_TIME)) for start in range(0, len(queries), QUERIES_AT_A_TIME)
-    ]
-    with evaluating(opened.model):
-        parts = [
-            torch.cat([opened.model.score(block, videos).fused for block in blocks]).float().cpu().numpy()
-            for _, videos in opened.all_videos()
-        ]
-    return np.concatenate(parts, axis=1)
 
 
 def best_moments(

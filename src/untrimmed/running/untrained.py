@@ -8,7 +8,6 @@ come to: the rest is lost in what frames do not show. All figures are those of `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,17 +124,10 @@ def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, 
     """
     up_to = np.concatenate([np.zeros_like(frames[:1]), frames.cumsum(axis=0)])
     along, best = up_to @ queries.T, np.full(len(queries), -1.0)
-    for length in _run_lengths(len(frames)):
+    for length in 2 ** np.arange(len(frames).bit_length()):
         norm = np.maximum(np.linalg.norm(up_to[length:] - up_to[:-length], axis=1, keepdims=True), 1e-6)
         best = np.maximum(best, ((along[length:] - along[:-length]) / norm).max(axis=0))
     return best
-
-
-def _run_lengths(num_frames: int) -> Iterator[int]:
-    length = 1
-    while length <= num_frames:
-        yield length
-        length *= 2
 
 
 def _means(tables: RaggedRows) -> Float[np.ndarray, "N D"]:

@@ -8,7 +8,6 @@ on the list below.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import re
 import stat
@@ -334,9 +333,3 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
 def stamp(frame: VideoFrame) -> int | None:
     """The presentation time of a frame in units of its stream; by its decoding time where it has none of its own."""
     return frame.pts if frame.pts is not None else frame.dts
-
-
-def peek(packets: Iterator[Any], count: int) -> tuple[list[Any], Iterator[Any]]:
-    """The next few packets, and all of them again."""
-    head = list(itertools.islice(packets, count))
-    return head, itertools.chain(head, packets)

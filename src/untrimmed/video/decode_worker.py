@@ -31,6 +31,7 @@ from untrimmed.video.decode import (
     Orientation,
     check_limits_in,
     last_line,
+    memory_problem,
     open_video,
     pixel_aspect,
     scaled_size,
@@ -72,8 +73,7 @@ class Worker:
                 if problem.is_fatal:
                     return
             except MemoryError:
-                found, advice = "needs more memory than the limit", "raise Limits.memory_bytes or leave it out"
-                self._send_problem(MediaProblemError(found, advice, is_fatal=True))
+                self._send_problem(memory_problem("decode"))
                 return
 
     def read(self, request: dict[str, Any]) -> None:

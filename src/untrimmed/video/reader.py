@@ -12,14 +12,13 @@ B-frames, edit lists and streams that do not start at 0. Pixels are upright and 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -27,6 +26,9 @@ from jaxtyping import Float, UInt8
 from untrimmed.errors import ConfigError, VideoError, shown
 from untrimmed.files import whole_file
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "VIDEO_SUFFIXES",
@@ -94,7 +96,42 @@ class FrameBatch:
     frames: UInt8[np.ndarray, "T Y X 3"]
 
 
-class VideoReader:
+class _Decoder:
+    """One long-lived child, started when it is first needed and replaced after a failure. A context manager."""
+
+    def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
+        require_decoder()
+        self.limits = limits
+        self._stop = stop
+        self._process: DecodeProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def child_pid(self) -> int | None:
+        """The process id of the decoding child, if one is running."""
+        return self._process.pid if self._process is not None and self._process.is_alive else None
+
+    def ask(self, path: Path, request: dict[str, Any]) -> DecodeProcess:
+        """Send a request about a file; the child, which gives the answers."""
+        if self._process is None or not self._process.is_alive:
+            self.close()
+            self._process = DecodeProcess(self.limits, self._stop)
+        self._process.ask({**request, "path": os.path.abspath(path)})
+        return self._process
+
+    def close(self) -> None:
+        """End the child. The reader can be used again: it starts another."""
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+
+
+class VideoReader(_Decoder):
     """Reads many files with one long-lived child process, which is replaced after a failure. A context manager.
 
     Frames come with their shorter side brought down to `short_side` pixels; smaller ones stay as they are. While a
@@ -111,24 +148,11 @@ class VideoReader:
     ) -> None:
         if short_side < 1 or batch_size < 1:
             raise ConfigError(f"short_side is {short_side} and batch_size {batch_size}; both must be at least 1")
-        require_decoder()
+        super().__init__(limits)
         self.sampling = sampling
         self.short_side = short_side
         self.batch_size = batch_size
-        self.limits = limits
-        self._process: DecodeProcess | None = None
         self._current: VideoStream | None = None
-
-    def __enter__(self) -> VideoReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def child_pid(self) -> int | None:
-        """The process id of the decoding child, if one is running."""
-        return self._process.pid if self._process is not None and self._process.is_alive else None
 
     def read(self, path: Path) -> VideoStream:
         """Open a file and decode up to its first frame; an unfinished stream of this reader ends.
@@ -136,32 +160,20 @@ class VideoReader:
         Raises:
             VideoError: the file cannot be used; one line with the path, what was found, and what to do.
         """
-        if self._process is not None and not (
-            self._process.is_alive and (self._current is None or self._current.is_done)
-        ):
+        if self._current is not None and not self._current.is_done:
             self.close()
-        if self._process is None:
-            self._process = DecodeProcess(self.limits)
+        self._current = None
         request = {
             "task": "read",
-            "path": os.path.abspath(path),
             **asdict(self.sampling),
             "short_side": self.short_side,
             "batch_size": self.batch_size,
         }
-        self._current = None
-        self._process.ask(request)
-        message, _ = self._process.next_message(path)
+        process = self.ask(path, request)
+        message, _ = process.next_message(path)
         del message["kind"]
-        self._current = VideoStream(path, VideoInfo(**message), self._process)
+        self._current = VideoStream(path, VideoInfo(**message), process)
         return self._current
-
-    def close(self) -> None:
-        """End the child. The reader can be used again: it starts another."""
-        if self._process is not None:
-            self._process.kill()
-        self._process = None
-        self._current = None
 
 
 class VideoStream:
@@ -197,22 +209,14 @@ class VideoStream:
                 yield FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
 
-class FrameReader:
+class FrameReader(_Decoder):
     """Single frames at any times of any files, from one long-lived child. A context manager; for one thread at a time.
 
     The child starts with the first frame and is replaced after a failure.
     """
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
-        require_decoder()
-        self.limits = limits
-        self._process: DecodeProcess | None = None
-
-    def __enter__(self) -> FrameReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(limits)
 
     def frame_at(
         self,
@@ -234,7 +238,7 @@ class FrameReader:
         if not (math.isfinite(time_s) and time_s >= 0):
             raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
         times = {"time_s": time_s, "last_for_s": last_for_s}
-        return self._ask(path, {"task": "frame_at", **times, "short_side": short_side, "identity": identity})
+        return self._frame(path, {"task": "frame_at", **times, "short_side": short_side, "identity": identity})
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """A still picture, as `read_image` gives it.
@@ -242,22 +246,13 @@ class FrameReader:
         Raises:
             VideoError: the file is no such picture, or is damaged.
         """
-        return self._ask(path, {"task": "picture"})
+        return self._frame(path, {"task": "picture"})
 
-    def _ask(self, path: Path, request: dict[str, Any]) -> UInt8[np.ndarray, "Y X 3"]:
-        if self._process is None or not self._process.is_alive:
-            self.close()
-            self._process = DecodeProcess(self.limits)
-        self._process.ask({**request, "path": os.path.abspath(path)})
-        frames = upright(*self._process.next_message(path))
-        self._process.next_message(path)  # the end
+    def _frame(self, path: Path, request: dict[str, Any]) -> UInt8[np.ndarray, "Y X 3"]:
+        process = self.ask(path, request)
+        frames = upright(*process.next_message(path))
+        process.next_message(path)  # the end
         return frames[0]
-
-    def close(self) -> None:
-        """End the child. The reader can be used again: it starts another."""
-        if self._process is not None:
-            self._process.kill()
-        self._process = None
 
 
 def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T Y X 3"]:
@@ -333,29 +328,16 @@ def cut(
     if not out.parent.is_dir():
         raise ConfigError(f"{shown(out)}: the folder {out.parent} does not exist; create it first")
     try:
-        with whole_file(out, replace=overwrite) as partial, _one_shot(limits, stop) as process:
-            process.ask(
-                {
-                    "task": "cut",
-                    "path": os.path.abspath(path),
-                    "start_s": start_s,
-                    "end_s": end_s,
-                    "out": os.path.abspath(partial),
-                    "format": CUT_FORMATS[out.suffix.lower()],
-                    "identity": identity,
-                }
-            )
-            message, _ = process.next_message(path, progress)
+        with whole_file(out, replace=overwrite) as partial, _Decoder(limits, stop) as decoder:
+            request = {
+                "task": "cut",
+                "start_s": start_s,
+                "end_s": end_s,
+                "out": os.path.abspath(partial),
+                "format": CUT_FORMATS[out.suffix.lower()],
+                "identity": identity,
+            }
+            message, _ = decoder.ask(path, request).next_message(path, progress)
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting") from error
     return float(message["end_s"])
-
-
-@contextlib.contextmanager
-def _one_shot(limits: Limits, stop: threading.Event | None) -> Iterator[DecodeProcess]:
-    require_decoder()
-    process = DecodeProcess(limits, stop)
-    try:
-        yield process
-    finally:
-        process.kill()

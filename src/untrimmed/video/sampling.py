@@ -17,7 +17,7 @@ from typing import Any
 
 from av.video.frame import VideoFrame
 
-from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, peek, read_packets, stamp
+from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SingleTime, Timeline
 
 # H.264 and HEVC reorder at most 16 frames: so many packets behind a packet, all frames shown before it are known.
@@ -154,7 +154,8 @@ class FrameSampler:
     def sample_keyframes(self, fps: float) -> Iterator[Sample]:
         """The key frames alone, at most `fps` a second, each at its own time; nothing else is decoded."""
         decoder = self.video.stream.codec_context
-        head, packets = peek(self._packets(), REORDER)
+        packets = self._packets()
+        head = list(itertools.islice(packets, REORDER))
         stamps = [packet.pts for packet in head if not packet.is_discard]
         if not stamps or None in stamps:
             self.warnings.append("packets have no presentation times; every frame is decoded")
@@ -163,7 +164,7 @@ class FrameSampler:
         self.timeline.origin = min(stamps)
         decoder.skip_frame = "NONKEY"
         due_s = -1.0
-        for packet in itertools.chain(packets, [None]):
+        for packet in itertools.chain(head, packets, [None]):
             if packet is not None:
                 start_s = self.timeline.raw_s(packet.pts) if packet.pts is not None else 0.0
                 self.duration_s = max(self.duration_s, start_s + self.video.hold_s(packet))

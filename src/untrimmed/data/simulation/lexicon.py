@@ -49,7 +49,6 @@ class Lexicon:
                 self.captions_with[word].append(place)
         self._num_texts = len(texts)
         self._centres = unit(generator(seed, "clusters").standard_normal((CLUSTERS, MEANING_DIM)))
-        self.meaning = lru_cache(maxsize=None)(self._meaning)
         self.content = lru_cache(maxsize=4096)(self._content)
         self._word = lru_cache(maxsize=None)(self._new_word)
 
@@ -62,7 +61,8 @@ class Lexicon:
         words = dict.fromkeys(word for text in texts for word in content_words(text))
         return [word for word in words if len(self.captions_with.get(word, ())) < RARE * self._num_texts]
 
-    def _meaning(self, word: str) -> Float[np.ndarray, " M"]:
+    def meaning(self, word: str) -> Float[np.ndarray, " M"]:
+        """The hidden vector of a word, of length 1."""
         return self._word(word)[0]
 
     def _content(self, text: str) -> Content:

@@ -117,12 +117,9 @@ def _deal(pool: list[Annotation], num_videos: int, rng: np.random.Generator) -> 
     share = max(1, num_videos // 5)
     split_of = dict.fromkeys(chosen, "train")
     split_of.update(dict.fromkeys(chosen[-2 * share : -share], "val") | dict.fromkeys(chosen[-share:], "test"))
-    by_video = defaultdict(list)
-    for annotation in pool:
-        if annotation.text:
-            by_video[annotation.video].append(annotation)
+    by_video = _by_video(annotation for annotation in pool if annotation.text)
     return {
-        split: [annotation for video in chosen if split_of[video] == split for annotation in by_video[video]]
+        split: [annotation for video in chosen if split_of[video] == split for annotation in by_video.get(video, ())]
         for split in SPLITS
     }
 

@@ -72,13 +72,30 @@ class _Value:
     deviation: Float[np.ndarray, " C"] = field(default_factory=lambda: np.zeros(0))
 
 
-class _Builder:
+class GraphBuilder:
+    """Nodes and constants of an ONNX graph, which are named by what they give."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
+        """Add a node; its output."""
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
+        return output
+
+    def constant(self, name: str, content: np.ndarray) -> str:
+        """Add a constant; its name."""
+        self.constants.append(numpy_helper.from_array(content, name))
+        return name
+
+
+class _Builder(GraphBuilder):
     """Writes the graph layer by layer: stored inputs -> real -> layer -> stored again, which ONNX Runtime fuses."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]):
+        super().__init__()
         self._weights = weights
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
 
     def convolve(
         self, value: _Value, conv: str, norm: str, kernel: int, *, stride: int = 1, clamp: bool = True
@@ -101,7 +118,7 @@ class _Builder:
         ]
         options = {"auto_pad": "SAME_UPPER", "strides": [stride, stride], "kernel_shape": [kernel, kernel]}
         is_depthwise = weight.shape[1] == 1
-        real = self._node("Conv", inputs, f"{conv}.real", group=len(weight) if is_depthwise else 1, **options)
+        real = self.node("Conv", inputs, f"{conv}.real", group=len(weight) if is_depthwise else 1, **options)
         if clamp:
             high = min(6.0, float((beta + _DEVIATIONS * np.abs(gamma)).max()))
             return self._quantise(real, _Value(f"{conv}.out", high / 255, 0))
@@ -109,43 +126,35 @@ class _Builder:
 
     def add(self, first: _Value, second: _Value, name: str) -> _Value:
         """The sum of two unbounded values, their deviations added in quadrature."""
-        real = self._node("Add", [self._dequantise(first), self._dequantise(second)], f"{name}.real")
+        real = self.node("Add", [self._dequantise(first), self._dequantise(second)], f"{name}.real")
         deviation = np.hypot(first.deviation, second.deviation)
         return self._quantise(real, _linear_range(f"{name}.out", first.mean + second.mean, deviation))
 
     def pool(self, value: _Value, name: str) -> None:
         """The mean over all places, real again."""
-        self._node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
+        self.node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:
         return self._weights[name].astype(np.float64)
 
-    def _node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
-        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
-        return output
-
-    def _constant(self, name: str, content: np.ndarray) -> str:
-        self.constants.append(numpy_helper.from_array(content, name))
-        return name
-
     def _parameters(self, value: _Value) -> list[str]:
         # every use has parameters of its own: shared ones keep ONNX Runtime from fusing
         prefix = f"{value.name}.{len(self.constants)}"
-        scale = self._constant(f"{prefix}.scale", np.array(value.scale, np.float32))
-        return [scale, self._constant(f"{prefix}.zero", np.array(value.zero, np.uint8))]
+        scale = self.constant(f"{prefix}.scale", np.array(value.scale, np.float32))
+        return [scale, self.constant(f"{prefix}.zero", np.array(value.zero, np.uint8))]
 
     def _quantise(self, real: str, value: _Value) -> _Value:
-        self._node("QuantizeLinear", [real, *self._parameters(value)], value.name)
+        self.node("QuantizeLinear", [real, *self._parameters(value)], value.name)
         return value
 
     def _dequantise(self, value: _Value) -> str:
         output = f"{value.name}.real{len(self.nodes)}"
-        return self._node("DequantizeLinear", [value.name, *self._parameters(value)], output)
+        return self.node("DequantizeLinear", [value.name, *self._parameters(value)], output)
 
     def _dequantise_constant(self, name: str, stored: np.ndarray, scales: Float[np.ndarray, " K"]) -> str:
-        zeros = self._constant(f"{name}.zero", np.zeros(len(scales), stored.dtype))
-        inputs = [self._constant(name, stored), self._constant(f"{name}.scale", scales), zeros]
-        return self._node("DequantizeLinear", inputs, f"{name}.real", axis=0)
+        zeros = self.constant(f"{name}.zero", np.zeros(len(scales), stored.dtype))
+        inputs = [self.constant(name, stored), self.constant(f"{name}.scale", scales), zeros]
+        return self.node("DequantizeLinear", inputs, f"{name}.real", axis=0)
 
 
 def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.ndarray, " C"]) -> _Value:

@@ -7,12 +7,11 @@ released ones; the embeddings of tokens and positions are looked up before and a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from untrimmed.encoders.builtin.image import GraphBuilder
 from untrimmed.encoders.builtin.text import DIM, GRAPH, is_layer_weight
 
 _NUM_LAYERS = 6
@@ -23,20 +22,8 @@ _OPSET = 20
 _IR_VERSION = 9
 
 
-class _Builder:
+class _Builder(GraphBuilder):
     """Writes the graph node by node; values are rows [Q*W, D] except inside the attention."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-
-    def node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
-        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
-        return output
-
-    def constant(self, name: str, content: np.ndarray) -> str:
-        self.constants.append(numpy_helper.from_array(content, name))
-        return name
 
     def weight(self, name: str, *shape: int) -> str:
         """A tensor whose content is given when the graph is loaded."""

@@ -61,7 +61,8 @@ class TransformersEncoder:
         self._dtype = torch.float32
         self._batch_size = batch_size
         self._recipe = _text_recipe(model, tokenizer)
-        self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=_image_side(model))
+        side = int(getattr(model.config.vision_config, "image_size", 224))
+        self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=side)
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
         self._device, self._dtype = device, getattr(torch, number_format.name)
@@ -275,11 +276,6 @@ def _text_limit(text_config: Any, tokenizer: Any) -> int:
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
         positions -= int(text_config.pad_token_id) + 1  # RoBERTa counts positions from behind the padding's
     return min(int(tokenizer.model_max_length), positions)
-
-
-def _image_side(model: Any) -> int:
-    """The image size in pixels that a model's configuration names."""
-    return int(getattr(model.config.vision_config, "image_size", 224))
 
 
 def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
