@@ -135,6 +135,4 @@ def _read_settings(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: expected format, method and model; save_model did not write this file")
     if settings["format"] != FORMAT or not isinstance(settings.get(DIGESTS), list):
         raise CheckpointError(f"{path}: saved by another development version of untrimmed; train or import it again")
-            f"{path}: was saved by another development version of untrimmed; train or import it again"
-        )
     return settings
