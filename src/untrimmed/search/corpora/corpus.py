@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from untrimmed.search.cache.blocks import Block, Blocks, Part, Split
+from untrimmed.search.cache.blocks import Block, Blocks, PartialBlock, Split
 from untrimmed.search.cache.snapshot import Arrays, CachedBlock
 from untrimmed.search.pruning.coder import Coder
 from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos, Probe
@@ -131,7 +131,7 @@ class LocalCorpus(Corpus, Generic[B]):
     least_coded_at_once: ClassVar[int]  # fewer are searched some times before the code to scan codes is loaded
     coded_together: ClassVar[int]  # about: while they are coded they take several times the memory of their codes
 
-    def __init__(self, join: Callable[[Sequence[Part[B]]], B], most: int):
+    def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], most: int):
         """Start without videos. `join` makes one block of several whose sizes add up to `most` at most."""
         self.blocks: Blocks[B] = Blocks(join, most)
         self.coder: Coder[B] = Coder()  # shared by all corpora that `update` returns
@@ -188,10 +188,10 @@ class LocalCorpus(Corpus, Generic[B]):
         Raises: DamagedError if a file is not as it was written, now or in later searches.
         """
         cached = list(cached)
-        parts = [Part(self.cached_block(arrays), present) for arrays, present, _ in cached]
+        parts = [PartialBlock(self.cached_block(arrays), present) for arrays, present, _ in cached]
         corpus = self._with(self.blocks.of(parts))
         for part, (_, _, codes) in zip(corpus.blocks.parts, cached, strict=True):
-            self.coder.keep(part.block, codes, self.context(part.block))
+            self.coder.add_files(part.block, codes, self.context(part.block))
         return corpus
 
     def missing_codes(self) -> Iterator[tuple[B, Arrays, Arrays]]:
@@ -265,7 +265,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
         self.uses_codes = can_prune and self._corpus.codes_are_ready(len(videos))
         if not self.uses_codes:
             return (yield from ranked_by_rough_scores(videos, self.rough, limit, rounding=self.rounding))
-        bounds = UpperBounds[B](self.coded, self.probes, fuzz=2 * self.rounding, known=self.known)
+        bounds = UpperBounds[B](self.coded, self.probes, margin=2 * self.rounding, known=self.known)
         ranked = yield from ranked_by_bounds(videos, bounds.bounds, limit)
         self.coder.learn(self.num_scored / max(1, len(videos)))
         return ranked

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search.cache.blocks import Block, Part, Split
+from untrimmed.search.cache.blocks import Block, PartialBlock, Split
 from untrimmed.search.cache.mapped import MappedArrays, picked
 
 _TENSOR = "videos."  # before the name of what a method gives
@@ -148,7 +148,7 @@ def long_tensors(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
     return [(name, tensor) for name, tensor in videos.tensors().items() if tensor.ndim > 1]
 
 
-def joined(parts: Sequence[Part[EncodedBlock]]) -> EncodedBlock:
+def joined(parts: Sequence[PartialBlock[EncodedBlock]]) -> EncodedBlock:
     """One block of those videos that are there."""
     rows = [np.flatnonzero(part.present) for part in parts]
     videos = [part.block.stored(some) for part, some in zip(parts, rows, strict=True)]

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
-from untrimmed.search.cache.blocks import Block, Part, Split, gathered
+from untrimmed.search.cache.blocks import Block, PartialBlock, Split, batched_by_size
 from untrimmed.search.cache.mapped import rows_of
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
@@ -94,7 +94,7 @@ class RowBlock(Block):
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Part[RowBlock]]) -> RowBlock:
+    def joined(cls, parts: Sequence[PartialBlock[RowBlock]]) -> RowBlock:
         """Copy the videos that are present into a new block."""
         return cls.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
 
@@ -158,7 +158,7 @@ class RowCorpus(LocalCorpus[RowBlock]):
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[RowBlock]:
         """Yield blocks of about the usual size; one at a time is in memory beside the videos that it is made of."""
         videos = map(self.row_video, added)
-        return map(RowBlock.of, gathered(videos, lambda video: len(video.vectors), _ROWS_OF_BLOCK))
+        return map(RowBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _ROWS_OF_BLOCK))
 
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> RowBlock:
         """See `LocalCorpus`."""

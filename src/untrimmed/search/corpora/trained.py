@@ -27,7 +27,7 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.search.cache.blocks import gathered
+from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.corpora.corpus import LocalCorpus
 from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.corpora.exact_scores import Scorer
@@ -203,7 +203,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
             IndexMismatchError: The table has something else for this model.
         """
         each = ((video.record, self._encoded(video)) for video in added)
-        for some in gathered(each, lambda _: 1, _VIDEOS_AT_A_TIME):
+        for some in batched_by_size(each, lambda _: 1, _VIDEOS_AT_A_TIME):
             records, blobs = zip(*some, strict=True)
             encoded = self.model.restore_each(blobs)
             lengths = [[tensor.shape[1] for _, tensor in long_tensors(video)] for video in encoded]

@@ -1,6 +1,6 @@
 """Libraries on object storage: the table and the settings lie there, all else on this machine.
 
-A folder of the user's cache stands for such a library. Lock, copy of the records and what is laid out are files in it,
+A folder of the user's cache stands for such a library. Lock, copy of the records and cached blocks are files in it,
 as of any library; one more names the address. Credentials and endpoint are those of the environment, as other programs
 read them (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL ...).
 """
