@@ -1,7 +1,7 @@
 """Rank videos by exact scores, computed only for the candidates that approximate scores or upper bounds leave.
 
 A score is the sum, over a query's vectors, of the best product with a video's rows. The 4-bit codes of all rows give a
-first upper bound, unless `SharedBounds` has computed one. For the remaining candidates the 8-bit rows give a closer
+first upper bound, unless they are `known` (`rank_together`). For the remaining candidates the 8-bit rows give a closer
 bound, one query vector after another, the longest first, while a video can still reach the needed score.
 """
 
