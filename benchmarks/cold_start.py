@@ -23,7 +23,7 @@ from search_speed import FPS, World, build
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.corpora.engine import keep_laid_out
+from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.store.records import Settings
 
 
@@ -50,7 +50,7 @@ def main() -> None:
             encoder = load_encoder("builtin").encoder
             settings = Settings(encoder.name, encoder.identity, encoder.frame_dim, encoder.word_dim, FPS, False)
             build(Path(folder), options.hours, settings, World(encoder.frame_dim))
-            keep_laid_out(Path(folder))
+            cache_library(Path(folder))
         program = [sys.executable, "-m", "untrimmed"]
         commands = {
             "import torch": [sys.executable, "-c", "import torch"],

@@ -20,7 +20,7 @@ import numpy as np
 from search_speed import FPS, World, build
 
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.query.find import find
 from untrimmed.search.query.query import Cutoff
 from untrimmed.search.store.records import Settings, VideoRecord
@@ -79,7 +79,7 @@ def main() -> None:
         else:
             print("making a library", flush=True)
             build(Path(folder), options.hours, settings, World(encoder.frame_dim))
-            keep_laid_out(Path(folder))
+            cache_library(Path(folder))
         engine, vector = Engine(Path(folder)), sentence(encoder.frame_dim)
         query, cutoff = TextFeatures("made", vector, vector[None], ("made",)), Cutoff(limit=options.videos, moments=1)
 

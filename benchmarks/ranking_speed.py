@@ -140,7 +140,7 @@ def main() -> None:
         medians = {way: 1000 * float(np.median(some)) for way, some in times.items()}
         ratio = medians["float32"] / medians["codes"]
         blocks = [part.block for part in corpus.blocks.parts]
-        coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
+        coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.blocks]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
             sum(videos.codes.nbytes + videos.rows.nbytes for videos in coded),

@@ -30,7 +30,7 @@ import numpy as np
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.cache.snapshot import LaidOut
+from untrimmed.search.cache.snapshot import BlockCache
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import VECTORS, RowCorpus
 from untrimmed.search.pruning import coder
@@ -109,16 +109,16 @@ def build(folder: Path, hours: float, settings: Settings, world: World) -> None:
             index.put(StoredVideo(record_of(number, settings), world.video(DURATION_S)))
 
 
-def lay_out(folder: Path, hours: float, world: World) -> FrameCorpus:
+def cached_corpus(folder: Path, hours: float, world: World) -> FrameCorpus:
     """A corpus as searches map it, without a table."""
     settings = Settings("made", "made", len(world.spread), 1, FPS, keyframes_only=False)
     records = Records(record_of(number, settings) for number in range(int(hours * 3600 / DURATION_S)))
-    laid_out = LaidOut(folder, FrameCorpus().layout)
-    if not laid_out.paths(".codes"):
+    cache = BlockCache(folder, FrameCorpus().layout)
+    if not cache.paths(".codes"):
         videos = (StoredVideo(record, world.video(DURATION_S)) for record in records)
-        assert laid_out.keep((block.arrays for block in FrameCorpus().new_blocks(videos)), records)
-        laid_out.keep_codes(FrameCorpus().restored(laid_out.read(records)))
-    return FrameCorpus().restored(laid_out.read(records))
+        assert cache.write((block.arrays for block in FrameCorpus().new_blocks(videos)), records)
+        cache.write_codes(FrameCorpus().restored(cache.read(records)).missing_codes())
+    return FrameCorpus().restored(cache.read(records))
 
 
 def median_ms(call, repeats: int = 15) -> float:
@@ -145,9 +145,9 @@ def main() -> None:
             search(Path(folder), options)
             return
         started = time.perf_counter()
-        corpus = lay_out(options.folder or Path(folder), options.hours, world := World(options.width))
+        corpus = cached_corpus(options.folder or Path(folder), options.hours, world := World(options.width))
         spent = f"{time.perf_counter() - started:.0f} s"
-        print(f"{options.hours:g} h, {options.width} wide, laid out in {spent}", flush=True)
+        print(f"{options.hours:g} h, {options.width} wide, cached in {spent}", flush=True)
         compare(corpus, world, options.sentences)
 
 
@@ -206,7 +206,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     ways = {"every frame": math.inf, "codes": 1}
     times = {way: [] for way in ways}
     found = {way: [] for way in ways}
-    coder.LEAST_SEARCHES, coder._MOST_LEFT = 0, 2.0  # whatever codes are worth here
+    coder.LEAST_SEARCHES, coder._MAX_CANDIDATES = 0, 2.0  # whatever codes are worth here
     RowCorpus.least_coded_at_once = 1
     world.rng = np.random.default_rng(1)
     if 2 * sum(part.block.arrays[VECTORS].nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
@@ -232,7 +232,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
         print(f"  {way:22} {spent}, {100 * np.mean(found[way]):.1f} % of the best")
     assert min(found["codes"]) == 1
     blocks = [part.block for part in corpus.blocks.parts]
-    coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.each]
+    coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.blocks]
     speed = bandwidth([codes.rows for codes in coded])
     sizes = {
         "frames": sum(block.arrays[VECTORS].nbytes for block in blocks),

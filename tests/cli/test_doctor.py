@@ -10,7 +10,7 @@ from untrimmed.encoders import registry
 from untrimmed.encoders.hub import encoder, weights
 from untrimmed.encoders.registry import DEFAULT, ENCODERS
 from untrimmed.errors import EncoderError
-from untrimmed.search.corpora.engine import keep_laid_out
+from untrimmed.search.corpora.engine import cache_library
 from untrimmed.search.store.table import VideoIndex
 
 
@@ -64,7 +64,7 @@ def test_repair_says_what_was_damaged_and_what_to_do(tmp_path, run):
     with VideoIndex(folder, create=True) as index:
         index.write_settings(LIBRARY)
         index.put_all([stored_video(f"v{seed}", features_of(seed)) for seed in range(3)])
-    keep_laid_out(folder)
+    cache_library(folder)
     assert "ok   repair" in run("doctor", "--repair", "--library", folder)[1]
     frames = features_of(2).vectors.tobytes()
     for file in [*folder.rglob("*.lance/data/*"), *folder.rglob("*.block")]:

@@ -12,7 +12,7 @@ from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.cache.snapshot import FOLDER
-from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.library import open_library
 from untrimmed.search.store.lance import lance, pa
 from untrimmed.search.store.table import VideoIndex
@@ -28,7 +28,7 @@ def folder(tmp_path):
         for seed in SEEDS:  # apart, so that files have no more than a video
             index.put(stored_video(f"v{seed}", features_of(seed), b"encoded"))
         index.relocate(index.scan()[0], path=Path("/moved/v0.mp4"), size=7, mtime_ns=8)
-    keep_laid_out(folder)
+    cache_library(folder)
     return folder
 
 
@@ -95,7 +95,7 @@ def flip_often(folder, flips):
         assert found == expected, file
         file.write_bytes(content)
         VideoIndex(folder).scan()
-        keep_laid_out(folder)
+        cache_library(folder)
 
 
 @pytest.mark.check

@@ -125,7 +125,7 @@ def _found(
 
     opened = untrimmed.open(folder, precision=precision, ray=ray, shards=shards)
     try:
-        return opened.search(query, **vars(cutoff)), opened.engine.keep
+        return opened.search(query, **vars(cutoff)), opened.engine.update_cache
     finally:
         opened.close()
 

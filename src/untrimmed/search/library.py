@@ -24,7 +24,7 @@ from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.cache.snapshot import remove_damaged
-from untrimmed.search.corpora.engine import Engine, View, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, View, cache_library
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, Query
@@ -147,7 +147,7 @@ class Library:
         )
         self._encoder = loaded.encoder
         if part is None:
-            keep_laid_out(folder)
+            cache_library(folder)
         return replace(report, linked=found.linked)
 
     def merge(
@@ -163,7 +163,7 @@ class Library:
         from untrimmed.search.store.merge import merge
 
         report = merge(self.folder, [library_folder(library) for library in libraries], progress=progress)
-        keep_laid_out(self.folder)
+        cache_library(self.folder)
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
@@ -194,7 +194,7 @@ class Library:
                     progress(number, len(todo))
             folder = str(chosen.folder) if chosen.folder else None
             index.write_settings(replace(settings, model=chosen.identity, model_folder=folder))
-        keep_laid_out(self.folder)
+        cache_library(self.folder)
 
     def export_features(
         self,
@@ -255,7 +255,7 @@ class Library:
             if not dry_run:
                 index.remove(list(chosen))
         if not dry_run:
-            keep_laid_out(self.folder)
+            cache_library(self.folder)
         return list(chosen.values())
 
     def repair(self) -> Repaired:
@@ -270,7 +270,7 @@ class Library:
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
-        keep_laid_out(self.folder)
+        cache_library(self.folder)
         return Repaired(files, tuple(videos))
 
     # -- asking

@@ -1,4 +1,4 @@
-"""What is laid out on disk: a new process has it at once; whatever becomes of it, answers are those of the table."""
+"""The cache on disk: new processes use it at once, and answers are those of the table whatever happens to its files."""
 
 import contextlib
 import os
@@ -13,12 +13,13 @@ from filelock import FileLock
 from tests.search.corpora.test_trained import save_run
 from tests.search.corpora.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
 from tests.toy import stored_video
-from untrimmed.search.cache import snapshot as laid_out_module
+from untrimmed.search.cache import snapshot as snapshot_module
 from untrimmed.search.cache.mapped import MappedArrays
 from untrimmed.search.cache.snapshot import FOLDER, remove_damaged
+from untrimmed.search.corpora import engine as engine_module
 from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
-from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.pruning import coder
@@ -33,7 +34,7 @@ IDS = [f"v{number:02d}" for number in range(12)]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(rows_module, "_ROWS_OF_BLOCK", 40)
-    monkeypatch.setattr(laid_out_module, "_FRAMES_AT_A_TIME", 60)
+    monkeypatch.setattr(engine_module, "_FRAMES_AT_A_TIME", 60)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def folder(tmp_path):
     with VideoIndex(folder, create=True) as index:
         index.write_settings(LIBRARY)
         index.put_all([stored_video(video_id, features_of(number % 8)) for number, video_id in enumerate(IDS)])
-    keep_laid_out(folder)
+    cache_library(folder)
     assert len(blocks_of(folder)) > 2
     return folder
 
@@ -83,7 +84,7 @@ def best_hits(engine):
 
 def without_disk(folder, monkeypatch, ask=hits):
     with monkeypatch.context() as patch:
-        patch.setattr(laid_out_module.LaidOut, "paths", lambda *_: set())
+        patch.setattr(snapshot_module.BlockCache, "paths", lambda *_: set())
         return ask(Engine(folder))
 
 
@@ -93,7 +94,7 @@ def coded(folder, monkeypatch):
     monkeypatch.setattr(RowCorpus, "least_coded", 1)
     monkeypatch.setattr(RowCorpus, "least_coded_at_once", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 10**9)
-    keep_laid_out(folder)
+    cache_library(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder))
     return folder
 
@@ -131,7 +132,7 @@ def test_only_what_has_changed_is_read_and_kept(folder, read, monkeypatch):
     read.clear()
     found = hits(Engine(folder))
     assert sorted(read) == ["new", IDS[3]]
-    keep_laid_out(folder)
+    cache_library(folder)
     assert before & set(blocks_of(folder))
     read.clear()
     assert hits(Engine(folder)) == found
@@ -144,7 +145,7 @@ def test_what_no_video_needs_is_cleared_away(folder):
     with VideoIndex(folder) as index:
         index.remove(IDS[:-1])
     blocks_of(folder)[0].with_name(".killed.block.0a1b2c3d").write_text("half")
-    keep_laid_out(folder)
+    cache_library(folder)
     assert sum(file.stat().st_size for file in blocks_of(folder)) < before / 3
     assert not list((folder / FOLDER).glob("*/.killed*"))
     assert len(Engine(folder).view().corpus()) == 1
@@ -159,16 +160,16 @@ def test_a_folder_that_goes_away_between_two_searches_is_not_missed(folder, monk
     assert hits(Engine(folder)) == expected
 
 
-def test_searches_that_read_the_table_can_lay_out_what_they_read(folder, read):
+def test_searches_that_read_the_table_can_cache_what_they_read(folder, read):
     shutil.rmtree(folder / FOLDER)
     engine = Engine(folder)
     expected = hits(engine)
     assert sorted(read) == IDS
-    engine.keep()
+    engine.update_cache()
     assert len(blocks_of(folder)) > 2
     read.clear()
     assert hits(Engine(folder)) == expected
-    engine.keep()
+    engine.update_cache()
     assert read == []
 
 
@@ -184,7 +185,7 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
             def no_space(*_, **__):
                 raise OSError(28, "No space left on device")
 
-            stack.enter_context(pytest.MonkeyPatch.context()).setattr(laid_out_module, "write_arrays", no_space)
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(snapshot_module, "write_arrays", no_space)
         elif obstacle == "locked":
             stack.enter_context(FileLock(left[0].with_name("lock")))
         elif obstacle == "read-only":
@@ -197,11 +198,11 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
             shutil.rmtree(folder / FOLDER)
             (folder / FOLDER).write_text("")
             left = []
-        keep_laid_out(folder)
+        cache_library(folder)
         assert blocks_of(folder) == left
         assert hits(Engine(folder)) == expected
     if obstacle != "a file":
-        keep_laid_out(folder)
+        cache_library(folder)
         assert len(blocks_of(folder)) > 2
 
 
@@ -237,7 +238,7 @@ def trained(folder, tmp_path, monkeypatch):
             encoded = model.encode_video(features)
             index.put(stored_video(video_id, features, encoded, model=model.identity, indexed_at=2.0))
     shutil.rmtree(folder / FOLDER)
-    keep_laid_out(folder)
+    cache_library(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder)) > 1
     assert {file.parent.name for file in blocks_of(folder)} == {"trained"}
     return folder
@@ -249,12 +250,12 @@ LIBRARIES = [("folder", all_hits), ("coded", best_hits), ("trained", all_hits), 
 def flip_often(folder, expected, flips, ask):
     """Of blocks, their codes and axes, the copy of the records: found when they are read, or by whoever reads all."""
     rng = random.Random(0)
-    laid_out = [file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size]
+    cached = [file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size]
     for _ in range(flips):
-        files = [rng.choice([folder / "records.json", *laid_out]) for _ in range(rng.choice((1, 1, 2)))]
+        files = [rng.choice([folder / "records.json", *cached]) for _ in range(rng.choice((1, 1, 2)))]
         contents = {file: flip(file, rng) for file in dict.fromkeys(files)}
         assert ask(Engine(folder)) == expected, list(contents)
-        left = {file for file in contents if file in laid_out and file.exists()}
+        left = {file for file in contents if file in cached and file.exists()}
         assert left <= set(remove_damaged(folder)), left
         for file, content in contents.items():
             file.write_bytes(content)
@@ -302,7 +303,7 @@ def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folde
             opened.write(bytes(64))
     assert hits(engine) == expected
     assert read
-    engine.keep()
+    engine.update_cache()
     read.clear()
     assert hits(Engine(folder)) == expected
     assert read == []
@@ -321,7 +322,7 @@ def test_a_block_that_is_written_anew_says_of_old_vectors_that_they_are_old(fold
 
     with monkeypatch.context() as patch:
         patch.setattr(VideoIndex, "read", reading)
-        keep_laid_out(folder)
+        cache_library(folder)
     assert blocks_of(folder)
     assert hits(Engine(folder)) == expected
 
@@ -338,7 +339,7 @@ def test_only_new_blocks_are_coded(coded, scanned, monkeypatch):
     before = {file: file.stat().st_mtime_ns for file in codes_of(coded)}
     with VideoIndex(coded) as index:
         index.put(stored_video("new", features_of(8)))
-    keep_laid_out(coded)
+    cache_library(coded)
     kept = before.keys() & set(codes_of(coded))
     assert kept
     assert {file: file.stat().st_mtime_ns for file in kept} == {file: before[file] for file in kept}
@@ -354,7 +355,7 @@ def test_codes_of_another_program_are_made_anew(coded, scanned, monkeypatch):
     monkeypatch.setattr(coder, "_FORMAT", 99)
     best_hits(Engine(coded))
     assert not scanned
-    keep_laid_out(coded)
+    cache_library(coded)
     assert len(codes_of(coded)) == len(before)
     assert not set(before) & set(codes_of(coded))
     assert len(list((coded / FOLDER).glob("*/*.axes"))) == 1
@@ -367,7 +368,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
     file = min((coded / FOLDER).glob(f"*/*.{kind}"))
     flip(file, random.Random(1))
     assert remove_damaged(coded) == [file]
-    keep_laid_out(coded)
+    cache_library(coded)
     assert len(codes_of(coded)) == len(blocks_of(coded))
     best_hits(Engine(coded))
     assert scanned

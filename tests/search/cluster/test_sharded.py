@@ -13,7 +13,7 @@ from untrimmed.errors import UntrimmedError
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine, shard_of
-from untrimmed.search.corpora.training_free import TRAINING_FREE
+from untrimmed.search.corpora.engine import TRAINING_FREE
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.table import VideoIndex
 
@@ -88,9 +88,7 @@ def test_shards_say_what_the_model_makes_of_a_sentence(lib, tmp_path, query):
 
 
 @pytest.mark.parametrize("method", ["frames", "tf_prvr", "gmmformer_v2"])
-def test_shards_read_what_is_laid_out_of_the_library_and_the_table_where_that_is_damaged(
-    lib, tmp_path, monkeypatch, method
-):
+def test_shards_read_the_cache_of_the_library_and_the_table_where_that_is_damaged(lib, tmp_path, monkeypatch, method):
     lib.use(save_run(tmp_path / "run", method) if method == "gmmformer_v2" else method)
     wanted, read, real = hits_of(lib), [], VideoIndex.read
     monkeypatch.setattr(VideoIndex, "read", lambda index, ids: read.extend(ids) or real(index, ids))

@@ -52,7 +52,7 @@ def block(videos, longest):
         durations_s=np.ones(len(videos)),
         videos=videos[0].cat(videos),
         lengths=np.array([[tensor.shape[1] for _, tensor in long_tensors(video)] for video in videos]),
-    ).as_long_as(longest)
+    ).padded_to(longest)
 
 
 def coded(model, axes, some):

@@ -1,4 +1,4 @@
-"""What is in memory follows a library by what has changed, and answers as if it had been laid out anew."""
+"""A corpus in memory follows the changes of a library, and answers as one that is built from scratch."""
 
 import contextlib
 import tempfile
@@ -15,13 +15,13 @@ from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
-from untrimmed.search.cache import snapshot as laid_out_module
+from untrimmed.search.cache import snapshot as snapshot_module
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
 from untrimmed.search.cache.snapshot import CodeFiles
 from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.corpora.corpus import CachedBlock
-from untrimmed.search.corpora.engine import Engine, keep_laid_out
+from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
@@ -122,7 +122,7 @@ def test_any_updates_answer_as_a_fresh_corpus(empty):
     follow()
 
 
-def test_what_is_laid_out_in_files_answers_as_what_was_written(empty, tmp_path):
+def test_cached_blocks_answer_as_the_blocks_that_were_written(empty, tmp_path):
     """And as a corpus without the videos that are no longer meant, whatever is added to it later."""
     seeds = {video_id: number for number, video_id in enumerate(IDS)}
     corpus = empty.update(videos_of(empty, seeds))
@@ -194,11 +194,11 @@ class LibraryAndModel:
         self.index.compact()
 
     def keep(self, *_):
-        keep_laid_out(self.index.folder)
+        cache_library(self.index.folder)
 
     def kill(self, _, number):
         """Of a process that lays out: some files are there, one is half done, none is cleared away."""
-        files, real = iter(range(number % 3)), laid_out_module.write_arrays
+        files, real = iter(range(number % 3)), snapshot_module.write_arrays
 
         def some(path, arrays):
             if next(files, None) is None:
@@ -207,14 +207,14 @@ class LibraryAndModel:
             real(path, arrays)
 
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_KilledError):
-            patch.setattr(laid_out_module, "write_arrays", some)
-            keep_laid_out(self.index.folder)
+            patch.setattr(snapshot_module, "write_arrays", some)
+            cache_library(self.index.folder)
         self.index = VideoIndex(self.index.folder)
         self.reopen()
 
     def damage(self, video_id, number):
-        """A byte of what is laid out."""
-        files = [file for file in sorted(self.index.folder.glob("laid_out/*/*")) if file.stat().st_size]
+        """A byte of the cache."""
+        files = [file for file in sorted(self.index.folder.glob("cache/*/*")) if file.stat().st_size]
         if files:
             file = files[number % len(files)]
             content = file.read_bytes()

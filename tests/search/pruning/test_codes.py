@@ -17,9 +17,10 @@ from hypothesis.extra.numpy import arrays
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.snapshot import LaidOut, lay_out
+from untrimmed.search.cache.snapshot import BlockCache
 from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora.encoded_block import branches_of
+from untrimmed.search.corpora.engine import update_cache
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.corpora.trained_query import rank_together
 from untrimmed.search.pruning import coder, kernels, threads
@@ -128,7 +129,7 @@ def test_bounds_of_several_vectors_hold_and_leave_few_videos():
     axes = Axes.of(rows)
     blocks = {"clip": CodedBlocks([CodedVideos.of(axes, rows, counts)])}
     probes = [("clip", axes.probe(vector)) for vector in vectors]
-    by_codes, by_rows = UpperBounds(blocks, probes, fuzz=0.0).bounds
+    by_codes, by_rows = UpperBounds(blocks, probes, margin=0.0).bounds
     places = np.arange(len(counts))
     split = asked(places)
     found, bound = by_codes(split, places, -np.inf)
@@ -185,7 +186,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, s
 
     def everything():
         coded = {"only": CodedBlocks([codes])}
-        bounds = UpperBounds(coded, [("only", probe)], fuzz=0).bounds
+        bounds = UpperBounds(coded, [("only", probe)], margin=0).bounds
         values = [number for bound in bounds for number in bound(asked(videos), videos, -np.inf)]
         together = coded["only"].by_rows_of_many([probe, probe])
         return [*values, coded["only"].open_rows([probe], asked(videos)), together]
@@ -309,15 +310,17 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
     videos = [many(model, number) for number in range(30)]
     library, records = tmp_path / "library", Records(video.record for video in videos)
-    lay_out(library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True)
-    kept = LaidOut(library, model.corpus().layout)
-    assert (len(kept.paths()), len(kept.paths(".codes"))) == (1, 1)
+    update_cache(
+        library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True
+    )
+    cache = BlockCache(library, model.corpus().layout)
+    assert (len(cache.paths()), len(cache.paths(".codes"))) == (1, 1)
     wanted, used, by_codes = model.corpus().update(videos), [], CodedBlocks.by_codes
     monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 99)
     monkeypatch.setattr(TrainedCorpus, "least_coded_at_once", 1)
-    corpus = model.corpus().restored(kept.read(records))
+    corpus = model.corpus().restored(cache.read(records))
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=3) == wanted.prepare(query_of(text)).rank(limit=3)
     assert used
@@ -325,7 +328,7 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     longest = corpus.extent().tolist()
     shorter = [video for video in videos if len(video.features.times_s) < 8]
     monkeypatch.setattr(TrainedCorpus, "least_coded", len(shorter))
-    corpus = model.corpus().restored(kept.read(Records(video.record for video in shorter)))
+    corpus = model.corpus().restored(cache.read(Records(video.record for video in shorter)))
     wanted = model.corpus().update(shorter)
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=1) == wanted.prepare(query_of(text)).rank(limit=1)

@@ -61,7 +61,7 @@ def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, v
     assert {record.path.rpartition("/")[2] for record in there.videos()} == names
     wanted = found(lib)
     assert found(there) == wanted
-    assert found(untrimmed.open(address)) == wanted, "from what is laid out here"
+    assert found(untrimmed.open(address)) == wanted, "from the local cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     elsewhere = untrimmed.open(address)
     assert found(elsewhere) == wanted, "from the bucket"

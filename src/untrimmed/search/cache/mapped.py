@@ -1,7 +1,7 @@
-"""Arrays in one file that is mapped into memory instead of read, and checked where it is first touched.
+"""Arrays in one memory-mapped file, with checksums that are verified on first access.
 
-The head of the file, which begins with its own checksum, names the arrays and has a checksum of every 64 kB of each. So
-nothing has to be read before it is needed, and a byte that has changed is known before anything is made of it.
+The header begins with its own checksum. It lists the arrays and the checksum of each 64 kB page of an array. Pages are
+read only when they are needed, and a changed byte is detected before it is used.
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ from untrimmed.errors import UntrimmedError
 from untrimmed.files import whole_file
 
 PAGE = 1 << 16
-_ALIGNED = 64  # bytes: where arrays begin
+_ALIGNED = 64  # arrays begin at multiples of this number of bytes
 A = TypeVar("A")
-_DIGEST, _LENGTH = 32, 12  # characters before the head: its checksum, and how long it is
+_DIGEST = 32  # characters of the header's checksum
+_LENGTH = 12  # characters of the header's length
+_PREFIX = _DIGEST + _LENGTH
 
-Places = Int[np.ndarray, " K"]  # along the second axis of an array, one for each of some rows
+Places = Int[np.ndarray, " K"]  # one index along the second axis for each row
 
 
 class DamagedError(UntrimmedError):
-    """A file is not as it was written, or not there: what it held has to be made again."""
+    """A file is damaged or missing; its content must be built again from the table."""
 
-    def __init__(self, path: Path, what: str):
-        super().__init__(f"{path}: {what}; repair it with: untrimmed doctor --repair")
-        self.path, self._what = path, what
+    def __init__(self, path: Path, problem: str):
+        super().__init__(f"{path}: {problem}; repair it with: untrimmed doctor --repair")
+        self.path = path
+        self._problem = problem
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[Path, str]]:
-        """What it is made of: other processes raise it, too."""
-        return type(self), (self.path, self._what)
+        """Support pickling: shards in other processes raise this error."""
+        return type(self), (self.path, self._problem)
 
 
 def without_damaged(read: Callable[[], A], forget: Callable[[Path], None]) -> A:
-    """Return what `read` returns; if it meets a damaged file, `forget` the file and read again.
+    """Return the result of `read`. If `read` finds a damaged file, call `forget` with its path and try again.
 
-    `forget` sees to it that the file is not read again, and raises if that does not help.
+    `forget` must make sure that the file is not read again, or raise.
     """
     while True:
         try:
@@ -54,16 +57,17 @@ def without_damaged(read: Callable[[], A], forget: Callable[[Path], None]) -> A:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays to a file, whole or not at all."""
-    pieces, listed = [], []
+    """Write arrays to a file atomically."""
+    pieces = []
+    entries = []
     for name, array in arrays.items():
         plain = np.asarray(array, order="C")
         content = plain.reshape(-1).view(np.uint8)
         padded = np.pad(content, (0, -len(content) % _ALIGNED)) if len(content) % _ALIGNED else content
-        listed.append([name, plain.dtype.str, plain.shape, _checksums(padded)])
+        entries.append([name, plain.dtype.str, plain.shape, _checksums(padded)])
         pieces.append(padded)
-    head = json.dumps(listed).encode()
-    head += b" " * (-(len(head) + _DIGEST + _LENGTH) % _ALIGNED)
+    head = json.dumps(entries).encode()
+    head += b" " * (-(len(head) + _PREFIX) % _ALIGNED)
     head = f"{len(head):{_LENGTH}d}".encode() + head
     with whole_file(path) as temporary, temporary.open("wb") as file:
         file.write(xxhash.xxh3_128_hexdigest(head).encode() + head)
@@ -72,38 +76,39 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 class MappedArrays(Mapping[str, np.ndarray]):
-    """The arrays that `write_arrays` wrote, by name; each is whole and as it was when it is given.
+    """The arrays of a file of `write_arrays`, by name; each is verified before it is returned.
 
-    Of a large array that is read here and there, `rows` gives some. Any number of threads may ask. A file that is
-    removed stays as it was for whoever has it mapped.
+    `rows` and `picked` verify only some pages. Instances are thread-safe. If the file is removed, the mapping stays
+    valid.
     """
 
     def __init__(self, path: Path):
-        """Raises: DamagedError where the file is not there, or its head or its length are not as they were written."""
+        """Raises: DamagedError if the file is missing, or its header or its length is wrong."""
         self.path = path
-        try:  # what is compiled takes arrays that can be written to; what is written would stay in this process
+        try:  # compiled loops need writable arrays, so map copy-on-write
             with path.open("rb") as opened:
                 self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as error:
             raise DamagedError(path, f"cannot be mapped ({error})") from error
         file = np.frombuffer(self._map, dtype=np.uint8)
-        start, listed = _read_head(path, file)
-        self.digest = bytes(file[:_DIGEST]).decode()  # of the head, and so of all checksums
+        start, entries = _read_head(path, file)
+        self.digest = bytes(file[:_DIGEST]).decode()  # of the header, which has all other checksums
         self._arrays: dict[str, np.ndarray] = {}
         self._bytes: dict[str, UInt8[np.ndarray, " B"]] = {}
         self._checks: dict[str, list[int]] = {}
-        self._seen: dict[str, Bool[np.ndarray, " P"]] = {}
+        self._is_verified: dict[str, Bool[np.ndarray, " P"]] = {}
         self._starts: dict[str, int] = {}
-        lengths = [np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape, *_ in listed]
+        lengths = [np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape, *_ in entries]
         padded = [-(-length // _ALIGNED) * _ALIGNED for length in lengths]
         if start + sum(padded) != len(file):
-            raise DamagedError(path, f"{len(file):,} bytes, which is not what was written")
-        for (name, dtype, shape, checks), length, size in zip(listed, lengths, padded, strict=True):
-            own = self._bytes[name] = file[start : start + size]
+            raise DamagedError(path, f"{len(file):,} bytes, expected {start + sum(padded):,}")
+        for (name, dtype, shape, checks), length, size in zip(entries, lengths, padded, strict=True):
+            self._bytes[name] = file[start : start + size]
             self._starts[name] = start
+            self._arrays[name] = file[start : start + length].view(dtype).reshape(shape)
+            self._checks[name] = checks
+            self._is_verified[name] = np.zeros(len(checks), dtype=bool)
             start += size
-            self._arrays[name] = own[:length].view(dtype).reshape(shape)
-            self._checks[name], self._seen[name] = checks, np.zeros(len(checks), dtype=bool)
 
     def __len__(self) -> int:
         return len(self._arrays)
@@ -112,75 +117,79 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return iter(self._arrays)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """An array, all of which has been checked.
+        """Return an array after verifying all of it.
 
-        Raises: DamagedError; KeyError for a name that is not there.
+        Raises: DamagedError; KeyError for an unknown name.
         """
         return self.rows(name, 0, len(self._arrays[name]) if self._arrays[name].ndim else 1)
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """An array from one row to before another, which have been checked; of a number without rows all.
+        """Return rows `start` to `stop` of an array after verifying them; a scalar as a whole.
 
-        Raises: DamagedError; KeyError for a name that is not there.
+        Raises: DamagedError; KeyError for an unknown name.
         """
         array = self._arrays[name]
         self._check(name, self._pages(name, start, stop))
         return array[start:stop] if array.ndim else array
 
     def fetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
-        """Have the system read a few rows here and there all at once, for `picked`: else each waits for the one before.
+        """Ask the system to read a few scattered rows in parallel before `picked`, which reads one after another.
 
-        Raises: KeyError for a name that is not there.
+        Raises: KeyError for an unknown name.
         """
         array = self._arrays[name]
-        if not array.nbytes or 4 * len(rows) > len(array):
+        has_madvise = hasattr(self._map, "madvise")  # not on Windows
+        if not has_madvise or not array.nbytes or 4 * len(rows) > len(array):
             return
-        if not hasattr(self._map, "madvise"):  # Windows has no such call
-            return
-        width, begin = array.nbytes // len(array), self._starts[name]
+        width = array.nbytes // len(array)
+        begin = self._starts[name]
         for row in rows.tolist():
-            first, last, pages = row * width, (row + 1) * width, self._pages(name, row, row + 1)
-            if not self._seen[name][pages.start : pages.stop].all():
-                first, last = pages.start * PAGE, min(pages.stop * PAGE, len(self._bytes[name]))
+            first = row * width
+            last = first + width
+            pages = self._pages(name, row, row + 1)
+            if not self._is_verified[name][pages.start : pages.stop].all():
+                first = pages.start * PAGE
+                last = min(pages.stop * PAGE, len(self._bytes[name]))
             start = (begin + first) // mmap.PAGESIZE * mmap.PAGESIZE
-            with contextlib.suppress(OSError):  # it is advice: whoever reads the rows waits for them
+            with contextlib.suppress(OSError):  # only a hint: `picked` reads the rows anyway
                 self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
     def picked(self, name: str, rows: Int[np.ndarray, " K"], places: Places | None = None) -> np.ndarray:
-        """Copies of rows here and there, or of one place in each, which have been checked; of many rows, all are.
+        """Return copies of scattered rows, or of one place in each row, after verifying them.
 
-        Raises: DamagedError; KeyError for a name that is not there.
+        Raises: DamagedError; KeyError for an unknown name.
         """
-        each = np.unique(rows).tolist()
-        if 4 * len(each) > len(self._arrays[name]):
+        distinct = np.unique(rows).tolist()
+        if 4 * len(distinct) > len(self._arrays[name]):
             return _at(self[name], rows, places)
-        for row in each:
+        for row in distinct:
             self.rows(name, row, row + 1)
         return _at(self._arrays[name], rows, places)
 
     def _pages(self, name: str, start: int, stop: int) -> range:
-        """Those with a checksum that an array is in from one row to before another."""
+        """Return the pages of rows `start` to `stop`."""
         array = self._arrays[name]
         width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
-        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then what fills up the last page, too
+        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then the padding, too
         last = len(self._bytes[name]) if is_whole else stop * width
         return range(start * width // PAGE, -(-last // PAGE))
 
     def _check(self, name: str, pages: range) -> None:
-        content, wanted, seen = self._bytes[name], self._checks[name], self._seen[name]
-        if seen[pages.start : pages.stop].all():
+        is_verified = self._is_verified[name]
+        if is_verified[pages.start : pages.stop].all():
             return
+        content = self._bytes[name]
         for page in pages:
-            if not seen[page]:
-                if xxhash.xxh3_64_intdigest(content[page * PAGE : (page + 1) * PAGE].data) != wanted[page]:
-                    raise DamagedError(self.path, f"bytes of '{name}' from {page * PAGE:,} on are not those written")
-                seen[page] = True
+            if not is_verified[page]:
+                if xxhash.xxh3_64_intdigest(content[page * PAGE : (page + 1) * PAGE].data) != self._checks[name][page]:
+                    raise DamagedError(self.path, f"bytes of '{name}' from {page * PAGE:,} on have a wrong checksum")
+                is_verified[page] = True
 
 
 def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
-    """Some rows of an array that is in memory or in a file.
+    """Return rows `start` to `stop` of an array in memory or in a file.
 
-    Raises: DamagedError where the file is not as it was written.
+    Raises: DamagedError if the file is damaged.
     """
     return arrays.rows(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
 
@@ -188,9 +197,9 @@ def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) 
 def picked(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], places: Places | None = None
 ) -> np.ndarray:
-    """Copies of rows here and there, or of one place in each, of an array that is in memory or in a file.
+    """Return copies of scattered rows, or of one place in each row, of an array in memory or in a file.
 
-    Raises: DamagedError where the file is not as it was written.
+    Raises: DamagedError if the file is damaged.
     """
     if isinstance(arrays, MappedArrays):
         return arrays.picked(name, rows, places)
@@ -198,18 +207,18 @@ def picked(
 
 
 def _at(array: np.ndarray, rows: Int[np.ndarray, " K"], places: Places | None) -> np.ndarray:
-    found: np.ndarray = array[rows] if places is None else array[rows, places]
-    return found
+    values: np.ndarray = array[rows] if places is None else array[rows, places]
+    return values
 
 
 def _read_head(path: Path, file: UInt8[np.ndarray, " B"]) -> tuple[int, list[Any]]:
-    """Where arrays begin, and what the head says of each."""
-    before = bytes(file[: _DIGEST + _LENGTH])
-    length = int(before[_DIGEST:]) if before[_DIGEST:].strip().isdigit() else 0
-    start = _DIGEST + _LENGTH + length
-    if before[:_DIGEST] != xxhash.xxh3_128_hexdigest(bytes(file[_DIGEST:start])).encode():
-        raise DamagedError(path, "its head is not as it was written")
-    return start, json.loads(bytes(file[_DIGEST + _LENGTH : start]))
+    """Return where the arrays begin, and the header's entry of each."""
+    prefix = bytes(file[:_PREFIX])
+    length = int(prefix[_DIGEST:]) if prefix[_DIGEST:].strip().isdigit() else 0
+    start = _PREFIX + length
+    if prefix[:_DIGEST] != xxhash.xxh3_128_hexdigest(bytes(file[_DIGEST:start])).encode():
+        raise DamagedError(path, "the header has a wrong checksum")
+    return start, json.loads(bytes(file[_PREFIX:start]))
 
 
 def _checksums(content: UInt8[np.ndarray, " B"]) -> list[int]:

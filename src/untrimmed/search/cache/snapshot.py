@@ -1,33 +1,31 @@
-"""What corpora have laid out, kept beside the table, so that another process maps it instead of laying it out again.
+"""Disk cache of a library's blocks. Other processes memory-map it instead of building the blocks from the table.
 
-A block of a corpus is a file of arrays. It can be missing or damaged at any time, for the table has all that it was
-made of. Each video in it counts for as long as its record says the same of its vectors. Codes of a block are a file of
-their own, whose name says of which block they are, to the bit, and by which axes; these are one more, the same for all.
+Each block is a file of arrays. A file may be missing or damaged at any time, because it can be built again from the
+table. A cached video is valid while its record has the same content stamp. The quantized codes of a block are in a
+separate file, whose name contains the digests of the block and of the axes. All codes share one file of axes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
-from untrimmed.search.cache.blocks import Block, gathered
+from untrimmed.search.cache.blocks import Block
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
-if TYPE_CHECKING:
-    from untrimmed.search.store.table import StoredVideo
-
-FOLDER = "laid_out"
-_SUFFIX, _CODES, _AXES = ".block", ".codes", ".axes"
-_CONTENTS = "contents"  # what each video's record says of its vectors
-_FRAMES_AT_A_TIME = 2**18  # about as many are in memory while they are laid out
+FOLDER = "cache"
+_BLOCK = ".block"
+_CODES = ".codes"
+_AXES = ".axes"
+_STAMPS = "contents"  # array with the stamp of each video's vectors
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +33,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The files of a block's codes and of the axes that all codes of a library share, where they exist."""
+    """The files of a block's codes and of the axes, where they exist."""
 
     axes: Path | None = None
     codes: Path | None = None
@@ -49,89 +47,68 @@ class CachedBlock(NamedTuple):
     codes: CodeFiles
 
 
-class Cached(Protocol):
-    """A corpus that consists of blocks."""
-
-    @property
-    def layout(self) -> str:
-        """Names the form of the blocks with every setting that it depends on; the first word names a folder."""
-
-    def arrays(self) -> Sequence[Arrays]:
-        """Return the arrays of each block."""
-
-    def restored(self, cached: Iterable[CachedBlock]) -> Cached:
-        """Return the corpus of blocks that `arrays` gave."""
-
-    def update(self, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> Cached:
-        """Return the corpus with more videos and without some."""
-
-    def missing_codes(self) -> Iterable[tuple[Block, Arrays, Arrays]]:
-        """Yield each block without codes on disk, with the arrays of its new codes and of the axes."""
-
-
-class LaidOut:
-    """The cached blocks of one library in one layout (`Cached.layout`); any number of processes may use them."""
+class BlockCache:
+    """The cached blocks of one library in one layout (`LocalCorpus.layout`); safe for any number of processes."""
 
     def __init__(self, library: Path, layout: str):
         self.folder = library / FOLDER / layout.partition(" ")[0]
         self._layout = layout
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Blocks, the largest first, and which of their videos are as the records say; none twice.
+        """Yield blocks, the largest first, with the videos that match their records; each video once.
 
-        Files that are `damaged`, or turn out so, are passed over.
+        Files in `damaged` and other damaged files are skipped.
         """
         damaged = set(damaged)
-        wanted = {record.video_id: self._content(record) for record in records}
-        found = []
+        stamps = {record.video_id: self._stamp(record) for record in records}
+        blocks = []
         for path in self.paths() - damaged:
             with contextlib.suppress(DamagedError, KeyError):
                 block = MappedArrays(path)
-                found.append((block, block["ids"].tolist(), block[_CONTENTS].tolist()))
+                blocks.append((block, block["ids"].tolist(), block[_STAMPS].tolist()))
         axes = min(self.paths(_AXES) - damaged, default=None)
         codes = self.paths(_CODES) - damaged
-        for block, ids, contents in sorted(found, key=lambda block: (-len(block[1]), block[0].path.name)):
-            present = np.array([wanted.get(v) == content for v, content in zip(ids, contents, strict=True)])
+        for arrays, ids, stored in sorted(blocks, key=lambda item: (-len(item[1]), item[0].path.name)):
+            present = np.array([stamps.get(video_id) == stamp for video_id, stamp in zip(ids, stored, strict=True)])
             for row in np.flatnonzero(present).tolist():
-                del wanted[ids[row]]
+                del stamps[ids[row]]
             if present.any():
-                own = {self._codes_of(block, axes)} & codes if axes else set()
-                yield CachedBlock(block, present, CodeFiles(axes, next(iter(own), None)))
+                codes_path = self._codes_path(arrays, axes) if axes else None
+                yield CachedBlock(arrays, present, CodeFiles(axes, codes_path if codes_path in codes else None))
 
-    def keep(self, blocks: Iterable[Mapping[str, np.ndarray]], records: Records) -> bool:
-        """Write those blocks that are not kept already, and remove all files that are none of them, nor their codes.
+    def write(self, blocks: Iterable[Arrays], records: Records) -> bool:
+        """Write new blocks, and remove files of other blocks and their codes; return whether that succeeded.
 
-        Where another process is at it, the disk is full, or the folder cannot be written to, nothing happens, and so it
-        says.
+        Nothing happens if another process is writing, the disk is full, or the folder is read-only.
         """
 
         def write() -> None:
-            kept = {self._keep(block, records) for block in blocks}
-            names = {path.stem for path in kept}
+            current = {self._write_block(block, records) for block in blocks}
+            names = {path.stem for path in current}
             codes = {path for path in self.paths(_CODES) if path.name.partition(".")[0] not in names}
-            killed = self.folder.glob(".*.*.*")  # what processes have left that were: the lock is ours
-            _remove([*(self.paths() - kept), *codes, *killed])
+            temporary = self.folder.glob(".*.*.*")  # of killed processes: this process holds the lock
+            _remove([*(self.paths() - current), *codes, *temporary])
 
-        return self._alone(write)
+        return self._locked(write)
 
-    def keep_codes(self, corpus: Cached) -> None:
-        """Write codes that blocks lack, and remove those of other axes; where that cannot be done, nothing happens."""
+    def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
+        """Write codes of blocks with their axes, and remove codes with other axes; see `write` for failures."""
 
         def write() -> None:
             path = None
-            for block, codes, axes in corpus.missing_codes():
-                assert isinstance(block.arrays, MappedArrays), "it was kept"
-                path = path or self._keep_axes(axes)
-                write_arrays(self._codes_of(block.arrays, path), codes)
+            for block, codes, axes in missing:
+                assert isinstance(block.arrays, MappedArrays), "the block was read from the cache"
+                path = path or self._write_axes(axes)
+                write_arrays(self._codes_path(block.arrays, path), codes)
 
-        self._alone(write)
+        self._locked(write)
 
-    def paths(self, suffix: str = _SUFFIX) -> set[Path]:
-        """The files of all blocks, whatever is in them; or of codes, or of axes."""
+    def paths(self, suffix: str = _BLOCK) -> set[Path]:
+        """Return all files of blocks, of codes or of axes."""
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
-    def _alone(self, write: Callable[[], None]) -> bool:
-        """Write where nobody else does; whether that was so, and all went well."""
+    def _locked(self, write: Callable[[], None]) -> bool:
+        """Write while holding the lock; return whether that succeeded."""
         from filelock import FileLock, Timeout
 
         try:
@@ -142,74 +119,40 @@ class LaidOut:
             return False
         return True
 
-    def _keep_axes(self, axes: Mapping[str, np.ndarray]) -> Path:
-        """Write axes, and remove others with the codes that have them."""
+    def _write_axes(self, axes: Arrays) -> Path:
+        """Write axes, and remove other axes with their codes."""
         new = self.folder / f"new{_AXES}"
         write_arrays(new, axes)
         path = new.replace(new.with_name(f"{MappedArrays(new).digest}{_AXES}"))
         _remove((self.paths(_AXES) - {path}) | {codes for codes in self.paths(_CODES) if path.stem not in codes.name})
         return path
 
-    def _codes_of(self, block: MappedArrays, axes: Path) -> Path:
-        """The file of a block's codes."""
+    def _codes_path(self, block: MappedArrays, axes: Path) -> Path:
         return self.folder / f"{block.path.stem}.{block.digest}.{axes.stem}{_CODES}"
 
-    def _keep(self, block: Mapping[str, np.ndarray], records: Records) -> Path:
+    def _write_block(self, block: Arrays, records: Records) -> Path:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
         ids = block["ids"].tolist()
-        if isinstance(block, MappedArrays):  # its file has gone; it may hold what records no longer say of a video
-            contents = block[_CONTENTS].tolist()
+        if isinstance(block, MappedArrays):  # its file was removed; keep its stamps, since vectors may be outdated
+            stamps = block[_STAMPS].tolist()
         else:
-            known = {record.video_id: self._content(record) for record in records}
-            contents = [known.get(video_id, "") for video_id in ids]
-        name = hashlib.blake2b(repr((ids, contents)).encode(), digest_size=16).hexdigest()
-        path = self.folder / f"{name}{_SUFFIX}"
-        write_arrays(path, {**block, _CONTENTS: np.array(contents)})
+            current = {record.video_id: self._stamp(record) for record in records}
+            stamps = [current.get(video_id, "") for video_id in ids]
+        name = hashlib.blake2b(repr((ids, stamps)).encode(), digest_size=16).hexdigest()
+        path = self.folder / f"{name}{_BLOCK}"
+        write_arrays(path, {**block, _STAMPS: np.array(stamps)})
         return path
 
-    def _content(self, record: VideoRecord) -> str:
-        """What a record says of its video's vectors, and how they are laid out, in short."""
+    def _stamp(self, record: VideoRecord) -> str:
+        """Return a digest of the content of a video's vectors and of the layout."""
         return hashlib.blake2b((content_stamp(record) + self._layout).encode(), digest_size=8).hexdigest()
 
 
-def lay_out(
-    library: Path,
-    empty: Cached,
-    records: Records,
-    read: Callable[[Sequence[str]], Iterable[StoredVideo]],
-    *,
-    codes: bool,
-) -> None:
-    """Bring what is laid out up to date with a version of a library, some of its videos at a time in memory.
-
-    With `codes` those that blocks lack are made, too. What turns out to be damaged is made anew.
-    """
-    kept, damaged = LaidOut(library, empty.layout), set[Path]()
-    while True:
-        try:
-            blocks = list(kept.read(records, damaged))
-            there = set(ids_of(blocks))
-            new = [record for record in records if record.video_id not in there]
-            for some in list(gathered(new, _get_num_frames, _FRAMES_AT_A_TIME)) or [[]]:
-                added = read([record.video_id for record in some]) if some else ()
-                corpus = empty.restored(blocks).update(added)
-                if not kept.keep(corpus.arrays(), records):
-                    return
-                blocks = list(kept.read(records))
-            if codes:
-                kept.keep_codes(empty.restored(blocks))
-            return
-        except DamagedError as error:
-            if error.path in damaged:
-                return  # nor can it be written anew
-            damaged.add(error.path)
-
-
 def remove_damaged(library: Path) -> list[Path]:
-    """Look at every byte of what is laid out, in any layout, and remove the files that are not as they were written."""
+    """Verify every byte of the cache in all layouts; remove damaged files and return their paths."""
     damaged = []
-    for path in sorted(path for path in (library / FOLDER).glob("*/*") if path.suffix in (_SUFFIX, _CODES, _AXES)):
+    for path in sorted(path for path in (library / FOLDER).glob("*/*") if path.suffix in (_BLOCK, _CODES, _AXES)):
         try:
             dict(MappedArrays(path))
         except DamagedError:
@@ -218,16 +161,12 @@ def remove_damaged(library: Path) -> list[Path]:
     return damaged
 
 
-def _get_num_frames(record: VideoRecord) -> int:
-    return record.num_frames
-
-
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
 
 
 def ids_of(blocks: Iterable[CachedBlock]) -> Iterator[str]:
-    """The videos of blocks that are meant."""
+    """Yield the ids of the valid videos of blocks."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()

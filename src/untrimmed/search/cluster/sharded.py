@@ -1,6 +1,6 @@
 """A library in several shards, each the videos of some ids in a process of its own; together they answer as one would.
 
-A shard has its videos from what is laid out of the library on disk, or from its table, at the version that a search is
+A shard has its videos from the library's cached blocks, or from its table, at the version that a search is
 of: it keeps no state that a new process would lack. Whoever asks all of them ranks what they give; how they are reached
 is not known here.
 """
@@ -22,7 +22,7 @@ from jaxtyping import Float
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.cache.mapped import without_damaged
 from untrimmed.search.corpora.corpus import Corpus, Doubt, LocalCorpus, PreparedQuery
-from untrimmed.search.corpora.engine import Engine, InUse, View, on_disk
+from untrimmed.search.corpora.engine import Engine, InUse, View, read_cache
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
@@ -74,7 +74,7 @@ class Shard:
         self._number, self._shards = number, shards
         self._lock = threading.Lock()
         self._held: list[_Held] = []
-        self._damaged: set[Path] = set()  # files of what is laid out that are not read again
+        self._damaged: set[Path] = set()  # cache files that are not read again
 
     def extent(self, version: Version) -> Any:
         """What the other shards need to know of this one; loads the version, of which only changes are read."""
@@ -112,7 +112,7 @@ class Shard:
             if before:
                 corpus, had = before.corpus, before.records
             else:
-                corpus, had = on_disk(self._folder, version.model, records, self._damaged)
+                corpus, had = read_cache(self._folder, version.model, records, self._damaged)
             added, removed = records.changes_since(had)
             corpus = corpus.update(index.read(added) if added else (), removed)  # copies what blocks of others hold
             self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]

@@ -1,4 +1,4 @@
-"""What a search model, a corpus of videos and a prepared query are, whichever way videos are ranked."""
+"""Base classes of search models, corpora and prepared queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from untrimmed.search.cache.blocks import Block, Blocks, Part, Split
+from untrimmed.search.cache.blocks import Block, Blocks, PartialBlock, Split
 from untrimmed.search.cache.snapshot import Arrays, CachedBlock
 from untrimmed.search.pruning.coder import Coder
 from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos, Probe
@@ -42,10 +42,9 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the best videos, best first, and all that tie with the last of them; the caller breaks ties.
+        """Return the best videos, best first, and all ties with the last one; the caller breaks ties.
 
-        Args:
-            among: Ids of the videos to rank; unknown ids are ignored. None: all videos.
+        `among` limits the ranking to these ids; unknown ids are ignored.
         """
 
     @abstractmethod
@@ -61,12 +60,12 @@ class PreparedQuery(ABC):
         return None
 
     def doubt(self) -> Doubt | None:
-        """Return how unsure the model is of the sentence; None if it does not predict that."""
+        """Return the predicted uncertainty of the sentence; None if the model predicts none."""
         return None
 
     @property
     def missing(self) -> str:
-        """What the answers so far lack, as a sentence; empty if they are complete."""
+        """A sentence about what is missing from the answers so far; empty if they are complete."""
         return ""
 
 
@@ -78,16 +77,12 @@ class Corpus(ABC):
 
     @abstractmethod
     def prepare(self, query: TextFeatures) -> PreparedQuery:
-        """Return the query as this model reads it."""
+        """Encode the query with this model."""
 
     def rank_all(
-        self,
-        queries: Sequence[TextFeatures],
-        *,
-        limit: int,
-        among: Collection[str] | None = None,
+        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """Rank videos for each query as `PreparedQuery.rank` does; also return what the answers lack."""
+        """Return the result of `PreparedQuery.rank` for each query, and `PreparedQuery.missing`."""
         prepared = [self.prepare(query) for query in queries]
         ranked = [query.rank(limit=limit, among=among) for query in prepared]
         return ranked, next((query.missing for query in prepared if query.missing), "")
@@ -95,25 +90,21 @@ class Corpus(ABC):
 
 @runtime_checkable
 class SearchModel(Protocol):
-    """A way of searching, trained or training-free: encodes stored frames once and makes a corpus of the results."""
+    """A way of searching, trained or training-free: encodes the stored frames of videos, and ranks them in a corpus."""
 
     @property
     def identity(self) -> str:
-        """Names the exact model: its encodings are not comparable with those of another."""
-        ...
+        """Name of the exact model; encodings of different models are not comparable."""
 
     @property
     def folder(self) -> Path | None:
         """The folder of its weights; None for a training-free model."""
-        ...
 
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """Return what the table stores of a video for this model."""
-        ...
+        """Return the bytes that the table stores for a video."""
 
     def corpus(self) -> LocalCorpus[Any]:
         """Return a corpus without videos; `LocalCorpus.update` adds them."""
-        ...
 
 
 B = TypeVar("B", bound=Block)
@@ -121,47 +112,47 @@ C = TypeVar("C", bound="LocalCorpus[Any]")
 
 
 class LocalCorpus(Corpus, Generic[B]):
-    """Videos in blocks, with codes for large corpora; cached on disk as plain arrays.
+    """Videos in blocks of plain arrays, with quantized codes if there are many.
 
-    A subclass says how stored videos become blocks and which vectors of a video are compared with a query's.
+    A subclass builds blocks from stored videos and selects the vectors that are compared with a query's vectors.
     """
 
     # In the unit of `Block.sizes`, rows or videos:
-    least_coded: ClassVar[int]  # fewer are ranked without codes in about the same time
-    least_coded_at_once: ClassVar[int]  # fewer are searched some times before the code to scan codes is loaded
-    coded_together: ClassVar[int]  # about: while they are coded they take several times the memory of their codes
+    least_coded: ClassVar[int]  # with fewer, codes save no time
+    least_coded_at_once: ClassVar[int]  # with fewer, codes are not used in the first searches
+    coded_together: ClassVar[int]  # limits the memory for coding, several times that of the codes
 
-    def __init__(self, join: Callable[[Sequence[Part[B]]], B], most: int):
-        """Start without videos. `join` makes one block of several whose sizes add up to `most` at most."""
-        self.blocks: Blocks[B] = Blocks(join, most)
+    def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
+        """Start without videos; see `Blocks` for the arguments."""
+        self.blocks: Blocks[B] = Blocks(join, max_size)
         self.coder: Coder[B] = Coder()  # shared by all corpora that `update` returns
 
     @property
     @abstractmethod
     def layout(self) -> str:
-        """Names the form of the blocks with every setting that it depends on; the first word names a folder."""
+        """Name of the blocks' format with all settings that it depends on; the first word names a folder."""
 
     @abstractmethod
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[B]:
-        """Yield blocks of stored videos, which have at least one frame each."""
+        """Yield blocks of stored videos with at least one frame each."""
 
     @abstractmethod
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> B:
-        """Return the block that consists of these arrays."""
+        """Return a block with these arrays."""
 
     @abstractmethod
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
-        """Return the vectors of some videos by branch, video after video, and how many each video has.
+        """Return the vectors of some videos by branch, video after video, and the number of vectors of each video.
 
         A video's score is at most the sum, over a query's vectors, of the best product with the video's vectors.
         """
 
     def context(self, block: B) -> str:
-        """What the codes of a block depend on besides its arrays."""
+        """Return what the codes of a block depend on besides its arrays."""
         return ""
 
     def extent(self) -> Any:
-        """What the other shards of a library need to know of this one."""
+        """Return what other shards of a library need to know about this one."""
         return None
 
     def beside(self: C, others: Sequence[Any]) -> C:
@@ -172,26 +163,33 @@ class LocalCorpus(Corpus, Generic[B]):
         return len(self.blocks)
 
     def update(self: C, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> C:
-        """Return the corpus with more videos, which replace those with their ids, and without some.
+        """Return the corpus with added videos, which replace those with the same ids, and without removed ones.
 
-        The result answers as a corpus made from scratch does. It shares unchanged blocks with this one.
+        The result is equivalent to a new corpus, and shares unchanged blocks with this one.
         """
-        return self._with(self.blocks.update(self.new_blocks(added), removed))
+        return self.with_blocks(self.new_blocks(added), removed)
+
+    def with_blocks(self: C, added: Iterable[B], removed: Iterable[str] = ()) -> C:
+        """Return what `update` does, from blocks."""
+        return self._with(self.blocks.update(added, removed))
 
     def arrays(self) -> Sequence[Mapping[str, np.ndarray]]:
-        """Return the arrays of each block; `ids` are those of its videos."""
+        """Return the arrays of each block."""
         return [part.block.arrays for part in self.blocks.parts]
 
     def restored(self: C, cached: Iterable[CachedBlock]) -> C:
-        """Return the corpus of blocks that `arrays` gave.
+        """Return a corpus of cached blocks.
 
-        Raises: DamagedError if a file is not as it was written, now or in later searches.
+        Raises: DamagedError if a file is damaged, now or in later searches.
         """
-        cached = list(cached)
-        parts = [Part(self.cached_block(arrays), present) for arrays, present, _ in cached]
+        parts = []
+        files = []
+        for arrays, present, codes in cached:
+            parts.append(PartialBlock(self.cached_block(arrays), present))
+            files.append(codes)
         corpus = self._with(self.blocks.of(parts))
-        for part, (_, _, codes) in zip(corpus.blocks.parts, cached, strict=True):
-            self.coder.keep(part.block, codes, self.context(part.block))
+        for part, codes in zip(corpus.blocks.parts, files, strict=True):
+            self.coder.add_files(part.block, codes, self.context(part.block))
         return corpus
 
     def missing_codes(self) -> Iterator[tuple[B, Arrays, Arrays]]:
@@ -200,7 +198,7 @@ class LocalCorpus(Corpus, Generic[B]):
             yield from self.coder.missing([part.block for part in self.blocks.parts], self.coded)
 
     def coded(self, block: B) -> dict[str, CodedVideos]:
-        """Return new codes of a block by branch."""
+        """Build the codes of a block by branch."""
         parts: dict[str, list[CodedVideos]] = {}
         step = max(1, self.coded_together * len(block.ids) // max(1, int(block.sizes.sum())))
         for start in range(0, len(block.ids), step):
@@ -208,10 +206,10 @@ class LocalCorpus(Corpus, Generic[B]):
             for branch, (vectors, counts) in self.sketch(block, rows).items():
                 axes = self.coder.axes(branch, vectors)
                 parts.setdefault(branch, []).append(CodedVideos.of(axes, vectors, counts))
-        return {branch: CodedVideos.joined(some) for branch, some in parts.items()}
+        return {branch: CodedVideos.joined(videos) for branch, videos in parts.items()}
 
     def codes_are_ready(self, num_videos: int) -> bool:
-        """Whether a search of so many videos can use codes now; each call counts as a search, see `Coder.ready`."""
+        """Return whether a search of `num_videos` videos can use codes; counts as a search, see `Coder.ready`."""
         size = self._size * min(num_videos, len(self)) // max(1, len(self))
         if size < self.least_coded:
             return False
@@ -229,16 +227,16 @@ class LocalCorpus(Corpus, Generic[B]):
 
 
 class LocalQuery(PreparedQuery, Generic[B]):
-    """A query whose videos are ranked by exact scores of those that rough scores or bounds leave."""
+    """A query that ranks videos by exact scores of the candidates that approximate scores or upper bounds leave."""
 
-    rounding: ClassVar[float]  # more than a rough score of up to 1 can be off, and an exact one from its bound
+    rounding: ClassVar[float]  # rounding tolerance of approximate scores up to 1, and of upper bounds
 
     def __init__(self, corpus: LocalCorpus[B]):
-        self.blocks, self.coder = corpus.blocks, corpus.coder
-        self._corpus = corpus
+        self.corpus = corpus
+        self.blocks = corpus.blocks
         self.uses_codes = False  # in this search
         self.num_scored = 0  # videos with exact scores in this search
-        self.known: Callable[[], Float32[np.ndarray, " V"]] | None = None  # upper bounds that are known already
+        self.known: Callable[[], Float32[np.ndarray, " V"]] | None = None  # upper bounds of all videos, if computed
 
     @property
     @abstractmethod
@@ -247,37 +245,37 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @abstractmethod
     def rough(self, split: Split[B]) -> Float[np.ndarray, " N"]:
-        """Return scores that are off by less than `rounding`."""
+        """Return approximate scores, with errors below `rounding`."""
 
     @abstractmethod
     def exact(self, split: Split[B]) -> Float[np.ndarray, " N"]:
-        """Return scores that depend on the query and each video alone."""
+        """Return exact scores, which do not depend on other videos."""
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """See `PreparedQuery.rank`."""
         return answered(self.ranking(limit=limit, among=among), self.exact)
 
     def ranking(self, *, limit: int, among: Collection[str] | None = None) -> Requests[B, list[RankedVideo]]:
-        """Rank videos, but leave exact scores to the caller, who may compute those of several queries together."""
+        """Rank videos, and request exact scores from the caller, which may batch those of several queries."""
         videos = self.blocks.among(among)
         self.num_scored = 0
         can_prune = 4 * limit <= len(videos) and self.has_finite_vectors
-        self.uses_codes = can_prune and self._corpus.codes_are_ready(len(videos))
+        self.uses_codes = can_prune and self.corpus.codes_are_ready(len(videos))
         if not self.uses_codes:
             return (yield from ranked_by_rough_scores(videos, self.rough, limit, rounding=self.rounding))
-        bounds = UpperBounds[B](self.coded, self.probes, fuzz=2 * self.rounding, known=self.known)
+        bounds = UpperBounds[B](self.coded, self.probes, margin=2 * self.rounding, known=self.known)
         ranked = yield from ranked_by_bounds(videos, bounds.bounds, limit)
-        self.coder.learn(self.num_scored / max(1, len(videos)))
+        self.corpus.coder.learn(self.num_scored / max(1, len(videos)))
         return ranked
 
     @property
     def coded(self) -> dict[str, CodedBlocks]:
-        """Codes of all blocks by branch; only once they are ready."""
-        return self.coder.together(self.blocks)
+        """Codes of all blocks by branch, once they are ready."""
+        return self.corpus.coder.together(self.blocks)
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
-        """The query's vectors as codes are compared with them, each with its branch; only once codes are ready."""
+        """The query's vectors on the axes of the codes, each with its branch, once codes are ready."""
         return [
             (branch, coded.axes.probe(vector))
             for branch, coded in self.coded.items()
@@ -285,11 +283,6 @@ class LocalQuery(PreparedQuery, Generic[B]):
         ]
 
     @property
-    def num_vectors(self) -> int:
-        """Number of the query's vectors in all branches."""
-        return sum(map(len, self.vectors.values()))
-
-    @property
     def has_finite_vectors(self) -> bool:
-        """Whether codes can say anything about the query."""
-        return self.num_vectors > 0 and all(np.isfinite(rows).all() for rows in self.vectors.values())
+        """Whether the query can use codes: it has vectors, and all are finite."""
+        return any(map(len, self.vectors.values())) and all(np.isfinite(rows).all() for rows in self.vectors.values())

@@ -1,13 +1,13 @@
-"""A library's videos in memory, kept up to date with its commits, and the hits among them; it knows no method."""
+"""A library's videos in memory, updated with each commit before the next search."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,21 +20,35 @@ from untrimmed.errors import (
     UntrimmedError,
     shown,
 )
-from untrimmed.search.cache.mapped import DamagedError
-from untrimmed.search.cache.snapshot import LaidOut, ids_of, lay_out
+from untrimmed.moments import tf_prvr
+from untrimmed.search.cache.blocks import batched_by_size
+from untrimmed.search.cache.mapped import DamagedError, without_damaged
+from untrimmed.search.cache.snapshot import BlockCache, ids_of
 from untrimmed.search.corpora import frames
 from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
-from untrimmed.search.corpora.training_free import TRAINING_FREE
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import Records, absolute, newest_commit, read_copy, version_of
-from untrimmed.search.store.table import VideoIndex
+from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 A = TypeVar("A")
+_FRAMES_AT_A_TIME = 2**18  # in memory while the cache is updated
+
+
+def _tf_prvr_model() -> SearchModel:
+    from untrimmed.search.corpora.tf_prvr import TFPRVRModel
+
+    return TFPRVRModel()
+
+
+TRAINING_FREE: Mapping[str, Callable[[], SearchModel]] = {
+    frames.NAME: frames.FrameModel,
+    tf_prvr.NAME: _tf_prvr_model,
+}
 
 
 @dataclass(frozen=True)
 class InUse:
-    """The model that searches a library: its identity, and the folder of one that was trained."""
+    """The model that searches a library: its identity, and its folder if it is a trained model."""
 
     identity: str
     folder: str | None = None
@@ -45,62 +59,57 @@ FRAMES = InUse(frames.NAME)
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One version of a library: all that it is asked comes from there, whatever is committed meanwhile."""
+    """One version of a library; later commits do not affect it."""
 
     engine: Engine
     folder: Path
-    commit: list[Any] | None  # of that version, see `newest_commit`; numbers begin again where a library is made anew
-    encoder: str  # the identity of the one that made its vectors
+    commit: list[Any] | None  # see `newest_commit`; numbers start again if a library is deleted and indexed again
+    encoder: str  # identity of the encoder of its vectors
     model: InUse
     records: Records
 
     @cached_property
     def index(self) -> VideoIndex:
-        """The table at that version; a search whose videos are laid out on disk opens none."""
+        """The table at this version; it is not opened if all videos are cached."""
         return _index_at(self.folder, self.commit)
 
     def frames(self) -> Corpus:
-        """Frames, training-free: for pictures, and for sentences if the library uses no other model."""
+        """Return the training-free corpus of frames."""
         return self.engine.load(self, FRAMES)
 
     def corpus(self) -> Corpus:
-        """The library's own model.
-
-        Raises:
-            CheckpointError: Its folder is gone or damaged.
-            IndexMismatchError: The model there is not the library's.
-        """
+        """Return the corpus of the library's model; see `model_in_use` for errors."""
         return self.engine.load(self, self.model)
 
     def below(self, place: str | os.PathLike[str]) -> frozenset[str]:
-        """The ids of the videos below a folder, or of that file.
+        """Return the ids of the videos below a folder, or of one file.
 
         Raises:
-            UnknownNameError: There is none.
+            UnknownNameError: No video of the library is there.
         """
         path = absolute(place)
-        found = frozenset(record.video_id for record in self.records.below(path))
-        if not found:
-            raise UnknownNameError(f"{shown(path)}: no video of {self.folder} lies there; see: untrimmed ls")
-        return found
+        video_ids = frozenset(record.video_id for record in self.records.below(path))
+        if not video_ids:
+            raise UnknownNameError(f"{shown(path)}: contains no video of {self.folder}; see: untrimmed ls")
+        return video_ids
 
 
 class Engine:
-    """Loads what a search needs when it is first needed, and what commits have changed before the next search.
+    """Loads a library's corpora on first use, and reads changes before the next search.
 
-    Any number of threads may ask; while one loads, all others wait before they begin.
+    Thread-safe: while one thread loads, new searches wait.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._lock = threading.RLock()  # of all below, and of reading the table
+        self._lock = threading.RLock()  # for the attributes below, and for reading the table
         self._view: View | None = None
         self._loaded: dict[tuple[str, InUse], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model
-        self._damaged: set[Path] = set()  # blocks on disk that are not read again
-        self._not_kept: set[InUse] = set()  # models, of whose corpora not all was on disk
+        self._damaged: set[Path] = set()  # cache files that are not read again
+        self._outdated: set[InUse] = set()  # models whose cache lacks videos
 
     def view(self) -> View:
-        """The library as it is now, with what has been committed by whichever process.
+        """Return the current version of the library, with the commits of all processes.
 
         Raises:
             UntrimmedError: There is no library, or nothing was indexed yet.
@@ -116,119 +125,152 @@ class Engine:
                     raise UntrimmedError(
                         f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
                     )
-                encoder = records[0].encoder_identity  # settings may be those of the next version already
+                encoder = records[0].encoder_identity  # settings may already be of the next version
                 self._view = View(self, self._folder, commit, encoder, model, records)
-                wanted = (encoder, FRAMES), (encoder, model)
-                self._loaded = {used: held for used, held in self._loaded.items() if used in wanted}
+                current = (encoder, FRAMES), (encoder, model)
+                self._loaded = {key: loaded for key, loaded in self._loaded.items() if key in current}
             return self._view
 
     def answer(self, ask: Callable[[View], A]) -> A:
-        """What is asked of the library as it is now.
+        """Return the result of `ask` for the current version of the library.
 
-        A version may be cleared away while it is read: then the next one is asked, from the start. What no version
-        would answer, such as a wrong option, is not asked again. What turns out to be damaged of the blocks on disk is
-        removed, and read from the table.
+        If that version is cleaned up meanwhile, `ask` is called again with the next one. Damaged cache files are
+        removed, and their videos are read from the table. Errors that no version would avoid, such as a wrong option,
+        are raised.
         """
         view = self.view()
         while True:
             try:
-                return ask(view)
+                return without_damaged(partial(ask, view), self._forget)
             except (ConfigError, EncoderError, UnknownNameError):
                 raise
-            except DamagedError as error:
-                with self._lock:
-                    if error.path not in self._damaged:
-                        self._damaged.add(error.path)
-                        self._loaded.clear()
-                        with contextlib.suppress(OSError):
-                            error.path.unlink()
             except UntrimmedError:
-                before, view = view, self.view()
-                if view is before:
+                previous = view
+                view = self.view()
+                if view is previous:
                     raise
 
     def load(self, view: View, model: InUse) -> Corpus:
-        """Return the videos of a version for a model.
+        """Return the videos of a version for a model; see `model_in_use` for errors.
 
-        Of what is in memory, or else laid out on disk, only changes are read from the table.
-
-        Raises:
-            CheckpointError: The model's folder is gone or damaged.
-            IndexMismatchError: The model there is not the library's.
+        Only changes against the corpus in memory, or else the cache, are read from the table.
         """
         with self._lock:
-            used = view.encoder, model
-            corpus, records = self._loaded.get(used) or on_disk(self._folder, model, view.records, self._damaged)
+            key = view.encoder, model
+            corpus, records = self._loaded.get(key) or read_cache(self._folder, model, view.records, self._damaged)
             added, removed = view.records.changes_since(records)
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
-                self._not_kept.add(model)
-            if view is self._view:  # an older one, of a search that began before, is not kept
-                self._loaded[used] = corpus, view.records
+                self._outdated.add(model)
+            if view is self._view:  # a long-running search may use an older version
+                self._loaded[key] = corpus, view.records
             return corpus
 
-    def keep(self) -> None:
-        """Lay out on disk what the searches so far have read from the table, where that can be."""
-        for model in self._not_kept:
-            keep_laid_out(self._folder, model, codes=False)
-        self._not_kept.clear()
+    def update_cache(self) -> None:
+        """Try to cache the videos that searches have read from the table."""
+        for model in self._outdated:
+            cache_library(self._folder, model, codes=False)
+        self._outdated.clear()
+
+    def _forget(self, damaged: Path) -> None:
+        with self._lock:
+            if damaged not in self._damaged:
+                self._damaged.add(damaged)
+                self._loaded.clear()
+                with contextlib.suppress(OSError):
+                    damaged.unlink()
 
 
-def on_disk(
+def read_cache(
     folder: Path, model: InUse, records: Records, damaged: Iterable[Path] = ()
 ) -> tuple[LocalCorpus[Any], Records]:
-    """Those of some videos that are laid out on disk, but for what is `damaged`, and their records.
-
-    Raises:
-        CheckpointError: The model's folder is gone or damaged.
-        IndexMismatchError: The model there is not the library's.
-    """
-    corpus = empty_corpus(folder, model)
-    blocks = list(LaidOut(folder, corpus.layout).read(records, damaged))
+    """Return a corpus of the cached videos among `records`, and their records; see `model_in_use` for errors."""
+    corpus = _empty_corpus(folder, model)
+    blocks = list(BlockCache(folder, corpus.layout).read(records, damaged))
     return corpus.restored(blocks), Records(map(records.of, ids_of(blocks)))
 
 
-def keep_laid_out(folder: Path, *models: InUse, codes: bool = True) -> None:
-    """Lay out on disk what a library is searched by, or by these models, so that new processes have it at once.
+def cache_library(folder: Path, *models: InUse, codes: bool = True) -> None:
+    """Update the cache of a library for its model, or for these models, so that new processes start fast.
 
-    Codes take longer than all else: who waits does without. Where it cannot be done, nothing happens: searches say what
-    is wrong, or do without it.
+    Building codes takes longest, so callers that wait pass `codes=False`. Errors are ignored: searches report them.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()
         for model in models or (view.model,):
-            empty = empty_corpus(folder, model)
-            lay_out(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
+            empty = _empty_corpus(folder, model)
+            update_cache(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
+
+
+def update_cache(
+    library: Path,
+    empty: LocalCorpus[Any],
+    records: Records,
+    read: Callable[[Sequence[str]], Iterable[StoredVideo]],
+    *,
+    codes: bool,
+) -> None:
+    """Update the cached blocks of a library, and build missing codes if requested; `read` reads videos by their ids.
+
+    Videos are read in batches to limit memory. Damaged files are built again.
+    """
+    cache = BlockCache(library, empty.layout)
+    damaged: set[Path] = set()
+
+    def update() -> None:
+        blocks = list(cache.read(records, damaged))
+        cached = set(ids_of(blocks))
+        new = [record for record in records if record.video_id not in cached]
+        for batch in list(batched_by_size(new, lambda record: record.num_frames, _FRAMES_AT_A_TIME)) or [[]]:
+            added = read([record.video_id for record in batch]) if batch else ()
+            if not cache.write(empty.restored(blocks).update(added).arrays(), records):
+                return
+            blocks = list(cache.read(records))
+        if codes:
+            cache.write_codes(empty.restored(blocks).missing_codes())
+
+    def forget(path: Path) -> None:
+        if path in damaged:
+            raise DamagedError(path, "cannot be written again")
+        damaged.add(path)
+
+    with contextlib.suppress(DamagedError):
+        without_damaged(update, forget)
 
 
 def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:
-    """The table as it was after a commit."""
+    """Return the table at a commit."""
     return VideoIndex(folder, follow=False, version=version_of(commit))
 
 
-def empty_corpus(library: Path, model: InUse) -> LocalCorpus[Any]:
-    """Return a corpus without videos for a library's model.
-
-    Raises:
-        CheckpointError: The model's folder is gone or damaged.
-        IndexMismatchError: The model there is not the library's.
-    """
+def _empty_corpus(library: Path, model: InUse) -> LocalCorpus[Any]:
     return model_in_use(library, model.identity, model.folder).corpus()
+
+
+def training_free(model: str | os.PathLike[str] | None) -> SearchModel | None:
+    """Return the training-free model of that name, `frames` for None or "none"; None if a folder has the name."""
+    if model is None:
+        return frames.FrameModel()
+    if Path(model).exists():
+        return None
+    name = os.fspath(model)
+    make = TRAINING_FREE.get(frames.NAME if name == "none" else name)
+    return make() if make else None
 
 
 def model_in_use(library: Path, identity: str, folder: str | None) -> SearchModel:
     """Return the model that encodes and searches a library's videos.
 
     Raises:
-        CheckpointError: Its folder is gone or damaged.
-        IndexMismatchError: The model there is another one, or no such model is known.
+        CheckpointError: The model's folder is missing or damaged.
+        IndexMismatchError: The folder has another model, or this version does not know the model.
     """
     if identity in TRAINING_FREE:
         return TRAINING_FREE[identity]()
     if folder is None:
         raise IndexMismatchError(
-            f"{shown(library)}: is searched with model {identity}, which this version does not know; choose another "
-            "with: untrimmed index --model frames"
+            f"{shown(library)}: uses model {identity}, which this version does not know; choose another with: "
+            "untrimmed index --model frames"
         )
     from untrimmed.search.corpora.trained import TrainedModel
 
@@ -236,12 +278,12 @@ def model_in_use(library: Path, identity: str, folder: str | None) -> SearchMode
         model = TrainedModel(folder)
     except CheckpointError as error:
         raise CheckpointError(
-            f"{shown(library)}: in use is model {identity}, and {str(error).partition('; ')[0]}; if it has moved: "
+            f"{shown(library)}: uses model {identity}, but {str(error).partition('; ')[0]}; if it has moved: "
             "untrimmed index --model FOLDER, to search without it: untrimmed index --model none"
         ) from error
     if model.identity != identity:
         raise IndexMismatchError(
-            f"{library}: in use is model {identity}, found {model.identity} in {model.folder}; restore it, or encode "
-            f"the library again with: untrimmed index --model {model.folder}"
+            f"{library}: uses model {identity}, found {model.identity} in {model.folder}; restore it, or encode the "
+            f"library again with: untrimmed index --model {model.folder}"
         )
     return model

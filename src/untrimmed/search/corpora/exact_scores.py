@@ -1,4 +1,4 @@
-"""A method's own score of some videos in double precision: it does not depend on what is computed beside it."""
+"""Exact scores of videos by a trained model, in double precision: they do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -24,66 +24,71 @@ from untrimmed.search.corpora.encoded_block import EncodedBlock, Places, long_te
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share
 
-_GATHERED_AT_A_TIME, _FEWEST = 256, 16  # videos
-_READ_TOGETHER, _ROWS_AT_A_TIME = 16, 2**15  # of these, for several queries, and of their rows
-_NUMBERS_AT_A_TIME = 2**20  # of several videos: 8 MB in double precision, which a thread keeps
+_GATHERED_AT_A_TIME = 256  # videos at most in a piece of work
+_MIN_GATHERED = 16
+_READ_TOGETHER = 16  # pieces of several queries
+_ROWS_AT_A_TIME = 2**15
+_NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
-_room = threading.local()
+_buffers = threading.local()
 
-PlacesOf = Callable[[Split[EncodedBlock]], Places]  # which rows of videos may count for a query
+PlacesOf = Callable[[Split[EncodedBlock]], Places]  # the rows of videos that may be the best for a query
 
 
 def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
-    """The scores of one query by a model in double precision, rounded, of videos with all that was encoded of them."""
-    step = min(_GATHERED_AT_A_TIME, max(_FEWEST, -(-len(split) // cores())))
+    """Return the scores of one query by a model in double precision, from whole videos, rounded to float32."""
+    step = min(_GATHERED_AT_A_TIME, max(_MIN_GATHERED, -(-len(split) // cores())))
     query = query.to("cpu", torch.float64)
 
     @torch.inference_mode()
-    def score(some: Split[EncodedBlock]) -> Tensor:
-        _fetch(some)
-        each = [block.fitted(rows) for block, rows in some]
-        return _scores(model, query, each[0].cat(each))
+    def score(piece: Split[EncodedBlock]) -> Tensor:
+        _fetch(piece)
+        videos = [block.fitted(rows) for block, rows in piece]
+        return _scores(model, query, videos[0].cat(videos))
 
-    pieces, found = _cut(split, step), []
-    while some := [*islice(pieces, cores())]:  # no more at a time, so that other searches find their turn between
-        found += each_alone(score, some)
-    return torch.cat(found).numpy() if found else np.empty(0, dtype=np.float32)
+    pieces = _pieces(split, step)
+    scores: list[Tensor] = []
+    while batch := [*islice(pieces, cores())]:  # in small batches, so that other searches can run in between
+        scores += map_alone(score, batch)
+    return torch.cat(scores).numpy() if scores else np.empty(0, dtype=np.float32)
 
 
 def exact_scores_of_rows(
-    model: RetrievalModel, asked: Sequence[tuple[EncodedQueries, Split[EncodedBlock], PlacesOf]]
+    model: RetrievalModel, requests: Sequence[tuple[EncodedQueries, Split[EncodedBlock], PlacesOf]]
 ) -> list[Float32[np.ndarray, " N"]]:
-    """The same scores of several queries, each of its own videos, from those rows alone that may count."""
+    """Return the same scores for several queries, each with its own videos, reading only rows that may be the best."""
     pieces = (
-        (number, piece) for number, (_, split, _) in enumerate(asked) for piece in _cut(split, _GATHERED_AT_A_TIME)
+        (number, piece)
+        for number, (_, split, _) in enumerate(requests)
+        for piece in _pieces(split, _GATHERED_AT_A_TIME)
     )
-    found: list[list[Tensor]] = [[] for _ in asked]
+    scores: list[list[Tensor]] = [[] for _ in requests]
 
     @torch.inference_mode()
-    def score(some: Sequence[tuple[int, Split[EncodedBlock]]]) -> None:
-        places: list[Places] = [{}] * len(some)
+    def score(batch: Sequence[tuple[int, Split[EncodedBlock]]]) -> None:
+        places: list[Places] = [{}] * len(batch)
 
-        def look(start: int, stop: int) -> None:
-            for place, (number, piece) in enumerate(some[start:stop], start):
-                places[place] = asked[number][2](piece)
+        def find_places(start: int, stop: int) -> None:
+            for index, (number, piece) in enumerate(batch[start:stop], start):
+                places[index] = requests[number][2](piece)
 
-        for _, piece in some:
+        for _, piece in batch:
             _fetch(piece)
-        share(len(some), 1, look)
-        ends = np.cumsum([max(rows.size for rows in own.values()) for own in places])
-        each = zip(some, places, (ends // _ROWS_AT_A_TIME).tolist(), strict=True)
-        for _, group in groupby(each, key=itemgetter(2)):
-            few = [*group]
-            videos = with_rows([(piece, own) for (_, piece), own, _ in few])
-            for ((number, _), *_), own in zip(few, videos, strict=True):
-                found[number].append(_scores(model, asked[number][0].to("cpu", torch.float64), own))
+        share(len(batch), 1, find_places)
+        ends = np.cumsum([max(rows.size for rows in by_name.values()) for by_name in places])
+        items = zip(batch, places, (ends // _ROWS_AT_A_TIME).tolist(), strict=True)
+        for _, iterator in groupby(items, key=itemgetter(2)):
+            group = [*iterator]
+            videos = with_rows([(piece, by_name) for (_, piece), by_name, _ in group])
+            for ((number, _), *_), piece_videos in zip(group, videos, strict=True):
+                scores[number].append(_scores(model, requests[number][0].to("cpu", torch.float64), piece_videos))
 
-    while some := [*islice(pieces, _READ_TOGETHER)]:
-        each_alone(score, [some])
-    return [torch.cat(own).numpy() if own else np.empty(0, dtype=np.float32) for own in found]
+    while batch := [*islice(pieces, _READ_TOGETHER)]:
+        map_alone(score, [batch])
+    return [torch.cat(parts).numpy() if parts else np.empty(0, dtype=np.float32) for parts in scores]
 
 
-def _cut(split: Split[EncodedBlock], step: int) -> Iterator[Split[EncodedBlock]]:
+def _pieces(split: Split[EncodedBlock], step: int) -> Iterator[Split[EncodedBlock]]:
     return (split.at(slice(start, start + step)) for start in range(0, len(split), step))
 
 
@@ -100,61 +105,63 @@ def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos)
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """In memory of this thread until it asks again: to be given new memory would take longer than the scores.
+    """Convert videos in buffers of this thread, valid until its next call: allocation would take longer than scoring.
 
-    For inference mode alone, in which that memory was made.
+    The buffers are inference tensors.
     """
-    room: dict[str, Tensor] = _room.__dict__
+    buffers: dict[str, Tensor] = _buffers.__dict__
     wide = {}
     for name, tensor in videos.tensors().items():
         if not tensor.is_floating_point():
             continue
-        if name not in room or len(room[name]) < tensor.numel():
-            room[name] = torch.empty(tensor.numel(), dtype=torch.float64)
-        wide[name] = room[name][: tensor.numel()].view(tensor.shape).copy_(tensor)
+        if name not in buffers or len(buffers[name]) < tensor.numel():
+            buffers[name] = torch.empty(tensor.numel(), dtype=torch.float64)
+        wide[name] = buffers[name][: tensor.numel()].view(tensor.shape).copy_(tensor)
     return videos.with_tensors(videos.tensors() | wide)
 
 
 A = TypeVar("A")
 R = TypeVar("R")
 
-_here, _beginning = threading.local(), threading.Lock()
+_current = threading.local()
+_starting = threading.Lock()
 
 
-def each_alone(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Work on each item, as many at a time as there are cores; within such work, one after the other."""
-    if getattr(_here, "is_alone", False):
+def map_alone(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
+    """Return the results of `work` for all items, computed on all cores; nested calls use the current thread."""
+    if getattr(_current, "is_alone", False):
         return [work(item) for item in items]
     return list(_threads().map(work, items))
 
 
 def _threads() -> ThreadPoolExecutor:
-    with _beginning:
-        return _begun()
+    with _starting:
+        return _start_threads()
 
 
 @cache
-def _begun() -> ThreadPoolExecutor:
-    number, before = cores(), torch.get_num_threads()
-    all_there = threading.Barrier(number)
+def _start_threads() -> ThreadPoolExecutor:
+    number = cores()
+    num_threads = torch.get_num_threads()
+    barrier = threading.Barrier(number)
 
-    def begin() -> None:
+    def initialize() -> None:
         torch.set_num_threads(1)
-        _here.is_alone = True
+        _current.is_alone = True
 
-    pool = ThreadPoolExecutor(number, "scores", begin)
-    for started in [pool.submit(all_there.wait) for _ in range(number)]:
-        started.result()
-    torch.set_num_threads(before)  # of this thread, and of those to come
+    pool = ThreadPoolExecutor(number, "scores", initialize)
+    for future in [pool.submit(barrier.wait) for _ in range(number)]:
+        future.result()
+    torch.set_num_threads(num_threads)  # for this thread and later ones
     return pool
 
 
 def _after_fork() -> None:
-    """Threads do not go along, nor is a child one of them."""
-    global _beginning
-    _beginning = threading.Lock()
-    _begun.cache_clear()
-    _here.is_alone = False
+    """Reset the state of threads, which a child process does not inherit."""
+    global _starting
+    _starting = threading.Lock()
+    _start_threads.cache_clear()
+    _current.is_alone = False
 
 
 if hasattr(os, "register_at_fork"):
@@ -162,13 +169,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class BestRows:
-    """How videos of a model are read by their best rows."""
+    """Finds the rows of videos that a model's score may read."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
-        """`template`: an encoding of a video by the model."""
+        """Take a model and its encoding of any video."""
         sketch, tensors = model.sketch(template), dict(long_tensors(template))
         self._tensors = {
-            # A sketch may begin with a row that no tensor has: see `scores.max_sim.units`.
+            # A sketch may begin with an additional row, see `scores.max_sim.units`.
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
             for branch, names in model.rows_of_branches.items()
         }
@@ -176,45 +183,46 @@ class BestRows:
 
     @property
     def are_few(self) -> bool:
-        """Whether the score reads no others."""
+        """Whether the score reads only the best rows."""
         return bool(self._tensors)
 
     def places(
         self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], split: Split[EncodedBlock]
     ) -> Places:
-        """What `with_rows` reads of videos that have codes, for a query with these probes.
+        """Return the rows of coded videos that may be the best for these probes.
 
-        Where fewer rows of a video are open than of another, one stands for others. Of a branch that the query does not
-        look for none is open: the first row stands, and counts for nothing.
+        If a video has fewer such rows than another, a row is repeated. For a branch without probes, the first row is
+        returned, which does not affect the score.
         """
-        lengths, opened = np.concatenate([block.lengths[rows] for block, rows in split]), {}
-        for branch, (_, before) in self._tensors.items():
+        lengths = np.concatenate([block.lengths[rows] for block, rows in split])
+        masks = {}
+        for branch, (_, offset) in self._tensors.items():
             is_open = coded[branch].open_rows([probe for name, probe in probes if name == branch], split)
-            # Without the copy of its first row that stands for the padding of a video.
-            length = lengths[:, self._lengths[branch]] + before
-            opened[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
-        width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in opened.values()))
+            # Without the copy of the first row that replaces padding.
+            length = lengths[:, self._lengths[branch]] + offset
+            masks[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
+        width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in masks.values()))
         places: dict[str, Int[np.ndarray, "K W"]] = {}
-        for branch, (names, before) in self._tensors.items():
-            first = np.argsort(~opened[branch], axis=1, kind="stable")[:, :width]
-            is_open = np.take_along_axis(opened[branch], first, axis=1)
-            rows = np.maximum(np.where(is_open, first, first[:, :1]) - before, 0)
+        for branch, (names, offset) in self._tensors.items():
+            first = np.argsort(~masks[branch], axis=1, kind="stable")[:, :width]
+            is_open = np.take_along_axis(masks[branch], first, axis=1)
+            rows = np.maximum(np.where(is_open, first, first[:, :1]) - offset, 0)
             missing = width - rows.shape[1]
             places |= dict.fromkeys(names, np.pad(rows, ((0, 0), (0, missing)), mode="edge") if missing else rows)
         return places
 
 
 class Scorer:
-    """How a model scores the videos of a library: roughly in its own precision, exactly in double precision."""
+    """Scores videos by a model: approximately in its own precision, exactly in double precision."""
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_doubt: float | None = None):
-        """`template` is an encoding of one video. `usual_doubt`: see `Doubt.usual`."""
+        """Take a model, its encoding of any video, and `Doubt.usual`."""
         self.model = model
         self.best_rows = BestRows(model, template)
         self.usual_doubt = usual_doubt
 
     @cached_property
     def in_float64(self) -> RetrievalModel:
-        """A copy of the model in double precision."""
+        """The model in double precision."""
         return copy.deepcopy(self.model).double()

@@ -1,7 +1,6 @@
-"""Training-free search by frames: a video is as good as its best frame, and its moments are scenes.
+"""Training-free search by frames: a video scores by its best frame, and its moments are scenes.
 
-Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares this with other
-ways of ranking.
+Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares ranking methods.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ NAME = "frames"
 class FrameSettings(SpanSettings):
     """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
-    change_s: float = 0.5  # squared distance times seconds that a change of scene has to explain
+    change_s: float = 0.5  # least squared distance times seconds that a change of scene explains
 
 
 class FrameModel:
-    """Searches the frames themselves, so that the table stores nothing else of a video."""
+    """Searches stored frames; the table has no other encoding of a video."""
 
     identity: ClassVar[str] = NAME
     folder: ClassVar[None] = None
 
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """Return nothing: frames are stored already."""
+        """Return nothing, because frames are already stored."""
         return b""
 
     def corpus(self) -> FrameCorpus:
@@ -46,7 +45,7 @@ class FrameModel:
 
 
 class FrameCorpus(RowCorpus):
-    """The frames of all videos; it has no weights."""
+    """The frames of all videos."""
 
     smoothing_s: ClassVar[float] = 0.5
 
@@ -56,7 +55,7 @@ class FrameCorpus(RowCorpus):
 
     @property
     def layout(self) -> str:
-        """See `LocalCorpus`; the number changes with the form of the arrays."""
+        """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 1"
 
     def row_video(self, stored: StoredVideo) -> RowVideo:

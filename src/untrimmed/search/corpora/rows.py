@@ -1,7 +1,7 @@
-"""Training-free corpora: a video is as relevant as its best vector, its moments are spans that stand out.
+"""Training-free corpora: a video scores by its best vector, and its moments are the clearest spans.
 
-Spans are ranked by how far their mean relevance is above a background (`untrimmed.moments.clearest`). It lies between
-the mean of the video and that of the whole library, so that a sentence about all of a video finds all of it.
+Spans are ranked by how far their mean relevance is above a background (`untrimmed.moments.clearest`). The background is
+between the means of the video and of the library, so a sentence that fits a whole video returns all of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
-from untrimmed.search.cache.blocks import Block, Part, Split, gathered
+from untrimmed.search.cache.blocks import Block, PartialBlock, Split, batched_by_size
 from untrimmed.search.cache.mapped import rows_of
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
@@ -27,54 +27,55 @@ from untrimmed.types import Moment, TextFeatures
 if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
-VECTORS, TIMES, EDGES = "vectors", "times_s", "edges"
-_ENDS = " ends"  # after the name of an array: where the entries of each video end
+VECTORS = "vectors"
+TIMES = "times_s"
+EDGES = "edges"
+BRANCH = "rows"
+_ENDS = " ends"  # suffix of the array with the ends of each video's entries
+_ROWS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
 
 
 @dataclass(frozen=True)
 class RowVideo:
-    """One video: `arrays` has its vectors, the times of its frames, and what else its model needs of it."""
+    """One video: `arrays` has its vectors, the times of its frames, and other arrays of its model."""
 
     video_id: str
     duration_s: float
-    dim: int  # of its vectors: the rows of a block may be wider
+    dim: int  # width of its vectors; rows of a block may be padded
     arrays: Mapping[str, np.ndarray]
 
     @property
     def vectors(self) -> Float[np.ndarray, "M E"]:
-        """In order of time."""
+        """Vectors in temporal order."""
         return self.arrays[VECTORS]
 
     @property
     def times_s(self) -> Float[np.ndarray, " T"]:
-        """Of its frames."""
+        """Times of the frames."""
         return self.arrays[TIMES]
 
     @property
     def frames_per_row(self) -> Int[np.ndarray, " M"]:
-        """Number of frames that each vector stands for: one each, unless there are edges between vectors."""
+        """Number of frames of each vector: 1, unless there are edges between vectors."""
         edges = self.arrays.get(EDGES)
         return np.ones(len(self.vectors), dtype=np.int64) if edges is None else np.diff(edges)
 
     @property
     def total(self) -> Float64[np.ndarray, " D"]:
-        """Sum of the vectors of all frames.
-
-        Float16 values are multiples of one step, so their sums and differences in float64 are exact in any order.
-        """
+        """Sum of the vectors of all frames; sums of float16 values in float64 are exact in any order."""
         vectors = self.vectors[:, : self.dim].astype(np.float64)
         return self.frames_per_row.astype(np.float64) @ vectors
 
 
 class RowBlock(Block):
-    """Videos side by side; an array `NAME ends` says where the entries of each video in NAME end."""
+    """Concatenated arrays of videos; the array `NAME ends` has the end of each video's entries in NAME."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        """`arrays` as `of` makes them."""
+        """Take the arrays of `of`."""
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
-        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans of videos by row, found when needed
+        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans of videos by row, computed on first use
 
     @classmethod
     def of(cls, videos: Sequence[RowVideo]) -> RowBlock:
@@ -88,19 +89,19 @@ class RowBlock(Block):
                 "ids": np.array([video.video_id for video in videos]),
                 "durations_s": np.array([video.duration_s for video in videos]),
                 "total": np.sum([video.total for video in videos], axis=0),
-                **{name + _ENDS: np.cumsum([len(rows) for rows in each]) for name, each in entries.items()},
-                **{name: np.concatenate(each) for name, each in entries.items()},
+                **{name + _ENDS: np.cumsum([len(rows) for rows in parts]) for name, parts in entries.items()},
+                **{name: np.concatenate(parts) for name, parts in entries.items()},
             }
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Part[RowBlock]]) -> RowBlock:
+    def joined(cls, parts: Sequence[PartialBlock[RowBlock]]) -> RowBlock:
         """Copy the videos that are present into a new block."""
         return cls.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
 
     @property
     def dim(self) -> int:
-        """Width of the encoder's vectors: rows may be wider."""
+        """Width of the encoder's vectors; rows may be padded."""
         return len(self.arrays["total"])
 
     @cached_property
@@ -109,38 +110,40 @@ class RowBlock(Block):
         return np.diff(self._bounds[VECTORS])
 
     def video(self, row: int) -> RowVideo:
-        """One of the videos; its arrays are views of the block's."""
+        """Return a video with views of the block's arrays."""
         arrays = {
             name: rows_of(self.arrays, name, int(ends[row]), int(ends[row + 1])) for name, ends in self._bounds.items()
         }
         return RowVideo(self.ids[row], float(self.arrays["durations_s"][row]), self.dim, arrays)
 
     def total(self, present: Int[np.ndarray, " K"]) -> tuple[Float64[np.ndarray, " D"], int]:
-        """Sum of the vectors of all frames of some videos, by row, and the number of frames; reads as few as it can."""
+        """Return the sum of all frames' vectors of some videos by row, and the number of frames; reads few videos."""
         absent = np.setdiff1d(np.arange(len(self.ids)), present)
         num_frames = int(np.diff(self._bounds[TIMES])[present].sum())
-        few, sign, start = (absent, -1, self.arrays["total"]) if len(absent) < len(present) else (present, 1, 0.0)
-        return start + sign * sum((self.video(row).total for row in few.tolist()), np.zeros(self.dim)), num_frames
+        if len(absent) < len(present):
+            return self.arrays["total"] - self._sum(absent), num_frames
+        return self._sum(present), num_frames
+
+    def _sum(self, rows: Int[np.ndarray, " K"]) -> Float64[np.ndarray, " D"]:
+        return sum((self.video(row).total for row in rows.tolist()), np.zeros(self.dim))
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
-        """Each video by its best vector, from float16 products."""
+        """Return each video's best float16 product."""
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 
-BRANCH = "rows"
-_ROWS_OF_BLOCK = 2**16  # about 10 h of frames: threads are worth it, and an update copies no more at once
 C = TypeVar("C", bound="RowCorpus")
 
-Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # the sum of the vectors of frames, and their number
+Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum and number of all frames' vectors
 
 
 class RowCorpus(LocalCorpus[RowBlock]):
-    """Videos as float16 vectors, searched exactly by the best vector of each."""
+    """Videos as float16 vectors, ranked by the best vector of each."""
 
     least_coded: ClassVar[int] = 2**17
     least_coded_at_once: ClassVar[int] = 2**20
     coded_together: ClassVar[int] = 2**14
-    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian under which curves are shown; 0: none
+    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0: none
 
     def __init__(self, spans: SpanSettings):
         super().__init__(RowBlock.joined, _ROWS_OF_BLOCK)
@@ -153,12 +156,12 @@ class RowCorpus(LocalCorpus[RowBlock]):
 
     @abstractmethod
     def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
-        """Return spans that may be moments: first frame, and one past the last."""
+        """Return candidate spans: first frame, and one past the last."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[RowBlock]:
-        """Yield blocks of about the usual size; one at a time is in memory beside the videos that it is made of."""
+        """Yield blocks of about the usual size, one at a time to limit memory."""
         videos = map(self.row_video, added)
-        return map(RowBlock.of, gathered(videos, lambda video: len(video.vectors), _ROWS_OF_BLOCK))
+        return map(RowBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _ROWS_OF_BLOCK))
 
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> RowBlock:
         """See `LocalCorpus`."""
@@ -176,15 +179,12 @@ class RowCorpus(LocalCorpus[RowBlock]):
         return RowQuery(self, query.sentence)
 
     def video(self, video_id: str) -> RowVideo:
-        """One video.
-
-        Raises: KeyError if the corpus does not have it.
-        """
+        """Return a video; KeyError for an unknown id."""
         block, row = self.blocks.find(video_id)
         return block.video(row)
 
     def spans_of(self, video_id: str) -> Int[np.ndarray, "N 2"]:
-        """The spans of one video, found when it is first a hit: that costs as much as some searches."""
+        """Return the candidate spans of a video, computed on its first hit because that takes long."""
         block, row = self.blocks.find(video_id)
         if row not in block.spans:
             block.spans[row] = self.spans(block.video(row))
@@ -195,7 +195,7 @@ class RowCorpus(LocalCorpus[RowBlock]):
         return _added([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
 
     def extent(self) -> Totals:
-        """Sum and number of all frames, see `LocalCorpus.extent`."""
+        """Return the sum and number of all frames, see `LocalCorpus.extent`."""
         return self._total
 
     def beside(self: C, others: Sequence[Totals]) -> C:
@@ -206,7 +206,7 @@ class RowCorpus(LocalCorpus[RowBlock]):
         return corpus
 
     def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """Return the mean relevance of all frames of the library, those of other shards included."""
+        """Return the mean relevance of all frames of the library, including other shards."""
         total, num_frames = _added([self._total, *self._others])
         return float(sentence @ np.float32(total / max(1, num_frames)))
 
@@ -215,29 +215,30 @@ class RowQuery(LocalQuery[RowBlock]):
     """A sentence's vector and the videos of a corpus."""
 
     rounding: ClassVar[float] = ROUNDING
+    corpus: RowCorpus
 
     def __init__(self, corpus: RowCorpus, sentence: Float[np.ndarray, " D"]):
         super().__init__(corpus)
-        self._rows_corpus, self._sentence = corpus, sentence
+        self._sentence = sentence
         self._halves = halves(sentence)
 
     @property
     def vectors(self) -> dict[str, Float32[np.ndarray, "1 D"]]:
-        """The sentence's."""
+        """The sentence's vector."""
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
     def rough(self, split: Split[RowBlock]) -> Float[np.ndarray, " N"]:
-        """From float16 products."""
+        """Return scores from float16 products."""
         scores = [np.empty(0)]
         for block, rows in split:
-            is_most = 4 * len(rows) > len(block.ids)
-            scores.append(
-                block.rough_scores(self._halves[:1])[rows] if is_most else self.exact(Split.of([(block, rows)]))
-            )
+            if 4 * len(rows) > len(block.ids):
+                scores.append(block.rough_scores(self._halves[:1])[rows])
+            else:
+                scores.append(self.exact(Split.of([(block, rows)])))
         return np.concatenate(scores)
 
     def exact(self, split: Split[RowBlock]) -> Float64[np.ndarray, " N"]:
-        """From products as exact as in float32."""
+        """Return scores as exact as in float32."""
         self.num_scored += len(split)
         places = [(block, row) for block, rows in split for row in rows.tolist()]
         scores = np.empty(len(places))
@@ -252,20 +253,21 @@ class RowQuery(LocalQuery[RowBlock]):
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Return separate spans of one video in seconds, the clearest first, with their mean relevance."""
-        video = self._rows_corpus.video(video_id)
+        video = self.corpus.video(video_id)
         return standing_out(
             self._curve(video),
             video.times_s,
             video.duration_s,
-            self._rows_corpus.spans_of(video_id),
-            others=self._rows_corpus.background(self._sentence),
-            settings=self._rows_corpus.span_settings,
+            self.corpus.spans_of(video_id),
+            others=self.corpus.background(self._sentence),
+            settings=self.corpus.span_settings,
             limit=limit,
         )
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return the times of frames in seconds and the relevance there, smoothed as far as the corpus wants it."""
-        video, deviation_s = self._rows_corpus.video(video_id), self._rows_corpus.smoothing_s
+        """Return the times of frames in seconds and the relevance there, smoothed by the corpus's `smoothing_s`."""
+        video = self.corpus.video(video_id)
+        deviation_s = self.corpus.smoothing_s
         curve = self._curve(video)
         return video.times_s, smoothed(curve, deviation_s / spacing_s(video.times_s)) if deviation_s else curve
 
@@ -274,14 +276,14 @@ class RowQuery(LocalQuery[RowBlock]):
 
 
 def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
-    """Return the usual time between two frames in seconds; 1 if that is unknown."""
+    """Return the median time between two frames in seconds; 1 if it is unknown."""
     gaps_s = np.diff(times_s)
     gaps_s = gaps_s[gaps_s > 0]
     return float(np.median(gaps_s)) if len(gaps_s) else 1.0
 
 
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Return a curve under a Gaussian, whose standard deviation is in steps; at the ends its weight is rescaled.
+    """Smooth a curve with a Gaussian; `deviation` is in steps, and the weights are normalized at the ends.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]

@@ -1,11 +1,10 @@
-"""TF-PRVR over a library: moments that need no training take the place of frames (`untrimmed.moments.tf_prvr`).
+"""Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
-The moments of a video are made from its stored frames once, when it is indexed or the library changes to this model,
-and stored beside the frames: a fraction of their size. A search compares moments, not frames. Every frame counts the
-same, also where key frames alone were sampled, at unequal steps.
+The moments of a video are computed from its stored frames when it is indexed or the library changes to this model. They
+are stored beside the frames and are much smaller. Frames have equal weight, even if key frames are unequally spaced.
 
-A video scores by its best moment, as released. Spans are moments, segments of every level and the whole, ranked by how
-far they stand out (`untrimmed.moments.clearest`), which the release leaves open; docs/quality.md has other choices.
+A video scores by its best moment, as in the release. The release does not rank spans: moments, segments of all levels
+and the whole video are ranked as in `untrimmed.moments.clearest`; docs/quality.md has other choices.
 """
 
 from __future__ import annotations
@@ -29,18 +28,19 @@ _SPANS = "spans"
 
 
 class TFPRVRModel:
-    """What makes a library's moments; it has no weights, and so no folder."""
+    """Computes moments; it has no weights."""
 
     identity: ClassVar[str] = NAME
     folder: ClassVar[None] = None
 
     def __init__(self, settings: TFPRVRSettings | None = None, spans: SpanSettings | None = None):
-        self.settings, self.spans = settings or TFPRVRSettings(), spans or SpanSettings()
+        self.settings = settings or TFPRVRSettings()
+        self.spans = spans or SpanSettings()
 
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """What the index keeps of a video: its moments as an npz, vectors in half precision.
+        """Return a video's moments as an npz with vectors in half precision.
 
-        Raises: FeatureError for a frame that is not finite or has no direction.
+        Raises: FeatureError for a frame that is zero or not finite.
         """
         moments = video_moments(features.vectors, self.settings)
         file = io.BytesIO()
@@ -54,18 +54,18 @@ class TFPRVRModel:
         return file.getvalue()
 
     def restore(self, encoded: bytes) -> VideoMoments:
-        """What `encode_video` gave.
+        """Load the result of `encode_video`.
 
-        Raises: IndexMismatchError where it is something else.
+        Raises: IndexMismatchError for other bytes.
         """
         try:
-            with np.load(io.BytesIO(encoded), allow_pickle=False) as kept:
-                levels = np.split(kept["levels"], np.cumsum(kept["level_sizes"])[:-1])
-                return VideoMoments(kept["vectors"], kept["edges"], tuple(levels))
+            with np.load(io.BytesIO(encoded), allow_pickle=False) as arrays:
+                levels = np.split(arrays["levels"], np.cumsum(arrays["level_sizes"])[:-1])
+                return VideoMoments(arrays["vectors"], arrays["edges"], tuple(levels))
         except (OSError, EOFError, ValueError, KeyError) as error:
             raise IndexMismatchError(
-                f"what the library keeps of a video is not what {NAME} gives ({type(error).__name__}); make it again "
-                f"with: untrimmed index --model frames, then --model {NAME}"
+                f"a stored video is not encoded by {NAME} ({type(error).__name__}); encode the library again with: "
+                f"untrimmed index --model frames, then --model {NAME}"
             ) from error
 
     def corpus(self) -> TFPRVRCorpus:
@@ -82,25 +82,21 @@ class TFPRVRCorpus(RowCorpus):
 
     @property
     def layout(self) -> str:
-        """See `LocalCorpus`; the number changes with the form of the arrays."""
+        """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> RowQuery:
-        """Return the query as the vector of its sentence at unit length, which the score is made of."""
+        """Return the query with its sentence vector at unit length, as the score requires."""
         length = float(np.linalg.norm(query.sentence))
         sentence = query.sentence / length if length > 0 else query.sentence
         return RowQuery(self, sentence.astype(np.float32))
 
     def row_video(self, stored: StoredVideo) -> RowVideo:
-        """Return the moments of a video; if another model encoded it, they are made from its frames.
-
-        Raises:
-            FeatureError: A frame of such a video has no direction.
-            IndexMismatchError: The table has something else for this model.
-        """
-        features, record = stored.features, stored.record
-        is_own = record.model == self.model.identity
-        moments = self.model.restore(stored.encoded if is_own else self.model.encode_video(features))
+        """Return the stored moments of a video, or compute them if another model encoded it; may raise as both do."""
+        features = stored.features
+        record = stored.record
+        is_encoded = record.model == self.model.identity
+        moments = self.model.restore(stored.encoded if is_encoded else self.model.encode_video(features))
         arrays = {
             VECTORS: moments.vectors.astype(np.float16),
             EDGES: moments.edges,
@@ -110,5 +106,5 @@ class TFPRVRCorpus(RowCorpus):
         return RowVideo(record.video_id, features.duration_s, moments.vectors.shape[1], arrays)
 
     def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
-        """Return the moments, the segments of every level, and the whole."""
+        """Return the moments, the segments of all levels, and the whole video."""
         return video.arrays[_SPANS]

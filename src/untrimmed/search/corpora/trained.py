@@ -1,7 +1,7 @@
-"""A trained model in the place of the training-free search: it encodes a library's stored frames and its queries.
+"""Search with a trained model, which encodes a library's stored frames and its queries.
 
-A checkpoint trained on features of an encoder serves every library made with that encoder: frames are resampled as in
-training (32 clips and at most 128 frames of a released model), so nothing is decoded again.
+A checkpoint works for every library with the encoder of its training features. Frames are resampled as in training (32
+clips and at most 128 frames for a released model), so nothing is decoded again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.search.cache.blocks import gathered
+from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.corpora.corpus import LocalCorpus
 from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, joined, long_tensors
 from untrimmed.search.corpora.exact_scores import Scorer
@@ -40,16 +40,18 @@ if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_VIDEOS_OF_BLOCK = 4096  # for fewer each, more time would go into calls than into scans
+_VIDEOS_OF_BLOCK = 4096  # smaller blocks spend more time in calls than in scans
 C = TypeVar("C", bound="TrainedCorpus")
-_RUN_SETTINGS, _RUN_FIGURES = "config.yaml", "metrics.jsonl"  # of `running.run`, on which search may not depend
+# Files of `running.run`, which search may not import.
+_RUN_SETTINGS = "config.yaml"
+_RUN_METRICS = "metrics.jsonl"
 
 
 class TrainedModel:
-    """A model in the folder of a run, or one that was imported."""
+    """A model in the folder of a run, or an imported model."""
 
     def __init__(self, folder: str | os.PathLike[str]):
-        """Raises: CheckpointError where there is no model, or a damaged one."""
+        """Raises: CheckpointError if the folder has no model, or a damaged one."""
         self.folder = absolute(folder)
         if not (self.folder / WEIGHTS).is_file():
             raise CheckpointError(f"{self.folder}: no {WEIGHTS} here; name the folder that `untrimmed train` wrote")
@@ -58,50 +60,42 @@ class TrainedModel:
         self.identity = f"{self.model.name}:{digest}"
 
     def check_encoder(self, identity: str) -> None:
-        """Refuse the features of another encoder than the one whose features the run learned on, where it knows that.
+        """Check that the run was trained on features of this encoder; imported models and benchmarks name none.
 
         Raises:
-            IndexMismatchError: Naming found and wanted.
+            IndexMismatchError: The run was trained on features of another encoder.
             ConfigError: The run's settings are damaged.
         """
-        wanted = self._trained_on()
-        if wanted is not None and wanted != identity:
+        settings = self.folder / _RUN_SETTINGS
+        data = read_yaml(settings).get("data") if settings.is_file() else None
+        expected = data.get("encoder_identity") if isinstance(data, dict) else None
+        if expected is not None and expected != identity:
             raise IndexMismatchError(
-                f"{self.folder}: trained on features of encoder {wanted}, the library's are of {identity}; train on "
+                f"{self.folder}: trained on features of encoder {expected}, the library's are of {identity}; train on "
                 "features of this library (untrimmed features --library), or index into a new --library with that "
                 "encoder"
             )
 
-    def _trained_on(self) -> str | None:
-        """The encoder that the settings of the run name; an imported model has none, nor have benchmarks' features."""
-        if not (self.folder / _RUN_SETTINGS).is_file():
-            return None
-        data = read_yaml(self.folder / _RUN_SETTINGS).get("data")
-        return data.get("encoder_identity") if isinstance(data, dict) else None
-
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
-        """Refuse features of other widths than the model was trained on.
+        """Check the widths of features.
 
         Raises:
-            IndexMismatchError: Naming found and wanted.
+            IndexMismatchError: The model was trained on other widths.
         """
         config = self.model.config
-        for what, found, wanted in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
-            if found != wanted:
+        for kind, width, expected in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
+            if width != expected:
                 raise IndexMismatchError(
-                    f"{self.folder}: trained on {what} of width {wanted}, the library's encoder gives {found}; use a "
+                    f"{self.folder}: trained on {kind} of width {expected}, the library's encoder gives {width}; use a "
                     "model trained on features of this encoder (untrimmed features, untrimmed train)"
                 )
 
     def _usual_doubt(self) -> float | None:
-        """What nine in ten captions of the validation split did not exceed when the model was the best of its run.
-
-        None for models that predict none, that were imported, or whose run was made before this was written down.
-        """
+        """Return `Doubt.usual` from the best validation of the run; None if it is not recorded."""
         try:
-            lines = (self.folder / _RUN_FIGURES).read_text(encoding="utf-8").splitlines()
-            figures = [json.loads(line)["val"] for line in lines]
-            best = max(figures, key=lambda val: val.get("event SumR", val["SumR"]))  # the first is there if it chose
+            lines = (self.folder / _RUN_METRICS).read_text(encoding="utf-8").splitlines()
+            metrics = [json.loads(line)["val"] for line in lines]
+            best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))  # training selects by these
         except (OSError, ValueError, KeyError, TypeError):
             return None
         usual = best.get(f"{DOUBT}_p90")
@@ -109,7 +103,7 @@ class TrainedModel:
 
     @torch.inference_mode()
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """What the index keeps of a video for this model: its encoding as safetensors, floats in half precision."""
+        """Return a video's encoding as safetensors in half precision."""
         config = self.model.config
         clips, frames = prepare_video(features.vectors, num_clips=config.num_clips, max_frames=config.max_frames)
         batch = VideoBatch(
@@ -122,50 +116,48 @@ class TrainedModel:
 
     @torch.inference_mode()
     def encode_query(self, query: TextFeatures) -> EncodedQueries:
-        """One query through the model's own word tower."""
+        """Encode one query."""
         words = torch.from_numpy(prepare_words(query.words, max_words=self.model.config.max_words))[None]
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
     @cached_property
     def scorer(self) -> Scorer:
-        """How this model scores videos."""
+        """Computes this model's scores."""
         return Scorer(self.model, self.template, self._usual_doubt())
 
     def corpus(self) -> TrainedCorpus:
-        """Videos laid out for search; without any, `update` adds them."""
+        """Return a corpus without videos."""
         return TrainedCorpus(self)
 
     def restore_each(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
-        """What `encode_video` gave for several videos, each as long as it is, in half precision."""
+        """Load results of `encode_video`, in half precision and without padding."""
         template = self.template
         return [template.with_tensors(self._checked(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
     def template(self) -> EncodedVideos:
-        """An encoding that says which tensors the model gives."""
-        return self.model.encode_videos(self._one_frame())
-
-    def _one_frame(self) -> VideoBatch:
+        """The encoding of one zero frame, which has all tensors of the model."""
         config = self.model.config
-        clips, frames = torch.zeros(1, config.num_clips, config.video_dim), torch.zeros(1, 1, config.video_dim)
-        return VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(1, 1, dtype=torch.bool))
+        clips = torch.zeros(1, config.num_clips, config.video_dim)
+        frames = torch.zeros(1, 1, config.video_dim)
+        mask = torch.ones(1, 1, dtype=torch.bool)
+        return self.model.encode_videos(VideoBatch(clips=clips, frames=frames, frame_mask=mask))
 
     def _checked(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
-        if lacking := [name for name in template.tensors() if name not in stored]:
+        if missing := [name for name in template.tensors() if name not in stored]:
             raise IndexMismatchError(
-                f"{self.folder}: the model gives {', '.join(lacking)}, which the library's encodings lack; encode "
+                f"{self.folder}: the library's encodings lack {', '.join(missing)}, which the model computes; encode "
                 f"the library again with: untrimmed index --model none, then --model {self.folder}"
             )
         return {name: stored[name] for name in template.tensors()}
 
 
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
-    """Encoded videos in blocks of half precision, ranked by the model's own score; moments by its own windows.
+    """Encoded videos in half precision, ranked by the model's own score.
 
-    All count as long as the longest video of the corpus: there are scores that read padding (JSG's, where frames are
-    padded). The score of a video is that of itself alone, whatever block it stands in. So where the longest video comes
-    or goes, what was made of the others in memory is made anew; nothing is read or encoded again.
+    All videos are padded to the length of the longest one, because some scores read padding (JSG's). A score does not
+    depend on the block. When the longest video changes, other videos are padded again, but not read or encoded.
     """
 
     least_coded: ClassVar[int] = 1000
@@ -177,34 +169,33 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         self.model = model
 
     def prepare(self, query: TextFeatures) -> TrainedQuery:
-        """Return the query as the model's word tower encodes it."""
+        """Encode the query with the model."""
         return TrainedQuery(self, self.model.scorer, self.model.encode_query(query))
 
     def rank_all(
-        self,
-        queries: Sequence[TextFeatures],
-        *,
-        limit: int,
-        among: Collection[str] | None = None,
+        self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """See `Corpus.rank_all`; many queries together cost less each than one alone."""
+        """See `Corpus.rank_all`; a query of many costs less than one alone."""
         return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def layout(self) -> str:
-        """See `LocalCorpus`; the number changes with the form of the arrays."""
+        """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
-        """See `LocalCorpus`; videos that another model encoded are encoded by this one, from their frames.
+        """See `LocalCorpus`; videos that another model encoded are encoded again from their frames.
 
         Raises:
-            IndexMismatchError: The table has something else for this model.
+            IndexMismatchError: An encoding lacks tensors of this model.
         """
-        each = ((video.record, self._encoded(video)) for video in added)
-        for some in gathered(each, lambda _: 1, _VIDEOS_AT_A_TIME):
-            records, blobs = zip(*some, strict=True)
+        identity = self.model.identity
+        videos = (  # without features, which need much more memory
+            (v.record, v.encoded if v.record.model == identity else self.model.encode_video(v.features)) for v in added
+        )
+        for batch in batched_by_size(videos, lambda _: 1, _VIDEOS_AT_A_TIME):
+            records, blobs = zip(*batch, strict=True)
             encoded = self.model.restore_each(blobs)
             lengths = [[tensor.shape[1] for _, tensor in long_tensors(video)] for video in encoded]
             yield EncodedBlock.of(
@@ -237,19 +228,14 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         return is_ready
 
     def extent(self) -> Int[np.ndarray, " N"] | None:
-        """How long its longest video is, along each second axis."""
+        """Return the length of the longest video along each second axis."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
         return np.max(lengths, axis=0) if lengths else None
 
     def beside(self: C, others: Sequence[Int[np.ndarray, " N"] | None]) -> C:
-        """See `LocalCorpus`: blocks are as long as the longest video of all shards."""
-        known = [lengths for lengths in (self.extent(), *others) if lengths is not None]
+        """See `LocalCorpus`: blocks are padded to the longest video of all shards."""
+        extents = [lengths for lengths in (self.extent(), *others) if lengths is not None]
         corpus = copy.copy(self)
         if self.blocks.parts:
-            corpus.blocks = self.blocks.each(lambda block: block.as_long_as(np.max(known, axis=0)))
+            corpus.blocks = self.blocks.each(lambda block: block.padded_to(np.max(extents, axis=0)))
         return corpus
-
-    def _encoded(self, video: StoredVideo) -> bytes:
-        """A change of model that is under way, or was interrupted, leaves some videos encoded by the other model."""
-        is_own = video.record.model == self.model.identity
-        return video.encoded if is_own else self.model.encode_video(video.features)

@@ -10,8 +10,7 @@ from pathlib import Path
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, UntrimmedError
 from untrimmed.search.corpora.corpus import SearchModel
-from untrimmed.search.corpora.engine import model_in_use
-from untrimmed.search.corpora.training_free import TRAINING_FREE, training_free
+from untrimmed.search.corpora.engine import TRAINING_FREE, model_in_use, training_free
 from untrimmed.search.indexing.pipeline import Indexer, IndexReport, ProgressCallback
 from untrimmed.search.indexing.video_files import FRAMES_TOGETHER, Workers
 from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products

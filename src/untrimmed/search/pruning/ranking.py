@@ -1,8 +1,8 @@
-"""Rank videos by exact scores, which are computed only for those that cheaper scores or upper bounds leave.
+"""Rank videos by exact scores, computed only for the candidates that approximate scores or upper bounds leave.
 
-A score is the sum of what each of a query's vectors finds best in a video. All vectors are compared with the codes of
-all rows, unless upper bounds are known already (`Together`). Of the videos that remain whole rows are
-read, by one vector after the other, the longest first, while a video can still reach the score that is needed.
+A score is the sum, over a query's vectors, of the best product with a video's rows. The 4-bit codes of all rows give a
+first upper bound, unless they are `known` (`rank_together`). For the remaining candidates the 8-bit rows give a closer
+bound, one query vector after another, the longest first, while a video can still reach the needed score.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from untrimmed.search.cache.blocks import Block, Split
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share
 
-_SCOUTS = 2  # times `limit`: how many likely videos are scored early, for each bound that remains
+_SCOUTS = 2  # times `limit`, for each remaining bound: likely videos that are scored early
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -34,15 +34,15 @@ class RankedVideo:
 
 
 Scorer = Callable[[Split[B]], Float[np.ndarray, " _"]]
-# Yields videos whose exact scores it needs, receives these scores, and returns a result.
+# A generator that yields videos, receives their exact scores, and returns a result.
 Requests = Generator[Split[B], Float[np.ndarray, " _"], T]
-Places = Int[np.ndarray, " _"]  # of some videos among all that are ranked
-Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # an estimate of each video's score, and a bound
-Bound = Callable[[Split[B], Places, float], Bounds]  # given the score that videos have to reach
+Places = Int[np.ndarray, " _"]  # indices into the ranked videos
+Bounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # estimates and upper bounds of scores
+Bound = Callable[[Split[B], Places, float], Bounds]  # the last argument is the score that videos must reach
 
 
 def answered(requests: Requests[B, T], exact: Scorer[B]) -> T:
-    """Return the result of requests that `exact` answers."""
+    """Return the result of a generator whose requests `exact` answers."""
     try:
         split = next(requests)
         while True:
@@ -53,41 +53,41 @@ def answered(requests: Requests[B, T], exact: Scorer[B]) -> T:
 
 
 def ranked_by_bounds(videos: Split[B], bounds: Sequence[Bound[B]], limit: int) -> Requests[B, list[RankedVideo]]:
-    """Return the `limit` best videos and all that tie with the last of them, best first.
+    """Return the `limit` best videos, best first, and all ties with the last one.
 
-    The first bound sees all videos. A few likely videos are scored first; after that, each further bound sees only
-    the videos that can still reach the scores of these.
+    The first bound is computed for all videos. A few likely videos get exact scores first. Each further bound is
+    computed only for candidates that can still reach those scores.
     """
     if not len(videos) or limit < 1:
         return []
-    first, *others = bounds
+    first, *closer = bounds
     likely = np.arange(len(videos))
     estimate, upper = first(videos, likely, -np.inf)
-    for stage, bound in zip(range(len(others), 0, -1), others, strict=True):
+    for stage, bound in zip(range(len(closer), 0, -1), closer, strict=True):
         if 2 * (count := limit * _SCOUTS**stage) > len(likely):
-            break  # so many cost as much as all of them
+            break  # no cheaper than the bounds of all videos
         likely = likely[_largest(estimate, count)]
         estimate, _ = bound(videos.at(likely), likely, -np.inf)
-    likely = likely[_largest(estimate, limit if others else limit * 5 // 4)]  # a close bound leaves few others
+    likely = likely[_largest(estimate, limit if closer else limit * 5 // 4)]  # a close bound leaves few candidates
     scores = yield from _scored(videos.at(likely))
     least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
     remaining = upper >= least
     remaining[likely] = False
     places = np.flatnonzero(remaining)
-    for bound in others:
+    for bound in closer:
         if len(places):
             _, upper = bound(videos.at(places), places, least)
             places = places[upper >= least]
-    other_scores = yield from _scored(videos.at(places))
-    return _best(videos, np.concatenate([likely, places]), np.concatenate([scores, other_scores]), limit)
+    candidate_scores = yield from _scored(videos.at(places))
+    return _best(videos, np.concatenate([likely, places]), np.concatenate([scores, candidate_scores]), limit)
 
 
 def ranked_by_rough_scores(
     videos: Split[B], rough: Scorer[B], limit: int, *, rounding: float
 ) -> Requests[B, list[RankedVideo]]:
-    """Return the `limit` best videos and all that tie with the last of them, best first.
+    """Return the `limit` best videos, best first, and all ties with the last one.
 
-    `rounding` is more than a rough score up to 1 can be off; for larger scores it grows with them.
+    `rounding` bounds the error of approximate scores up to 1; it is scaled up for larger scores.
     """
     if not len(videos) or limit < 1:
         return []
@@ -95,77 +95,77 @@ def ranked_by_rough_scores(
     finite = scores[np.isfinite(scores)]
     if not len(finite):
         return []
-    kept = min(limit, len(finite))
+    count = min(limit, len(finite))
     margin = 2 * rounding * max(1.0, float(np.abs(finite).max()))
-    least = float(np.partition(finite, len(finite) - kept)[len(finite) - kept]) - margin
+    least = float(np.partition(finite, len(finite) - count)[len(finite) - count]) - margin
     places = np.flatnonzero(scores >= least)
     return _best(videos, places, (yield from _scored(videos.at(places))), limit)
 
 
 class UpperBounds(Generic[B]):
-    """Upper bounds of the scores of videos for one search, the cheap ones first."""
+    """Upper bounds of scores for one search, the cheapest first."""
 
     def __init__(
         self,
         coded: Mapping[str, CodedBlocks],
         probes: Sequence[tuple[str, Probe]],
         *,
-        fuzz: float,
+        margin: float,
         known: Callable[[], Float32[np.ndarray, " V"]] | None = None,
     ):
-        """`coded` by branch, of all blocks; `probes` with the branches they look at; an exact score is off by `fuzz`.
+        """Take codes of all blocks by branch, probes with their branches, and the error of exact scores as `margin`.
 
-        With what is `known`, which all probes find at most in every video of all blocks, no rows are looked at.
+        If upper bounds of all videos are already `known`, no codes are read.
         """
         self._coded = coded
-        self._fuzz = fuzz
+        self._margin = margin
         self._known = known
         order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
         self._probes = [probes[number] for number in order]
-        self._most = np.empty((len(probes), 0), dtype=np.float32)  # what each finds at most in each video
+        self._upper = np.empty((len(probes), 0), dtype=np.float32)  # by probe and video
 
     @property
     def bounds(self) -> Sequence[Bound[B]]:
-        """The first sees all videos."""
+        """The bounds in order, see `ranked_by_bounds`."""
         if self._known is not None:
-            return (self._as_known,)
+            return (self._from_known,)
         return (self._by_codes, self._by_rows)
 
     @cached_property
     def _at_a_time(self) -> int:
-        """Videos of which one thread looks at codes at once: so few that they stay in its cache from probe to probe."""
+        """Videos that a thread scans at a time: their codes stay in the processor's cache between probes."""
         branches = [branch for branch, _ in self._probes]
         return min(max(1, self._coded[branch].at_a_time // branches.count(branch)) for branch in branches)
 
-    def _as_known(self, split: Split[B], places: Places, _: float) -> Bounds:
+    def _from_known(self, split: Split[B], places: Places, _: float) -> Bounds:
         assert self._known is not None
-        before, total = next(iter(self._coded.values())).before, self._known()
-        if len(split) < len(total):
-            total = total[before[split.number] + split.row]
-        return total, total + np.float32(self._fuzz)
+        upper = self._known()
+        if len(split) < len(upper):
+            upper = upper[next(iter(self._coded.values())).first_video[split.number] + split.row]
+        return upper, upper + np.float32(self._margin)
 
     def _by_codes(self, split: Split[B], places: Places, _: float) -> Bounds:
-        self._most = np.empty((len(self._probes), len(places)), dtype=np.float32)
+        self._upper = np.empty((len(self._probes), len(places)), dtype=np.float32)
         best = np.empty(len(places), dtype=np.float32)
 
         def scan(start: int, stop: int) -> None:
-            found = [self._coded[branch].by_codes(probe, split, start, stop) for branch, probe in self._probes]
-            best[start:stop] = sum(own for own, _ in found)
-            self._most[:, start:stop] = [most for _, most in found]
+            bounds = [self._coded[branch].by_codes(probe, split, start, stop) for branch, probe in self._probes]
+            best[start:stop] = sum(estimate for estimate, _ in bounds)
+            self._upper[:, start:stop] = [upper for _, upper in bounds]
 
         share(len(split), self._at_a_time, scan)
-        return best, self._most.sum(axis=0) + np.float32(self._fuzz)
+        return best, self._upper.sum(axis=0) + np.float32(self._margin)
 
     def _by_rows(self, split: Split[B], places: Places, least: float) -> Bounds:
-        most = self._most[:, places]
-        total = most.sum(axis=0, dtype=np.float64)
-        left = np.flatnonzero(np.isfinite(total))
-        for (branch, probe), allowed in zip(self._probes, most, strict=True):
-            others = total[left] - allowed[left]
-            found = self._coded[branch].by_rows(probe, split.at(left), least - self._fuzz - others)
-            total[left] = others + found
-            left = left[total[left] + self._fuzz >= least]
-        return total, total + self._fuzz
+        by_probe = self._upper[:, places]
+        total = by_probe.sum(axis=0, dtype=np.float64)
+        candidates = np.flatnonzero(np.isfinite(total))
+        for (branch, probe), upper in zip(self._probes, by_probe, strict=True):
+            rest = total[candidates] - upper[candidates]
+            closer = self._coded[branch].by_rows(probe, split.at(candidates), least - self._margin - rest)
+            total[candidates] = rest + closer
+            candidates = candidates[total[candidates] + self._margin >= least]
+        return total, total + self._margin
 
 
 def _best(
@@ -181,7 +181,7 @@ def _best(
 
 
 def _scored(videos: Split[B]) -> Requests[B, Float[np.ndarray, " _"]]:
-    """Request exact scores; those that are not finite count as minus infinity."""
+    """Request exact scores, and replace those that are not finite by minus infinity."""
     if not len(videos):
         return np.empty(0)
     scores = yield videos
@@ -189,7 +189,7 @@ def _scored(videos: Split[B]) -> Requests[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Mark the `count` largest finite numbers; more where numbers tie, or where too few are finite."""
+    """Return a mask of the `count` largest finite numbers; more with ties, or if too few are finite."""
     if count >= len(values):
         return np.ones(len(values), dtype=bool)
     finite = np.where(np.isfinite(values), values, -np.inf)

@@ -1,4 +1,4 @@
-"""Threads that share the work on many rows or videos: loops that hold no lock of the interpreter while they run."""
+"""Threads that share work on many rows or videos, for loops that release the interpreter lock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-_here = threading.local()
+_current = threading.local()
 
 
 def cores() -> int:
-    """How many the process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -22,15 +22,16 @@ def _threads() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not go along
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a child process has no threads
 
 
 def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
-    """Do work on parts of a range, each by the next thread that is free; within such work, all by the same thread."""
-    if getattr(_here, "shares", False) or number <= piece:
+    """Call `work(start, stop)` for pieces of a range on several threads; nested calls use the current thread."""
+    if getattr(_current, "shares", False) or number <= piece:
         work(0, number)
         return
-    starts, lock = iter(range(0, number, piece)), threading.Lock()
+    starts = iter(range(0, number, piece))
+    lock = threading.Lock()
 
     def take() -> Iterator[int]:
         while True:
@@ -41,19 +42,19 @@ def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
             yield start
 
     def run() -> None:
-        _here.shares = True
+        _current.shares = True
         try:
             for start in take():
                 work(start, min(start + piece, number))
         finally:
-            _here.shares = False
+            _current.shares = False
 
-    others = [_threads().submit(run) for _ in range(min(cores(), -(-number // piece)) - 1)]
+    futures = [_threads().submit(run) for _ in range(min(cores(), -(-number // piece)) - 1)]
     try:
         run()
     finally:
-        for _ in take():  # where work was broken off, nothing of it begins
+        for _ in take():  # after an error, start no more pieces
             pass
-        for other in others:
-            if not other.cancel():  # one that has not begun, behind other searches' work, has nothing left to do
-                other.result()
+        for future in futures:
+            if not future.cancel():  # a thread that has not started has nothing to do
+                future.result()

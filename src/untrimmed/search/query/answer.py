@@ -18,8 +18,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
-from untrimmed.search.corpora.engine import FRAMES, View
-from untrimmed.search.corpora.training_free import TRAINING_FREE
+from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted
 from untrimmed.search.query.confidence import Confidence, background_of
