@@ -78,7 +78,7 @@ class Library:
             ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
                 machines must see the library at the same path. Results are those of one machine.
             shards: The number of processes of the cluster among which the videos are divided.
-            replicas: The number of processes with the same videos, so that one of them may fail.
+            replicas: The number of processes with the same videos, so that one may fail.
 
         Raises:
             ConfigError: An option is invalid.
@@ -189,7 +189,7 @@ class Library:
         previous model. The same call continues after an interruption.
 
         Raises:
-            CheckpointError: There is no model in the folder, or a damaged one.
+            CheckpointError: The folder has no model, or a damaged one.
             IndexMismatchError: It was trained on features of another encoder, or of other widths.
             FeatureError: A stored frame is a zero vector, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.

@@ -61,7 +61,7 @@ class RayCluster:
         """Return an engine that searches a library by shards on the cluster.
 
         Raises:
-            ConfigError: There are no shards, or more than the cluster has cores.
+            ConfigError: A number is less than 1, or there are more shards than cores.
         """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
@@ -74,7 +74,7 @@ class RayCluster:
         return ShardedEngine(folder, RayShards(self._ray, folder, shards, replicas))
 
     def workers(self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings) -> Workers:
-        """Return a function that encodes files on the cluster, for a library of these settings.
+        """Return a function that encodes files on the cluster, for a library with these settings.
 
         Each file is one task, so that only vectors are sent back. If its worker dies, the task is tried again.
 

@@ -38,7 +38,7 @@ def shard_of(video_id: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library and the model that searches it: what the shards of one answer share."""
+    """One version of a library and the model that searches it: shared by all shards of one answer."""
 
     number: int  # of the table
     commit: tuple[Any, ...]  # numbers start again if a library is deleted and made again
@@ -52,7 +52,6 @@ Extents = Mapping[int, Any]  # the results of `Shard.extent`, by number
 
 @dataclass
 class _Loaded:
-    version: Version
     records: Records
     corpus: LocalCorpus[Any]
     fitted: tuple[frozenset[int], Corpus] | None = None  # for the shards that answered before the last search
@@ -73,7 +72,7 @@ class Shard:
         self._number = number
         self._shards = shards
         self._lock = threading.Lock()
-        self._loaded: list[_Loaded] = []
+        self._loaded: dict[Version, _Loaded] = {}  # the newest first
         self._damaged: set[Path] = set()  # cached files that are not read again
 
     def extent(self, version: Version) -> Any:
@@ -94,42 +93,37 @@ class Shard:
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
-                self._loaded.clear()
-
-    def _find(self, version: Version) -> _Loaded | None:
-        return next((loaded for loaded in self._loaded if loaded.version == version), None)
+                self._loaded = {}
 
     def _load(self, version: Version) -> _Loaded:
-        if (loaded := self._find(version)) is not None:  # without the lock: another version may be loading
+        if (loaded := self._loaded.get(version)) is not None:  # without the lock: another version may be loading
             return loaded
         with self._lock:
-            if (loaded := self._find(version)) is not None:  # another thread has loaded it meanwhile
+            if (loaded := self._loaded.get(version)) is not None:  # another thread has loaded it meanwhile
                 return loaded
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
-            for loaded in self._loaded:
-                if (loaded.version.encoder, loaded.version.model) == (version.encoder, version.model):
+            for other, loaded in self._loaded.items():
+                if (other.encoder, other.model) == (version.encoder, version.model):
                     corpus, before = loaded.corpus, loaded.records
                     break
             else:
                 corpus, before = on_disk(self._folder, version.model, records, self._damaged)
             added, removed = records.changes_since(before)
             corpus = corpus.update(index.read(added) if added else (), removed)  # other shards' videos are dropped
-            self._loaded = [_Loaded(version, records, corpus), *self._loaded[: _VERSIONS - 1]]
-            return self._loaded[0]
+            loaded = _Loaded(records, corpus)
+            self._loaded = dict([(version, loaded), *self._loaded.items()][:_VERSIONS])
+            return loaded
 
 
 @runtime_checkable
 class Shards(Protocol):
     """Access to the shards of a library."""
 
-    @property
-    def number(self) -> int:
-        """The number of shards."""
-        ...
+    number: int  # of shards
 
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
-        """Call a method of several shards at once, with arguments for each; return the results of those that answer.
+        """Call a method of several shards, with arguments for each; return the results of the shards that answer.
 
         With `patient`, wait until all videos are read, and call each replica of a shard.
         """
@@ -191,7 +185,7 @@ class ShardedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """What the answers so far lack."""
+        """A warning if the answers so far are incomplete."""
         if not self._missing:
             return ""
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
@@ -211,7 +205,7 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video, none if its shard has died. The first call fetches those of all ranked videos."""
+        """Return spans of one video; empty if its shard has died. The first call fetches those of all ranked videos."""
         known = self._moments.setdefault(limit, {})
         if video_id not in known:
             groups = self._by_shard({*self._ranked, video_id})
@@ -255,7 +249,7 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the answers of those shards that answer."""
+        """Return the answers of the shards that answer."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():
@@ -264,11 +258,7 @@ class ShardedQuery(PreparedQuery):
         return corpus.shards.ask("ask", arguments)
 
     def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the answers, and note the shards that do not answer.
-
-        Raises:
-            UntrimmedError: No shard has answered.
-        """
+        """Return the answers, and note the shards that do not answer."""
         answers = self._call(calls)
         silent = calls.keys() - answers.keys()
         self._missing |= silent

@@ -59,7 +59,7 @@ def prepared_at(out: Path, name: str, layout: ExportLayout | None, *, captions: 
     """Return the data set OUT/NAME if `untrimmed data prepare` has written its captions; None for a new data set.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is something else, or `captions` or `layout` do not fit prepared
+        ConfigError: The name is invalid, OUT/NAME is another folder, or `captions` or `layout` do not fit prepared
             captions.
     """
     if Path(name).name != name:
@@ -103,7 +103,7 @@ def export_features(
     Raises:
         ConfigError: See `prepared_at`; or the data set has features of another encoder.
         UnknownNameError: A label's video fits several files.
-        FeatureError: There are no videos, or none with a caption; a moment is outside its video; captions of fewer
+        FeatureError: No videos, or no videos with captions; a moment is outside its video; captions of fewer
             than three videos cannot be divided; the folder cannot be written.
     """
     prepared = prepared_at(out, name, layout, captions=bool(labels))
@@ -126,7 +126,8 @@ def export_features(
             (temporary / ORIGIN).write_text(_origin(settings, len(records)), encoding="utf-8")
     except OSError as error:
         raise FeatureError(f"{out / name}: cannot be written ({error}); free space or choose another --out") from error
-    return _exported(out / name, len(records), captions, settings, left_out)
+    counts = {split: len(group) for split, group in captions.items()}
+    return ExportedFeatures(out / name, len(records), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
 
 
 def _add_features(
@@ -161,18 +162,8 @@ def _add_features(
                 write_annotations(target, split, usable[split])
     except OSError as error:
         raise FeatureError(f"{target.folder}: cannot be written ({error}); free space, then run this again") from error
-    return _exported(target.folder, len(videos), usable, settings, left_out)
-
-
-def _exported(
-    folder: Path,
-    num_videos: int,
-    captions: Mapping[str, Sequence[Annotation]],
-    settings: Settings,
-    left_out: Sequence[Label],
-) -> ExportedFeatures:
-    counts = {split: len(group) for split, group in captions.items()}
-    return ExportedFeatures(folder, num_videos, counts, settings.frame_dim, settings.word_dim, tuple(left_out))
+    counts = {split: len(group) for split, group in usable.items()}
+    return ExportedFeatures(target.folder, len(videos), counts, settings.frame_dim, settings.word_dim, tuple(left_out))
 
 
 def _videos_of_captions(

@@ -11,6 +11,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, UntrimmedError
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import model_in_use
+from untrimmed.search.corpora.frames import NAME
 from untrimmed.search.corpora.training_free import TRAINING_FREE, training_free
 from untrimmed.search.indexing.pipeline import Indexer, IndexReport, ProgressCallback
 from untrimmed.search.indexing.video_files import Workers, open_reader
@@ -33,9 +34,9 @@ def index_files(
     """Bring the library in a folder up to date with files.
 
     Args:
-        choose: Returns the encoder for a library of these settings.
+        choose: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
-        workers: Return what decodes and encodes for a library of these settings. None: this process does.
+        workers: Return what decodes and encodes for a library with these settings. None: this process does.
 
     Raises:
         UntrimmedError: A merge into it was interrupted, or its settings are missing.
@@ -68,7 +69,7 @@ def index_files(
 
 def _settings(before: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
     """Return the settings after this run."""
-    settings = Settings(
+    return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
         frame_dim=loaded.encoder.frame_dim,
@@ -76,10 +77,9 @@ def _settings(before: Settings | None, loaded: LoadedEncoder, sampling: Sampling
         fps=sampling.fps,
         keyframes_only=sampling.keyframes_only,
         products=joined_products([before.products, loaded.products] if before else [loaded.products]),
+        model=before.model if before else NAME,
+        model_folder=before.model_folder if before else None,
     )
-    if before is None:
-        return settings
-    return replace(settings, model=before.model, model_folder=before.model_folder)
 
 
 def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
@@ -97,7 +97,7 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
     """Return the model of that name or folder.
 
     Raises:
-        CheckpointError: There is no model in the folder, or a damaged one.
+        CheckpointError: The folder has no model, or a damaged one.
         IndexMismatchError: It was trained on features of another encoder, or of other widths.
     """
     if named := training_free(model):

@@ -102,7 +102,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A file with everything that a library stores of it, and how long that took, in seconds."""
+    """A file with its features, and the time that decoding and encoding took, in seconds."""
 
     file: FoundFile
     features: FrameFeatures
@@ -221,7 +221,7 @@ def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
 
 @dataclass(frozen=True)
 class FileEncoder:
-    """Encodes files for a library of these settings; can be sent to other processes.
+    """Encodes files for a library with these settings; can be sent to other processes.
 
     Each process loads the encoder once, by `load` and its name.
     """

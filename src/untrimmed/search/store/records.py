@@ -1,6 +1,6 @@
 """The settings of a library, and one record per video without its vectors.
 
-The table of videos has the records, but opening it takes longer than everything else that `ls` does. So each reader of
+The table of videos has the records, but opening it takes longer than the rest of `ls`. So each reader of
 the table leaves a copy of the records beside it. The copy names the commit it was made from and is valid only for it.
 """
 
