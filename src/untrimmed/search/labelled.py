@@ -64,8 +64,7 @@ def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
     A line is one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
     `{"file", "queries": [{"query", "start", "end"}]}`. Lines with the same sentence and video add moments.
 
-    Raises:
-        FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
+    Raises: FeatureError if the file cannot be read, or a line lacks a field; the message names the line.
     """
     grouped: dict[tuple[str, str], list[Label]] = {}
     for label in read_labels(file, splits=False):

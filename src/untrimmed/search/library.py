@@ -361,8 +361,7 @@ class Library:
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Return times of one video in seconds, and the relevance at each; with `then`, that of the first moment.
 
-        Raises:
-            UntrimmedError: No word of the sentence is known, or the video is not in the library.
+        Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
         return self.engine.answer(lambda view: relevance(query, video, view, self._reader(view)))
 

@@ -35,8 +35,7 @@ class RayCluster:
     def __init__(self, address: str):
         """Connect.
 
-        Raises:
-            UntrimmedError: No cluster answers.
+        Raises: UntrimmedError if no cluster answers.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -60,8 +59,7 @@ class RayCluster:
     def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
         """Return an engine that searches a library by shards on the cluster.
 
-        Raises:
-            ConfigError: A number is less than 1, or there are more shards than cores.
+        Raises: ConfigError if a number is less than 1, or there are more shards than cores.
         """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")

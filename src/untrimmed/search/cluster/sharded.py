@@ -76,7 +76,7 @@ class Shard:
         self._damaged: set[Path] = set()  # cached files that are not read again
 
     def extent(self, version: Version) -> Any:
-        """Load a version, reading only changes; return what the other shards need to know of this one."""
+        """Load a version, reading only changes; return the summary that the other shards need."""
         return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
 
     def ask(self, version: Version, others: Extents, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
@@ -103,13 +103,14 @@ class Shard:
                 return loaded
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
-            for other, loaded in self._loaded.items():
-                if (other.encoder, other.model) == (version.encoder, version.model):
-                    corpus, before = loaded.corpus, loaded.records
+            for loaded_version, loaded in self._loaded.items():
+                if (loaded_version.encoder, loaded_version.model) == (version.encoder, version.model):
+                    corpus = loaded.corpus
+                    old_records = loaded.records
                     break
             else:
-                corpus, before = on_disk(self._folder, version.model, records, self._damaged)
-            added, removed = records.changes_since(before)
+                corpus, old_records = on_disk(self._folder, version.model, records, self._damaged)
+            added, removed = records.changes_since(old_records)
             corpus = corpus.update(index.read(added) if added else (), removed)  # other shards' videos are dropped
             loaded = _Loaded(records, corpus)
             self._loaded = dict([(version, loaded), *self._loaded.items()][:_VERSIONS])
@@ -141,8 +142,7 @@ class ShardedEngine(Engine):
     def load(self, view: View, model: InUse) -> ShardedCorpus:
         """Load a version in all shards.
 
-        Raises:
-            UntrimmedError: No shard has answered.
+        Raises: UntrimmedError if no shard has answered.
         """
         version = Version(view.index.version(), tuple(view.commit or ()), view.encoder, model)
         with self._lock:
@@ -193,8 +193,7 @@ class ShardedQuery(PreparedQuery):
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """Return the best videos of all shards, see `PreparedQuery.rank`.
 
-        Raises:
-            UntrimmedError: No shard has answered.
+        Raises: UntrimmedError if no shard has answered.
         """
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
@@ -206,19 +205,18 @@ class ShardedQuery(PreparedQuery):
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Return spans of one video; empty if its shard has died. The first call fetches those of all ranked videos."""
-        known = self._moments.setdefault(limit, {})
-        if video_id not in known:
+        spans = self._moments.setdefault(limit, {})
+        if video_id not in spans:
             groups = self._by_shard({*self._ranked, video_id})
             calls = {n: [methodcaller("moments", name, limit=limit) for name in ids] for n, ids in groups.items()}
             for number, answer in self._ask(calls).items():
-                known.update(zip(groups[number], answer, strict=True))
-        return known.get(video_id, [])
+                spans.update(zip(groups[number], answer, strict=True))
+        return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Return times and relevance of one video, see `PreparedQuery.relevance`.
 
-        Raises:
-            UntrimmedError: Its shard has died meanwhile.
+        Raises: UntrimmedError if its shard has died meanwhile.
         """
         number = shard_of(video_id, self._corpus.shards.number)
         answers = self._ask({number: [methodcaller("relevance", video_id)]})

@@ -104,7 +104,7 @@ class Indexer:
         self._reader = reader
         self._model = model
         self._sampling = settings.sampling
-        # The calling thread updates both. The decoding thread runs ahead of it, so it counts in `_copies` which
+        # The calling thread updates both. The decoding thread is ahead and counts in `_copies` which
         # contents the index will have when the turn of a file comes.
         self._by_path = {record.path: record for record in index.scan()}
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, of this sampling
@@ -178,10 +178,10 @@ class Indexer:
         except BaseException as error:
             steps.put(error)  # a bug: raised again in the calling thread
 
-    def _is_known(self, known: VideoRecord | None, file: FoundFile) -> bool:
-        """Whether the index will have the content of a file at its turn; `known` is the record of its path."""
-        if known is not None and known.sampling == self._sampling and file.digest != known.content_hash:
-            self._copies[known.content_hash] -= 1  # its row will be replaced by this file
+    def _is_known(self, record: VideoRecord | None, file: FoundFile) -> bool:
+        """Whether the index will have the content of a file at its turn; `record` is that of its path."""
+        if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
+            self._copies[record.content_hash] -= 1  # its row will be replaced by this file
         return self._copies[file.digest] > 0
 
     # -- the calling thread
@@ -275,24 +275,24 @@ class Indexer:
             self._skip(file.path)
             return
         twins = self._by_hash.get(file.digest, {}).values()
-        known = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
-        if known is None:  # its twin earlier in this run could not be indexed
+        twin = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
+        if twin is None:  # the first file with this content could not be indexed
             self._fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
-        elif record is None and not os.path.lexists(known.path):
-            del self._by_path[known.path]
-            self._relocate(known, file)
+        elif record is None and not os.path.lexists(twin.path):
+            del self._by_path[twin.path]
+            self._relocate(twin, file)
             self._skip(file.path, "moved")
         else:
-            self._copy(known, file, video_id=record.video_id if record else new_video_id())
+            self._copy(twin, file, video_id=record.video_id if record else new_video_id())
 
     def _relocate(self, record: VideoRecord, file: FoundFile) -> None:
         self._remember(self._index.relocate(record, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
 
-    def _copy(self, known: VideoRecord, file: FoundFile, *, video_id: str) -> None:
-        stored = self._index.get(known.video_id)
+    def _copy(self, twin: VideoRecord, file: FoundFile, *, video_id: str) -> None:
+        stored = self._index.get(twin.video_id)
         assert stored is not None, "the writer's lock is held, so a known record stays"
         record = replace(
-            known,
+            twin,
             video_id=video_id,
             path=str(file.path),
             size=file.size,
@@ -304,8 +304,8 @@ class Indexer:
         self._skip(file.path, "copied")
 
     def _remember(self, record: VideoRecord) -> None:
-        if (before := self._by_path.get(record.path)) is not None:  # its content may have changed
-            self._by_hash.get(before.content_hash, {}).pop(before.video_id, None)
+        if (previous := self._by_path.get(record.path)) is not None:  # its content may have changed
+            self._by_hash.get(previous.content_hash, {}).pop(previous.video_id, None)
         self._by_path[record.path] = record
         self._learn(record)
 

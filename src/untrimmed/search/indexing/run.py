@@ -44,30 +44,30 @@ def index_files(
         IndexBusyError: Another process is writing to it.
     """
     with VideoIndex(folder, create=True) as index:
-        before = index.settings
-        if before is None and len(index):
+        previous = index.settings
+        if previous is None and len(index):
             raise UntrimmedError(f"{folder}: {NO_SETTINGS}")
-        sampling = _sampling(before, fps, keyframes_only)
+        sampling = _sampling(previous, fps, keyframes_only)
         if replace_empty and len(index) == 0:
-            before = None
-        loaded = choose(before)
-        settings = _settings(before, loaded, sampling)
+            previous = None
+        loaded = choose(previous)
+        settings = _settings(previous, loaded, sampling)
         model = model_in_use(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
-        if before != settings:
+        if previous != settings:
             index.write_settings(settings)
         with open_reader(settings, loaded.encoder) as reader:
             indexer = Indexer(index, loaded.encoder, reader, settings, model)
             report = indexer.run(files, progress, workers(settings) if workers is not None else None)
     notice = loaded.notice
-    if not notice and before is not None and before.sampling != settings.sampling:
+    if not notice and previous is not None and previous.sampling != settings.sampling:
         resampled = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
         videos = "1 video is" if sum(resampled) == 1 else f"{sum(resampled)} videos are"
-        notice = f"sampling changed from {before.sampling} to {settings.sampling}: {videos} encoded again"
+        notice = f"sampling changed from {previous.sampling} to {settings.sampling}: {videos} encoded again"
     return loaded, replace(report, notice=notice or None)
 
 
-def _settings(before: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
+def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
     """Return the settings after this run."""
     return Settings(
         encoder=loaded.encoder.name,
@@ -76,20 +76,20 @@ def _settings(before: Settings | None, loaded: LoadedEncoder, sampling: Sampling
         word_dim=loaded.encoder.word_dim,
         fps=sampling.fps,
         keyframes_only=sampling.keyframes_only,
-        products=joined_products([before.products, loaded.products] if before else [loaded.products]),
-        model=before.model if before else NAME,
-        model_folder=before.model_folder if before else None,
+        products=joined_products([previous.products, loaded.products] if previous else [loaded.products]),
+        model=previous.model if previous else NAME,
+        model_folder=previous.model_folder if previous else None,
     )
 
 
 def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
     """Return the requested sampling; the library's where nothing was requested."""
-    before = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
+    previous = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
     if fps is not None and keyframes_only is None:
         keyframes_only = False
     return Sampling(
-        fps=before.fps if fps is None else fps,
-        keyframes_only=before.keyframes_only if keyframes_only is None else keyframes_only,
+        fps=previous.fps if fps is None else fps,
+        keyframes_only=previous.keyframes_only if keyframes_only is None else keyframes_only,
     )
 
 
@@ -100,8 +100,8 @@ def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> Sea
         CheckpointError: The folder has no model, or a damaged one.
         IndexMismatchError: It was trained on features of another encoder, or of other widths.
     """
-    if named := training_free(model):
-        return named
+    if search_model := training_free(model):
+        return search_model
     assert model is not None, "that is training-free"
     from untrimmed.models.registry import is_method
     from untrimmed.search.corpora.trained import TrainedModel

@@ -37,8 +37,7 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
     a file, so that indexing reports it. A link to a folder is followed only if it is named itself. Other such links
     are listed if they lead out of all named folders.
 
-    Raises:
-        UntrimmedError: A path does not exist or cannot be read.
+    Raises: UntrimmedError if a path does not exist or cannot be read.
     """
     files: dict[Path, None] = {}
     links: dict[Path, None] = {}
@@ -163,24 +162,24 @@ def decode(
 
     Yield only the file if its content is known, and a failure if it cannot be used. `stop` ends hashing.
     """
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     try:
-        found = _recognise(file.path, file.record, sampling, stop)
-        if is_known(found):
-            yield found
+        hashed = _recognise(file.path, file.record, sampling, stop)
+        if is_known(hashed):
+            yield hashed
             return
-        started = StartedFile(found, read(file.path))
+        started = StartedFile(hashed, read(file.path))
         yield started
         batches = iter(started.stream)
         while True:
             batch = next(batches, None)
-            started.decode_s += time.perf_counter() - began
+            started.decode_s += time.perf_counter() - start_s
             if batch is None:
                 break
             yield batch
-            began = time.perf_counter()
-        found.require_unchanged()
-        yield DecodedFile(found)
+            start_s = time.perf_counter()
+        hashed.require_unchanged()
+        yield DecodedFile(hashed)
     except FeatureError as error:
         yield Failure(file.path, str(error))
     except OSError as error:
@@ -188,7 +187,7 @@ def decode(
         yield Failure(file.path, reason)
 
 
-def _recognise(path: Path, known: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
+def _recognise(path: Path, record: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
     """Return the file with the hash of its content. A file is not read if time, size and sampling are as recorded."""
     try:
         str(path).encode()
@@ -196,8 +195,9 @@ def _recognise(path: Path, known: VideoRecord | None, sampling: str, stop: Event
         raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
     stat = path.stat()
     file = FoundFile(path, stat.st_size, stat.st_mtime_ns)
-    if known is not None and known.sampling == sampling and (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
-        return replace(file, digest=known.content_hash)
+    state = file.size, file.mtime_ns, sampling
+    if record is not None and (record.size, record.mtime_ns, record.sampling) == state:
+        return replace(file, digest=record.content_hash)
     if path.is_dir():
         os.scandir(path).close()  # raises an error with the reason why a folder cannot be read
     # The reader refuses anything but regular files.
@@ -232,10 +232,9 @@ class FileEncoder:
     def __call__(self, file: KnownFile, digests: frozenset[str]) -> FileResult:
         """Encode a file, unless its content is known or it cannot be used.
 
-        Raises:
-            IndexMismatchError: The encoder here is not the library's.
+        Raises: IndexMismatchError if the encoder here is not the library's.
         """
-        for step in decode(file, self.settings.sampling, self._read, lambda found: found.digest in digests, Event()):
+        for step in decode(file, self.settings.sampling, self._read, lambda hashed: hashed.digest in digests, Event()):
             match step:
                 case StartedFile():
                     started = step
