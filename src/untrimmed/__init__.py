@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from untrimmed.search.indexing.pipeline import IndexReport, Progress
     from untrimmed.search.indexing.video_files import Failure
     from untrimmed.search.library import Library
-    from untrimmed.search.library import open_library as open
+    from untrimmed.search.library import Library as open  # noqa: N813
     from untrimmed.search.query.hits import Hit
     from untrimmed.search.query.query import Filters, Place, Query, Weights
     from untrimmed.search.store.records import VideoRecord
@@ -48,7 +48,7 @@ _PUBLIC = {
     "list_models": "untrimmed.models.registry:list_models",
     "load": "untrimmed.running.loaded:load",
     "load_dataset": "untrimmed.data.dataset:load_dataset",
-    "open": "untrimmed.search.library:open_library",
+    "open": "untrimmed.search.library:Library",
     "simulate": "untrimmed.data.simulation.simulate:simulate",
     "train": "untrimmed.training.train:train",
 }

@@ -74,7 +74,7 @@ def test_a_moved_file_costs_no_encoding_and_keeps_its_id(encoder, videos, lib):
     encoded, before = encoder.num_encoded, {record.path: record.video_id for record in lib.videos()}
     (videos / "sea.mp4").rename(videos / "sub" / "ocean.mp4")
     report = lib.index(videos)
-    assert report.moved == (videos / "sub" / "ocean.mp4",)
+    assert report.moved == [videos / "sub" / "ocean.mp4"]
     assert encoder.num_encoded == encoded
     after = {record.path: record.video_id for record in lib.videos()}
     assert after[str(videos / "sub" / "ocean.mp4")] == before[str(videos / "sea.mp4")]

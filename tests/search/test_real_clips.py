@@ -19,7 +19,7 @@ def lib(shared, tmp_path_factory):
     lib = untrimmed.open(tmp_path_factory.mktemp("real") / "library")
     report = lib.index([shared / "videos" / name for name in SENTENCES], encoder=BUILTIN)
     assert [path.name for path in report.done] == list(SENTENCES)
-    assert (report.skipped, report.failed) == ((), ())
+    assert (report.skipped, report.failed) == ([], [])
     assert report.notice is None, "asked for by name"
     return lib
 

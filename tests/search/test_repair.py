@@ -13,7 +13,7 @@ from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
 from untrimmed.search.cache.snapshot import FOLDER
 from untrimmed.search.corpora.engine import Engine, cache_library
-from untrimmed.search.library import open_library
+from untrimmed.search.library import Library
 from untrimmed.search.store.lance import lance, pa
 from untrimmed.search.store.table import VideoIndex
 
@@ -47,7 +47,7 @@ def forget_derived(folder):
 
 def test_a_whole_library_is_left_as_it_is(folder):
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    repaired = open_library(folder).repair()
+    repaired = Library(folder).repair()
     assert repaired.files == repaired.videos == ()
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
 
@@ -56,7 +56,7 @@ def test_derived_files_are_made_anew(folder):
     expected, rng = all_hits(Engine(folder)), random.Random(0)
     damaged = [folder / "records.json", *blocks_of(folder)]
     contents = {file: flip(file, rng) for file in damaged}
-    assert open_library(folder).repair().files == tuple(damaged)
+    assert Library(folder).repair().files == tuple(damaged)
     assert {file: file.read_bytes() for file in damaged} == contents
     assert all_hits(Engine(folder)) == expected
 
@@ -67,9 +67,9 @@ def test_vectors_that_have_changed_are_never_searched_and_their_video_is_named(f
     forget_derived(folder)
     with refused(UntrimmedError, "v2.mp4"):
         all_hits(Engine(folder))
-    assert [record.video_id for record in open_library(folder).repair().videos] == ["v2"]
+    assert [record.video_id for record in Library(folder).repair().videos] == ["v2"]
     assert {hit.video_id for hit in all_hits(Engine(folder))} == {"v0", "v1", "v3", "v4"}
-    assert open_library(folder).repair().videos == ()
+    assert Library(folder).repair().videos == ()
 
 
 def test_a_record_that_has_changed_is_never_shown(folder):
@@ -77,7 +77,7 @@ def test_a_record_that_has_changed_is_never_shown(folder):
     forget_derived(folder)
     with refused(UntrimmedError, "1", "doctor --repair"):
         VideoIndex(folder).scan()
-    assert [record.video_id for record in open_library(folder).repair().videos] == ["v0"]
+    assert [record.video_id for record in Library(folder).repair().videos] == ["v0"]
     assert len(VideoIndex(folder).scan()) == len(SEEDS) - 1
 
 
@@ -113,10 +113,10 @@ def test_a_library_whose_settings_are_damaged_or_gone_is_not_called_whole(folder
     content = settings.read_bytes()
     settings.write_bytes(content.replace(b"fps", b"fqs"))
     with refused(UntrimmedError, "library.json"):
-        open_library(folder).repair()
+        Library(folder).repair()
     settings.unlink()
     with refused(UntrimmedError, "library.json"):
-        open_library(folder).repair()
+        Library(folder).repair()
 
 
 def test_a_table_that_lacks_columns_is_refused_and_nothing_of_it_removed(folder):
@@ -127,7 +127,7 @@ def test_a_table_that_lacks_columns_is_refused_and_nothing_of_it_removed(folder)
         table.set_column(place, "size", pa.nulls(len(table), pa.int64())), folder / "videos.lance", mode="overwrite"
     )
     forget_derived(folder)
-    for look in (lambda folder: open_library(folder).repair(), lambda folder: VideoIndex(folder).scan()):
+    for look in (lambda folder: Library(folder).repair(), lambda folder: VideoIndex(folder).scan()):
         with refused(UntrimmedError, "--library"):
             look(folder)
     assert len(VideoIndex(folder)) == len(SEEDS)
@@ -138,5 +138,5 @@ def test_nothing_is_removed_while_another_process_writes(folder):
     for file in damaged:
         flip(file, random.Random(0))
     with VideoIndex(folder), pytest.raises(IndexBusyError):
-        open_library(folder).repair()
+        Library(folder).repair()
     assert all(file.is_file() for file in damaged)

@@ -181,8 +181,8 @@ def _evaluate_library(
                 "query": outcome.query.text,
                 "video": outcome.query.video,
                 "rank": outcome.rank,
-                "start_s": round(outcome.found.start_s, 3),
-                "end_s": round(outcome.found.end_s, 3),
+                "start_s": round(outcome.moment.start_s, 3),
+                "end_s": round(outcome.moment.end_s, 3),
                 "iou": round(outcome.iou, 4),
                 "warnings": outcome.warnings,
             }

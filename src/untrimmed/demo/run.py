@@ -21,7 +21,7 @@ from untrimmed.evaluation.moments import mean_iou
 from untrimmed.evaluation.recall import recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.indexing.pipeline import IndexReport
-from untrimmed.search.library import Library, open_library
+from untrimmed.search.library import Library
 from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
 from untrimmed.video.reader import frame_at
@@ -77,7 +77,7 @@ def run_demo(folder: Path, console: Console) -> DemoResult:
         f"rendered {len(videos)} untrimmed reels from real photographs and clips, with {len(truths)} known moments, "
         f"in {time.perf_counter() - start:.1f} s: {reels_folder}"
     )
-    library = open_library(folder / "library")
+    library = Library(folder / "library")
     with console.status("indexing") as status:
         report = library.index(
             videos,

@@ -8,7 +8,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
 from untrimmed.retrievers.documents import Source, find_documents
-from untrimmed.search.library import open_library
+from untrimmed.search.library import Library
 from untrimmed.search.query.query import Filters, GroupBy
 
 
@@ -26,7 +26,7 @@ class MomentRetriever(BaseRetriever):
         group_by: A document is the best moment of a video, or with `moment` any.
     """
 
-    source: Source = Field(default_factory=open_library)
+    source: Source = Field(default_factory=Library)
     token: str | None = Field(default=None, repr=False)
     limit: int = 5
     min_confidence: float | None = None

@@ -10,7 +10,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from untrimmed.retrievers.documents import Source, find_documents
-from untrimmed.search.library import open_library
+from untrimmed.search.library import Library
 from untrimmed.search.query.query import Filters, GroupBy
 
 
@@ -45,7 +45,7 @@ class MomentRetriever(BaseRetriever):
         super().__init__(callback_manager)
         self._find = partial(
             find_documents,
-            open_library() if source is None else source,
+            Library() if source is None else source,
             token=token,
             limit=limit,
             min_confidence=min_confidence,

@@ -1,4 +1,4 @@
-"""Score a library on labelled sentences: does it find the video, and the moment in it."""
+"""Score a library on labelled sentences: does it find the video, and the moment in it?"""
 
 from __future__ import annotations
 
@@ -14,65 +14,64 @@ from untrimmed.errors import UnknownNameError, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.library import Library
-from untrimmed.search.store.records import Records, VideoRecord
+from untrimmed.search.store.records import Records
 from untrimmed.types import Moment
 
-_DEPTH = 100  # a video that is not among so many counts as not found
-_AT_A_TIME = 256  # sentences that are asked together
+_DEPTH = 100  # a video with a higher rank counts as not found
+_BATCH_SIZE = 256  # sentences
 _NUM_NAMED = 10  # videos in one message
 _IOUS = (0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
 class LabelledQuery:
-    """A sentence, the video it is about (a path, file name or name without suffix), and where it holds."""
+    """A sentence, its video (a path, file name or file name without suffix), and its moments."""
 
     text: str
     video: str
-    moments: tuple[Moment, ...]  # none: the video is known, the moment is not
+    moments: tuple[Moment, ...]  # empty if only the video is known
     place: str = ""  # file and line, for messages
 
 
 @dataclass(frozen=True)
 class QueryOutcome:
-    """What the library gave for one labelled sentence."""
+    """The result for one labelled sentence."""
 
     query: LabelledQuery
     rank: int | None  # of the true video, from 1; None: not among the first 100
-    found: Moment  # the best moment in the true video
-    warnings: tuple[str, ...] = ()  # of words that the encoder does not know or read
+    moment: Moment  # the best moment in the true video
+    warnings: tuple[str, ...] = ()  # about words that the encoder does not know or did not read
 
     @property
     def iou(self) -> float:
-        """Best IoU of the found moment with a true one, in [0, 1]."""
-        return float(iou(spans_of([self.found]), spans_of(self.query.moments)).max(initial=0.0))
+        """Best IoU of the moment with a true one, in [0, 1]."""
+        return float(iou(spans_of([self.moment]), spans_of(self.query.moments)).max(initial=0.0))
 
 
 @dataclass(frozen=True)
 class LibraryQuality:
-    """Figures in percent, keyed as printed in papers, and the outcome of every query behind them."""
+    """Figures in percent, keyed as printed in papers, and the outcome of every query."""
 
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]
     num_videos: int
-    skipped: tuple[LabelledQuery, ...] = ()  # left out: the library has no one video of that name
+    skipped: tuple[LabelledQuery, ...] = ()  # the library has no video of that name, or several
 
 
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
-    """Labelled sentences from JSON lines.
+    """Read labelled sentences from JSON lines.
 
     A line is one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
-    `{"file", "queries": [{"query", "start", "end"}]}`. Lines that repeat sentence and video give it more moments.
+    `{"file", "queries": [{"query", "start", "end"}]}`. Lines with the same sentence and video add moments.
 
-    Raises:
-        FeatureError: The file cannot be read, or a line lacks a field; the message names the line.
+    Raises: FeatureError if the file cannot be read, or a line lacks a field; the message names the line.
     """
     grouped: dict[tuple[str, str], list[Label]] = {}
     for label in read_labels(file, splits=False):
         grouped.setdefault((label.video, label.text), []).append(label)
     return [
-        LabelledQuery(text, video, tuple(Moment(*label.moment) for label in own if label.moment), own[0].place)
-        for (video, text), own in grouped.items()
+        LabelledQuery(text, video, tuple(Moment(*label.moment) for label in labels if label.moment), labels[0].place)
+        for (video, text), labels in grouped.items()
     ]
 
 
@@ -83,40 +82,44 @@ def evaluate_library(
     skip_unknown: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LibraryQuality:
-    """R@K of the true video, and how well its moment is met.
+    """Compute R@K of the true videos, and the quality of their moments.
 
-    `R@K` ranks all videos. `mean IoU` and `R1@IoU` take the best moment inside the true video (grounding). `event R@K,
-    IoU` ask for both: the true video among the first K and its best moment at least so far inside.
+    `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment inside the true video (grounding). `event R@K,
+    IoU` counts sentences for which the true video is among the first K and its best moment reaches that IoU.
 
-    With `skip_unknown`, queries whose video is not in the library, or fits several, are left out and listed.
+    With `skip_unknown`, queries whose video is not in the library, or fits several, are skipped and listed.
 
     Raises:
-        UnknownNameError: There are such queries, or nothing but such queries; the message names all their videos.
-        FeatureError: A query's moment begins where its video has ended already.
+        UnknownNameError: There are such queries, or only such queries; the message names their videos.
+        FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
-    found = [(query, records.named(query.video)) for query in queries]  # all, before the first search
-    unknown = [(query, videos) for query, videos in found if len(videos) != 1]
-    known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in found if len(videos) == 1]
+    unknown: list[tuple[LabelledQuery, int]] = []
+    known: list[tuple[LabelledQuery, str]] = []
+    for query in queries:  # check all before the first search
+        videos = records.named(query.video)
+        if len(videos) == 1:
+            known.append((_inside(query, videos[0].duration_s), videos[0].path))
+        else:
+            unknown.append((query, len(videos)))
     if unknown and not (skip_unknown and known):
         raise UnknownNameError(_name_unknown(unknown, library))
     outcomes = []
     for number, (query, path) in enumerate(known, start=1):
-        if number % _AT_A_TIME == 1:
-            some = [query.text for query, _ in known[number - 1 :][:_AT_A_TIME]]
-            ranked = iter(library.rank(some, limit=min(_DEPTH, len(records))))
+        if number % _BATCH_SIZE == 1:
+            batch = [query.text for query, _ in known[number - 1 :][:_BATCH_SIZE]]
+            ranked = iter(library.rank(batch, limit=min(_DEPTH, len(records))))
         rank = next((i for i, video in enumerate(next(ranked), start=1) if str(video) == path), None)
-        alone = library.search(query.text, limit=1, moments=1, within=path)
-        # of a sentence without a word that the encoder knows there are no hits: it was not found, and nowhere
-        best = alone[0].moments[0] if alone else Moment(0.0, 0.0)
-        outcomes.append(QueryOutcome(query, rank, best, alone.warnings))
+        hits = library.search(query.text, limit=1, moments=1, within=path)
+        moment = hits[0].moments[0] if hits else Moment(0.0, 0.0)  # no hits: the encoder knows no word of the sentence
+        outcomes.append(QueryOutcome(query, rank, moment, hits.warnings))
         if progress is not None:
             progress(number, len(known))
     return LibraryQuality(figures(outcomes), tuple(outcomes), len(records), tuple(query for query, _ in unknown))
 
 
 def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
-    """Percentages by name over some outcomes; those of moments only if a query's moment is known."""
+    """Return percentages by name; figures of moments only if a query's moment is known."""
     ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
     figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
     figures["SumR"] = sum(figures.values())
@@ -124,37 +127,37 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
     if not timed:
         return figures
     truth = [spans_of(outcome.query.moments) for outcome, _ in timed]
-    found = [spans_of([outcome.found]) for outcome, _ in timed]
-    figures["mean IoU"] = mean_iou(found, truth)
+    predicted = [spans_of([outcome.moment]) for outcome, _ in timed]
+    figures["mean IoU"] = mean_iou(predicted, truth)
     for threshold in _IOUS:
-        figures[f"R1@IoU={threshold}"] = moment_recall(found, truth, top=1, min_iou=threshold)
+        figures[f"R1@IoU={threshold}"] = moment_recall(predicted, truth, top=1, min_iou=threshold)
     for k in (1, 5, 10):
-        inside = [span if rank <= k else np.empty((0, 2)) for span, (_, rank) in zip(found, timed, strict=True)]
+        events = [span if rank <= k else np.empty((0, 2)) for span, (_, rank) in zip(predicted, timed, strict=True)]
         for threshold in _IOUS:
-            figures[f"event R@{k},IoU={threshold}"] = moment_recall(inside, truth, top=1, min_iou=threshold)
+            figures[f"event R@{k},IoU={threshold}"] = moment_recall(events, truth, top=1, min_iou=threshold)
     return figures
 
 
 def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
-    """The query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
-    spans = [(moment.start_s, moment.end_s) for moment in query.moments]
-    cut = (inside(span, duration_s, video=query.video, place=query.place) for span in spans)
-    return replace(query, moments=tuple(Moment(*span) for span in cut))
+    """Return the query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
+    spans = ((moment.start_s, moment.end_s) for moment in query.moments)
+    cut = (Moment(*inside(span, duration_s, video=query.video, place=query.place)) for span in spans)
+    return replace(query, moments=tuple(cut))
 
 
-def _name_unknown(unknown: Sequence[tuple[LabelledQuery, list[VideoRecord]]], library: Library) -> str:
-    """One line that names each video once: where it stands first, and on how many sentences."""
+def _name_unknown(unknown: Sequence[tuple[LabelledQuery, int]], library: Library) -> str:
+    """Return a message that names each video once: its first line and its number of sentences."""
     counts = Counter(query.video for query, _ in unknown)
-    first = {query.video: (query.place, f"fits {len(files)} files" if files else "") for query, files in unknown[::-1]}
+    first = {query.video: (query.place, f"fits {matches} files" if matches else "") for query, matches in unknown[::-1]}
     videos = (
         f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
         for video, count in counts.items()
     )
     return (
-        f"{library.folder}: {_count(len(counts), 'labelled video')} not found in it: {named(videos, _NUM_NAMED)}; "
-        "index them, name each by its path (see: untrimmed ls), or go on without them: --skip-unknown"
+        f"{library.folder}: {_count(len(counts), 'labelled video')} not in this library: {named(videos, _NUM_NAMED)}; "
+        "index them, name each by its path (see: untrimmed ls), or continue without them: --skip-unknown"
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

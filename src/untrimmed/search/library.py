@@ -50,48 +50,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repaired:
-    """The damaged files and videos that were removed.
-
-    The files are derived from the table; those of the same name that are there now are new. The videos have to be
-    indexed again.
-    """
+    """The damaged files and videos that were removed. The files are cached again; the videos must be indexed again."""
 
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
 
 
 class Library:
-    """Indexed videos in one folder; opening costs nothing, models load when they are first needed.
+    """Indexed videos in one folder. Opening is cheap; models load when they are first needed.
 
     Any number of threads may search at once, also while others index or remove: each search sees one version.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | None = None,
         *,
         precision: Precision = "auto",
         ray: str | None = None,
         shards: int = 1,
         replicas: int = 1,
     ):
-        self.folder = library_folder(folder)
-        self.precision: Precision = read_precision(precision)
-        self._encoder: Encoder | None = None
-        self._encoding = threading.RLock()  # loaded once; not all encoders read two sentences at once
+        """Open the library in a folder, by default the user's own. The first `index` creates it.
+
+        Args:
+            precision: The number format of the encoder's products: auto, float32 or bfloat16 (`untrimmed.precision`).
+            ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
+                machines must see the library at the same path. Results are those of one machine.
+            shards: The number of processes of the cluster among which the videos are divided.
+            replicas: The number of processes with the same videos, so that one may fail.
+
+        Raises:
+            ConfigError: An option is invalid.
+            UntrimmedError: No cluster answers at `ray`.
+        """
         if ray is None and (shards, replicas) != (1, 1):
             raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
+        self.folder = library_folder(folder)
+        self.precision: Precision = read_precision(precision)
         self.engine = Engine(self.folder)
+        self._encoder: Encoder | None = None
+        self._encoder_lock = threading.RLock()  # also while a sentence is encoded: not all encoders are thread-safe
         self._cluster = None if ray is None else _cluster_at(ray)
         if self._cluster is not None:
             self.engine = self._cluster.engine(self.folder, shards, replicas)
 
     def close(self) -> None:
-        """Leave the cluster on which the library is searched, if it is."""
+        """Disconnect from the Ray cluster, if there is one."""
         if self._cluster is not None:
             self._cluster.close()
 
-    # -- filling
+    # -- indexing
 
     def index(
         self,
@@ -108,47 +117,54 @@ class Library:
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
 
-        Unchanged files are skipped, moved ones are recognised by content, changed ones are encoded again. Every video
-        is a commit of its own: whatever ends the process, what was reported done is kept.
+        Unchanged files are skipped, moved files are recognised by content, and changed files are encoded again. Each
+        video is a commit of its own, so an interrupted run loses no finished video.
 
         Args:
-            encoder: A short name, hub id or folder; by default the library's own, or for a new library SigLIP 2 if its
-                weights can be downloaded within seconds, else `builtin` (see the report's `notice`).
-            fps: Frames a second of presentation time; by default the library's, 2 for a new one.
-            keyframes_only: Decode key frames alone, which is many times faster and coarser.
-            precision: auto, float32 or bfloat16; by default that of the library. Vectors of both formats may be mixed.
+            encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
+                can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
+            fps: Frames per second of presentation time. Default: the library's, 2 for a new one.
+            keyframes_only: Decode only key frames, which is many times faster and coarser.
+            precision: auto, float32 or bfloat16. Default: the library's. Vectors of both formats may be mixed.
             part: "3/16" indexes the files of the third of 16 parts into a library of its own beside this one
                 (`LibraryPart.folder`), so that many machines can index at once; `merge` joins them.
-            ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode, a video a task.
-                They must see the files at the same paths.
+            ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
+                must see the files at the same paths.
 
         Raises:
             UntrimmedError: A path does not exist.
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
+        from untrimmed.search.indexing.run import index_files  # slow; searches do not need it
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
 
-        given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
-        found, folder = find_videos(given), self.folder
+        places = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
+        videos = find_videos(places)
+        files = videos.files
+        folder = self.folder
         if part is not None:
             if (address := address_of(folder)) is not None:
-                raise ConfigError(f"{address}: parts are folders; index them beside each other, then merge into this")
+                raise ConfigError(f"{address}: parts must be folders; index them beside each other, then merge them")
             share = LibraryPart.parse(part)
-            found, folder = replace(found, files=share.choose(found.files, given)), share.folder(folder)
-        choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
-        sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)
+            files = share.choose(files, places)
+            folder = share.folder(folder)
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
-        workers = partial(_cluster_at(ray).workers, load, device) if ray is not None else None
-        loaded, report = fill(
-            folder, found.files, choose, encoder=encoder, sampling=sampling, workers=workers, progress=progress
+        loaded, report = index_files(
+            folder,
+            files,
+            partial(self._choose_encoder, load, name=encoder),
+            replace_empty=encoder is not None,
+            fps=fps,
+            keyframes_only=keyframes_only,
+            workers=None if ray is None else partial(_cluster_at(ray).workers, load, device),
+            progress=progress,
         )
         self._encoder = loaded.encoder
         if part is None:
             cache_library(folder)
-        return replace(report, linked=found.linked)
+        return replace(report, linked=videos.linked)
 
     def merge(
         self,
@@ -156,9 +172,9 @@ class Library:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> MergeReport:
-        """Bring the library up to date with the videos of others, such as its parts; nothing is encoded again.
+        """Bring the library up to date with others, such as its parts, see `untrimmed.search.store.merge.merge`.
 
-        See `untrimmed.search.store.merge.merge`. The same call continues a merge that was interrupted.
+        Nothing is encoded again. The same call continues an interrupted merge.
         """
         from untrimmed.search.store.merge import merge
 
@@ -167,15 +183,15 @@ class Library:
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Search with a trained model (the folder of a run, or an imported one), `tf_prvr`, or "frames" (None).
+        """Search with a trained model (the folder of a run or an imported model), `tf_prvr`, or "frames" (None).
 
         The model encodes the stored frame features; nothing is decoded again. Until all are encoded, searches use the
-        previous model. The same call continues one that was interrupted.
+        previous model. The same call continues after an interruption.
 
         Raises:
-            CheckpointError: There is no model in the folder, or a damaged one.
+            CheckpointError: The folder has no model, or a damaged one.
             IndexMismatchError: It was trained on features of another encoder, or of other widths.
-            FeatureError: A stored frame has no direction, which `tf_prvr` refuses.
+            FeatureError: A stored frame is a zero vector, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
         from untrimmed.search.indexing.pipeline import encoded_by
@@ -185,15 +201,16 @@ class Library:
             settings = index.settings
             if settings is None:
                 raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-            chosen = named_model(model, settings)
-            todo = [record.video_id for record in index.scan() if record.model != chosen.identity]
-            for number, video in enumerate(index.read(todo), start=1):
-                record = replace(video.record, model=chosen.identity)
-                index.put(StoredVideo(record, video.features, encoded_by(chosen, video)))
+            search_model = named_model(model, settings)
+            identity = search_model.identity
+            outdated = [record.video_id for record in index.scan() if record.model != identity]
+            for number, video in enumerate(index.read(outdated), start=1):
+                record = replace(video.record, model=identity)
+                index.put(StoredVideo(record, video.features, encoded_by(search_model, video)))
                 if progress is not None:
-                    progress(number, len(todo))
-            folder = str(chosen.folder) if chosen.folder else None
-            index.write_settings(replace(settings, model=chosen.identity, model_folder=folder))
+                    progress(number, len(outdated))
+            folder = str(search_model.folder) if search_model.folder else None
+            index.write_settings(replace(settings, model=identity, model_folder=folder))
         cache_library(self.folder)
 
     def export_features(
@@ -206,21 +223,21 @@ class Library:
         within: Iterable[str | os.PathLike[str]] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ExportedFeatures:
-        """Write the stored frame vectors, and word vectors of captions, as a data set that methods train on.
+        """Write the stored frame vectors, and word vectors of captions, as a data set for training.
 
         Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains on it; `use` takes the result.
 
         Args:
-            out: The folder in which the data set's own folder, `name`, is made.
+            out: The folder in which the folder `name` of the data set is created.
             layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). Beside
                 captions of `untrimmed data prepare` it must be `field`.
-            captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`, a video by its path, file name,
-                or that without suffix; without a file only frames are written.
+            captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`; a video is a path, a file name,
+                or a file name without suffix. Without captions only frames are written.
             within: Only these files, and videos below these folders.
 
         Raises:
-            ConfigError: OUT/NAME is already there, and nothing that `untrimmed data prepare` made for these features.
-            FeatureError: The captions' file is wrong, or there are no videos.
+            ConfigError: OUT/NAME exists, and `untrimmed data prepare` did not write it for these features.
+            FeatureError: The captions are wrong, or there are no videos.
             UntrimmedError: There is no library.
         """
         from untrimmed.data.labelled import read_labels
@@ -229,51 +246,54 @@ class Library:
         prepared_at(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
-        records, settings = Records(index.scan()), index.settings
+        records = Records(index.scan())
+        settings = index.settings
         encoder = self._ready_encoder(settings.encoder_identity if settings else None)
         if within is not None:
-            chosen = {record.video_id: record for path in within for record in records.below(absolute(path))}
-            records = Records(chosen.values())
+            by_id = {record.video_id: record for path in within for record in records.below(absolute(path))}
+            records = Records(by_id.values())
         return export_features(
             index, records, encoder, Path(out), name=name, layout=layout, labels=labels, progress=progress
         )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
-        """Forget videos by file, or all below a folder; the files stay. Gives what was, or with `dry_run` would be.
+        """Remove videos from the library, by file or below a folder; the files stay. Return the removed records.
+
+        With `dry_run`, only return what would be removed.
 
         Raises:
             UnknownNameError: A path is not in the library.
             IndexBusyError: Another process is writing to the library.
         """
+        removed: dict[str, VideoRecord] = {}
         with VideoIndex(self.folder) as index:
             records = Records(index.scan())
-            chosen: dict[str, VideoRecord] = {}
             for path in map(absolute, paths):
                 if not (below := records.below(path)):
                     raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
-                chosen.update((record.video_id, record) for record in below)
+                removed.update((record.video_id, record) for record in below)
             if not dry_run:
-                index.remove(list(chosen))
+                index.remove(list(removed))
         if not dry_run:
             cache_library(self.folder)
-        return list(chosen.values())
+        return list(removed.values())
 
     def repair(self) -> Repaired:
-        """Check every byte of the library, remove what is damaged, and cache again what is derived from the table.
+        """Check the whole library, remove damaged videos and files, and cache again.
 
         Raises:
-            UntrimmedError: There is no library, or its settings or its table cannot be read at all.
+            UntrimmedError: There is no library, or its settings or its table cannot be read.
             IndexBusyError: Another process is writing to it.
         """
         with VideoIndex(self.folder) as index:
-            read_settings(self.folder)  # raises: nothing is repaired beside settings that are damaged
+            read_settings(self.folder)  # damaged settings cannot be repaired
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
         cache_library(self.folder)
         return Repaired(files, tuple(videos))
 
-    # -- asking
+    # -- searching
 
     def search(
         self,
@@ -288,24 +308,24 @@ class Library:
     ) -> Hits:
         """Return the videos that best fit a sentence, or a `Query` of several parts, each with its best moments.
 
-        The list's `warnings` name words that the encoder does not know, and where it stopped reading. A sentence
-        without a known word has no hits.
+        The list's `warnings` name unknown words, and where the encoder stopped reading. A sentence without a known word
+        has no hits.
 
         Args:
             query: Describe a moment in plain words, or by a `Query` (docs/queries.md).
             limit: Number of hits at most.
             moments: Number of moments of each video at most.
-            min_score: Leave out hits that score less. What is a good score depends on the encoder.
-            min_confidence: Leave out hits with a lower confidence, from 0 to 1; there may be no hits left. Only for
-                encoders whose confidence was measured (docs/quality.md).
+            min_score: Hide hits with a lower score. The scale depends on the encoder.
+            min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
+                with a measured confidence (docs/quality.md).
             within: Only videos below this folder, or this one file.
             on_hit: Called with each hit as soon as its moments are known, best first. Not called if hits are moments
                 or folded. If the library changes meanwhile, it may be called with some hits again.
 
         Raises:
-            ConfigError: The sentence is empty or no text, or an option makes no sense.
+            ConfigError: The sentence is empty or not a text, or an option is invalid.
             UnknownNameError: No video of the library is in `within`, or at a place of the query.
-            IndexMismatchError: The library's encoder is not the one that can be loaded now.
+            IndexMismatchError: The encoder that can be loaded now is not the library's.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
         parts = query if isinstance(query, Query) else Query(query)
@@ -317,11 +337,9 @@ class Library:
     def rank(
         self, sentences: Sequence[str], *, limit: int = 100, within: str | os.PathLike[str] | None = None
     ) -> list[dict[Path, float]]:
-        """The best videos of each sentence and their scores, best first: as `search`, but without moments.
+        """Return the best videos of each sentence and their scores, best first, without moments.
 
-        Where a trained model searches many videos, sentences that are asked together cost less each than one alone.
-
-        Raises: As `search`.
+        With a trained model and many videos, this is faster than a search per sentence. Raises the errors of `search`.
         """
         limit = Cutoff(limit=limit).limit
         return self.engine.answer(lambda view: rank_all(sentences, view, self._reader(view), limit, within))
@@ -335,52 +353,44 @@ class Library:
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
-        """The videos with frames like this RGB image, by the encoder alone; the rest is as in `search`."""
+        """Return the videos with frames like this RGB image; see `search`. The encoder alone ranks them."""
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
     def relevance(
         self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """How well each time of one video fits: times in seconds and relevance; with `then`, as the first of the two.
+        """Return times of one video in seconds, and the relevance at each; with `then`, that of the first moment.
 
-        Raises:
-            UntrimmedError: No word of the sentence is known, or the video is not in the library.
+        Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
         return self.engine.answer(lambda view: relevance(query, video, view, self._reader(view)))
 
     def videos(self) -> list[VideoRecord]:
-        """What is indexed, by path."""
+        """Return all indexed videos, by path."""
         return read_records(self.folder)
 
     def settings(self) -> Settings | None:
-        """Encoder and sampling of the library; None as long as nothing was indexed."""
+        """Return encoder, sampling and model of the library; None as long as nothing was indexed."""
         return VideoIndex(self.folder).settings
 
-    # -- inside
-
     def _reader(self, view: View) -> EncoderReader:
-        return EncoderReader(self._ready_encoder(view.encoder), self._encoding)
+        return EncoderReader(self._ready_encoder(view.encoder), self._encoder_lock)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
-        """The encoder of that identity: another process may have filled the library anew with another one."""
-        with self._encoding:
+        """Return the encoder with that identity; another process may have made the library again with another one."""
+        with self._encoder_lock:
             if self._encoder is None or self._encoder.identity != identity:
                 settings = VideoIndex(self.folder).settings
-                wanted = replace(settings, encoder_identity=identity) if settings and identity else settings
-                self._encoder = self._choose_encoder(wanted).encoder
+                if settings and identity:
+                    settings = replace(settings, encoder_identity=identity)
+                load = partial(load_encoder, precision=self.precision, images=False)
+                self._encoder = self._choose_encoder(load, settings).encoder
             return self._encoder
 
     def _choose_encoder(
-        self,
-        settings: Settings | None,
-        name: str | None = None,
-        *,
-        device: str = "auto",
-        precision: Precision | None = None,
-        images: bool = False,
+        self, load: Callable[[str | None], LoadedEncoder], settings: Settings | None, name: str | None = None
     ) -> LoadedEncoder:
-        chosen = name or (settings.encoder if settings else None)
-        loaded = load_encoder(chosen, device=device, precision=precision or self.precision, images=images)
+        loaded = load(name or (settings.encoder if settings else None))
         if settings is not None and loaded.encoder.identity != settings.encoder_identity:
             raise IndexMismatchError(
                 f"{self.folder}: made with encoder {settings.encoder_identity}, found {loaded.encoder.identity}; their "
@@ -390,31 +400,6 @@ class Library:
 
 
 def _cluster_at(address: str) -> RayCluster:
-    """Connect to a cluster. It is imported here alone."""
-    from untrimmed.search.cluster.ray_cluster import RayCluster
+    from untrimmed.search.cluster.ray_cluster import RayCluster  # needs the optional package `ray`
 
     return RayCluster(address)
-
-
-def open_library(
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    precision: Precision = "auto",
-    ray: str | None = None,
-    shards: int = 1,
-    replicas: int = 1,
-) -> Library:
-    """The library in a folder, by default the user's own; it is made when something is first indexed into it.
-
-    Args:
-        precision: The format in which its encoder multiplies: auto, float32 or bfloat16 (`untrimmed.precision`).
-        ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
-            machines must see the library at the same path. They answer as one machine would.
-        shards: How many processes of the cluster share the videos.
-        replicas: How many of them have the same ones, so that one may die.
-
-    Raises:
-        ConfigError: An option makes no sense.
-        UntrimmedError: No cluster answers at `ray`.
-    """
-    return Library(library_folder(folder), precision=precision, ray=ray, shards=shards, replicas=replicas)

@@ -1,6 +1,6 @@
-"""A Ray cluster: workers that decode and encode videos, and actors that hold the shards of a library.
+"""A Ray cluster: workers decode and encode videos, actors search the shards of a library.
 
-The one place that imports `ray`, when a cluster is first asked for.
+The only module that imports `ray`.
 """
 
 from __future__ import annotations
@@ -18,37 +18,36 @@ from typing import Any
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine
-from untrimmed.search.indexing.video_files import EncodedFile, Failure, FileEncoder, FoundFile, KnownFile
+from untrimmed.search.indexing.video_files import Failure, FileEncoder, FileResult, KnownFile, Workers
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
-from untrimmed.video.reader import Sampling
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # how long a search waits for a shard, restarts included
-_LOAD_S = 3600.0  # how long for its videos to be read
+_ANSWER_S = 10.0  # a search waits this long for a shard, including restarts
+_LOAD_S = 3600.0  # and this long until a shard has read its videos
 _RETRIES = 3  # of a video whose worker died
-_AHEAD = 2  # videos under way for each worker, so that none waits
+_TASKS_PER_CORE = 2  # so that no worker waits
 
 
 class RayCluster:
-    """A Ray cluster at an address: `auto`, HOST:PORT, ray://HOST:PORT; `local` starts one here."""
+    """A Ray cluster at an address: `auto`, HOST:PORT, ray://HOST:PORT; `local` starts one on this machine."""
 
     def __init__(self, address: str):
         """Connect.
 
-        Raises:
-            UntrimmedError: No cluster answers.
+        Raises: UntrimmedError if no cluster answers.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
 
-        self._address, self._ray = address, ray
+        self._address = address
+        self._ray = ray
         if ray.is_initialized():
             return
         try:
             host, _, port = address.rpartition("://")[2].rpartition(":")
-            if host and port.isdecimal():  # where nobody listens Ray would end this process, after minutes
+            if host and port.isdecimal():  # if nothing listens, Ray ends this process after minutes
                 socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
@@ -60,84 +59,78 @@ class RayCluster:
     def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
         """Return an engine that searches a library by shards on the cluster.
 
-        Raises:
-            ConfigError: There would be no shard, or more than the cluster has cores.
+        Raises: ConfigError if a number is less than 1, or there are more shards than cores.
         """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
         cores = int(self._ray.cluster_resources().get("CPU", 0))
         if cores < shards * replicas:
             raise ConfigError(
-                f"{shards} shards of {replicas} replicas need as many cores, the cluster at {self._address} has "
-                f"{cores}; take fewer shards, or add machines"
+                f"{shards} shards of {replicas} replicas need {shards * replicas} cores, the cluster at "
+                f"{self._address} has {cores}; use fewer shards, or add machines"
             )
         return ShardedEngine(folder, RayShards(self._ray, folder, shards, replicas))
 
-    def workers(
-        self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings, sampling: Sampling
-    ) -> RayWorkers:
-        """Return what encodes files on the cluster for a library of these settings; `load` loads an encoder by name."""
-        encoder = FileEncoder(partial(load, settings.encoder), settings.encoder_identity, settings.sampling, sampling)
-        return RayWorkers(self._ray, encoder, gpu=device.startswith("cuda"))
+    def workers(self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings) -> Workers:
+        """Return a function that encodes files on the cluster, for a library with these settings.
+
+        Each file is one task, so that only vectors are sent back. If its worker dies, the task is tried again.
+
+        Args:
+            load: Loads an encoder by its name. It is sent to the workers, which must see the files at the same paths.
+        """
+        return partial(self._encode, FileEncoder(load, settings), int(device.startswith("cuda")))
 
     def close(self) -> None:
-        """Leave the cluster; actors of this process end with it."""
+        """Disconnect; the actors of this process end."""
         self._ray.shutdown()
 
-
-class RayWorkers:
-    """Encodes files on a cluster, each in one task: only vectors come back. A task whose worker dies is tried again."""
-
-    def __init__(self, ray: Any, encoder: FileEncoder, *, gpu: bool):
-        """`encoder` is sent to the workers, which must see the files at the same paths."""
-        self._ray, self._encoder, self._gpu = ray, encoder, gpu
-
-    def encode(
-        self, files: Iterable[KnownFile], digests: frozenset[str]
-    ) -> Iterator[FoundFile | EncodedFile | Failure]:
-        """What became of each file, in the order in which they are done; `digests` are contents that need no work."""
+    def _encode(
+        self, encoder: FileEncoder, gpus: int, files: Iterable[KnownFile], digests: frozenset[str]
+    ) -> Iterator[FileResult]:
         ray = self._ray
-        task = ray.remote(_encode).options(num_cpus=1, num_gpus=int(self._gpu), max_retries=_RETRIES)
-        encoder, known = ray.put(self._encoder), ray.put(digests)
-        waiting: dict[Any, Path] = {}
+        task = ray.remote(_encode_file).options(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)
+        arguments = ray.put(encoder), ray.put(digests)
+        running: dict[Any, Path] = {}
         files = iter(files)
         try:
             while True:
-                room = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(waiting)
+                room = _TASKS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(running)
                 for file in itertools.islice(files, max(0, room)):
-                    waiting[task.remote(encoder, file, known)] = file.path
-                if not waiting:
+                    running[task.remote(file, *arguments)] = file.path
+                if not running:
                     return
-                for done in ray.wait(list(waiting), num_returns=1)[0]:
-                    yield self._result(done, waiting.pop(done))
+                for finished in ray.wait(list(running), num_returns=1)[0]:
+                    yield self._result(finished, running.pop(finished))
         finally:
-            for left in waiting:
-                ray.cancel(left, force=True)
+            for task_id in running:
+                ray.cancel(task_id, force=True)
 
-    def _result(self, done: Any, path: Path) -> FoundFile | EncodedFile | Failure:
+    def _result(self, finished: Any, path: Path) -> FileResult:
         try:
-            result: FoundFile | EncodedFile | Failure = self._ray.get(done)
+            result: FileResult = self._ray.get(finished)
             return result
         except self._ray.exceptions.RayTaskError as error:
             raise _cause(error) from error
         except self._ray.exceptions.RayError as error:
-            why = f"its worker died {_RETRIES + 1} times ({type(error).__name__})"
-            return Failure(path, f"{shown(path)}: {why}; see the logs of the cluster, and index it again")
+            reason = f"its worker died {_RETRIES + 1} times ({type(error).__name__})"
+            return Failure(path, f"{shown(path)}: {reason}; see the logs of the cluster, and index it again")
 
 
-def _encode(encoder: FileEncoder, file: KnownFile, digests: frozenset[str]) -> FoundFile | EncodedFile | Failure:
-    """What a task does; what it loads stays in the worker for the next."""
+def _encode_file(file: KnownFile, encoder: FileEncoder, digests: frozenset[str]) -> FileResult:
     return encoder(file, digests)
 
 
 class RayShards:
-    """The shards of a library as actors, replicas of each; one that dies is started again and reads its videos anew."""
+    """The shards of a library as actors, each with replicas. An actor that dies restarts and reads its videos again."""
 
     def __init__(self, ray: Any, folder: Path, shards: int, replicas: int):
-        self._ray, self.number, self._answer_s = ray, shards, _ANSWER_S
-        start = self._ray.remote(Shard).options(
+        self._ray = ray
+        self.number = shards
+        self._answer_s = _ANSWER_S
+        start = ray.remote(Shard).options(
             max_restarts=-1,
-            max_concurrency=4,  # searches of one version go on while another one is read
+            max_concurrency=4,  # searches continue while another version is read
             num_cpus=1,
             scheduling_strategy="SPREAD",
         )
@@ -146,10 +139,10 @@ class RayShards:
         self._turn = itertools.count()
 
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
-        """Call a method of some shards, see `untrimmed.search.cluster.sharded.Shards`.
+        """Call a method of shards, see `untrimmed.search.cluster.sharded.Shards`.
 
-        A shard whose actor dies meanwhile is asked again, another replica first, until the time is over. With
-        `patient` all living replicas of a shard are asked and waited for: whichever has the next turn has its videos.
+        If an actor dies, the call is repeated until the time is over, first with another replica. With `patient`, all
+        replicas of a shard are called, so that each has read its videos.
         """
         first = next(self._turn)
         deadline = time.monotonic() + (_LOAD_S if patient else self._answer_s)
@@ -158,19 +151,19 @@ class RayShards:
         waiting = {self._call(n, turn, method, args): (n, turn) for n, args in calls.items() for turn in turns}
         answers: dict[int, Any] = {}
         while waiting and (left := deadline - time.monotonic()) > 0:
-            for done in self._ray.wait(list(waiting), num_returns=1, timeout=left)[0]:
-                number, turn = waiting.pop(done)
+            for finished in self._ray.wait(list(waiting), num_returns=1, timeout=left)[0]:
+                number, turn = waiting.pop(finished)
                 try:
-                    answers[number] = self._ray.get(done)
+                    answers[number] = self._ray.get(finished)
                 except self._ray.exceptions.RayTaskError as error:
                     raise _cause(error) from error
                 except self._ray.exceptions.RayActorError:
                     if patient and number in answers:
-                        continue  # it will read its videos when it is asked
+                        continue  # the restarted replica reads its videos with its first call
                     if patient or replicas == 1 or (turn - first) % replicas:
-                        time.sleep(0.05)  # it is being started
-                    again = turn if patient else turn + 1
-                    waiting[self._call(number, again, method, calls[number])] = (number, again)
+                        time.sleep(0.05)  # until it has restarted
+                    turn = turn if patient else turn + 1
+                    waiting[self._call(number, turn, method, calls[number])] = (number, turn)
         return answers
 
     def _call(self, number: int, turn: int, method: str, args: tuple[Any, ...]) -> Any:
@@ -179,5 +172,5 @@ class RayShards:
 
 
 def _cause(error: Any) -> BaseException:
-    """What the code on the cluster raised."""
+    """Return the error that the code on the cluster raised."""
     return error.cause if isinstance(error.cause, UntrimmedError) else error

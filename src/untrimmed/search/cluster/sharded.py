@@ -1,8 +1,8 @@
-"""A library in several shards, each the videos of some ids in a process of its own; together they answer as one would.
+"""A library in several shards, each a process with a part of the videos. Results are those of a single process.
 
-A shard has its videos from the library's cached blocks, or from its table, at the version that a search is
-of: it keeps no state that a new process would lack. Whoever asks all of them ranks what they give; how they are reached
-is not known here.
+A shard reads its videos from the cached blocks on disk or from the table, at the version of the search, so a restarted
+process loses nothing. The caller combines the results of all shards. This module does not depend on how shards are
+reached.
 """
 
 from __future__ import annotations
@@ -28,142 +28,136 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # in the memory of a shard: searches that have begun go on with the one before
+_VERSIONS = 2  # in the memory of a shard: running searches continue with the previous version
 
 
 def shard_of(video_id: str, shards: int) -> int:
-    """Which of so many shards has a video."""
+    """Return the number of the shard that has a video."""
     return zlib.crc32(video_id.encode()) % shards
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library, before one model: what all shards of an answer have in common."""
+    """One version of a library and the model that searches it: shared by all shards of one answer."""
 
     number: int  # of the table
-    commit: tuple[Any, ...]  # numbers begin again where a library is made anew
+    commit: tuple[Any, ...]  # numbers start again if a library is deleted and made again
     encoder: str
     model: InUse
 
 
-Call = Callable[[PreparedQuery], Any]  # `operator.methodcaller`, which other processes can be sent
-Extents = Mapping[int, Any]  # what shards of one version say of themselves, by number
+Call = Callable[[PreparedQuery], Any]  # `operator.methodcaller`, which can be sent to other processes
+Extents = Mapping[int, Any]  # the results of `Shard.extent`, by number
 
 
 @dataclass
-class _Held:
-    version: Version
+class _Loaded:
     records: Records
     corpus: LocalCorpus[Any]
-    fitted: tuple[frozenset[int], Corpus] | None = None  # beside those that answered before the last search
+    fitted: tuple[frozenset[int], Corpus] | None = None  # for the shards that answered before the last search
 
     def beside(self, others: Extents) -> Corpus:
-        """The corpus as one shard of this version."""
-        fitted = self.fitted
-        if fitted is None or fitted[0] != others.keys():
-            self.fitted = fitted = frozenset(others), self.corpus.beside(list(others.values()))
-        return fitted[1]
+        """Return the corpus as one shard of this version."""
+        if self.fitted is None or self.fitted[0] != others.keys():
+            self.fitted = frozenset(others), self.corpus.beside(list(others.values()))
+        return self.fitted[1]
 
 
 class Shard:
-    """The videos of one shard in memory. Any number of threads may ask; each names the version it asks for."""
+    """The videos of one shard in memory. Thread-safe; each call names its version."""
 
     def __init__(self, library: Path | str, number: int, shards: int):
         """`library`: its folder, or its address on object storage."""
         self._folder = library_folder(library)
-        self._number, self._shards = number, shards
+        self._number = number
+        self._shards = shards
         self._lock = threading.Lock()
-        self._held: list[_Held] = []
-        self._damaged: set[Path] = set()  # cache files that are not read again
+        self._loaded: dict[Version, _Loaded] = {}  # the newest first
+        self._damaged: set[Path] = set()  # cached files that are not read again
 
     def extent(self, version: Version) -> Any:
-        """What the other shards need to know of this one; loads the version, of which only changes are read."""
+        """Load a version, reading only changes; return the summary that the other shards need."""
         return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
 
     def ask(self, version: Version, others: Extents, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
-        """Return what some methods of `PreparedQuery` return for this shard's videos."""
+        """Return the results of methods of `PreparedQuery` for this shard's videos."""
 
-        def answers() -> list[Any]:
+        def results() -> list[Any]:
             prepared = self._load(version).beside(others).prepare(query)
             return [call(prepared) for call in calls]
 
-        return without_damaged(answers, self._forget)
+        return without_damaged(results, self._forget)
 
     def _forget(self, damaged: Path) -> None:
         """Read the videos of a damaged file from the table from now on."""
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
-                self._held.clear()
+                self._loaded = {}
 
-    def _find(self, version: Version) -> _Held | None:
-        return next((held for held in self._held if held.version == version), None)
-
-    def _load(self, version: Version) -> _Held:
-        if (known := self._find(version)) is not None:  # while another one is being read
-            return known
+    def _load(self, version: Version) -> _Loaded:
+        if (loaded := self._loaded.get(version)) is not None:  # without the lock: another version may be loading
+            return loaded
         with self._lock:
-            if (known := self._find(version)) is not None:  # somebody else has loaded it meanwhile
-                return known
-            used = version.encoder, version.model
-            before = next((held for held in self._held if (held.version.encoder, held.version.model) == used), None)
+            if (loaded := self._loaded.get(version)) is not None:  # another thread has loaded it meanwhile
+                return loaded
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
-            if before:
-                corpus, had = before.corpus, before.records
+            for loaded_version, loaded in self._loaded.items():
+                if (loaded_version.encoder, loaded_version.model) == (version.encoder, version.model):
+                    corpus = loaded.corpus
+                    old_records = loaded.records
+                    break
             else:
-                corpus, had = read_cache(self._folder, version.model, records, self._damaged)
-            added, removed = records.changes_since(had)
-            corpus = corpus.update(index.read(added) if added else (), removed)  # copies what blocks of others hold
-            self._held = [_Held(version, records, corpus), *self._held[: _VERSIONS - 1]]
-            return self._held[0]
+                corpus, old_records = read_cache(self._folder, version.model, records, self._damaged)
+            added, removed = records.changes_since(old_records)
+            corpus = corpus.update(index.read(added) if added else (), removed)  # other shards' videos are dropped
+            loaded = _Loaded(records, corpus)
+            self._loaded = dict([(version, loaded), *self._loaded.items()][:_VERSIONS])
+            return loaded
 
 
 @runtime_checkable
 class Shards(Protocol):
-    """How shards are reached, wherever they are."""
+    """Access to the shards of a library."""
 
-    @property
-    def number(self) -> int:
-        """How many there are."""
-        ...
+    number: int  # of shards
 
     def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
-        """Call a method of some shards, all at once, with arguments for each; gives the answers of those that answer.
+        """Call a method of several shards, with arguments for each; return the results of the shards that answer.
 
-        With `patient` there is time to read all videos, and each copy of a shard is asked.
+        With `patient`, wait until all videos are read, and call each replica of a shard.
         """
         ...
 
 
 class ShardedEngine(Engine):
-    """An engine whose corpora are shards elsewhere; records are here."""
+    """An engine that reads records here and searches videos in shards."""
 
     def __init__(self, folder: Path, shards: Shards):
         super().__init__(folder)
         self._shards = shards
-        self._known: dict[tuple[Version, int], Any] = {}  # extents
+        self._extents: dict[tuple[Version, int], Any] = {}
 
     def load(self, view: View, model: InUse) -> ShardedCorpus:
-        """The videos of a version for a model, loaded by all shards.
+        """Load a version in all shards.
 
-        Raises:
-            UntrimmedError: No shard has answered.
+        Raises: UntrimmedError if no shard has answered.
         """
         version = Version(view.index.version(), tuple(view.commit or ()), view.encoder, model)
         with self._lock:
-            self._known = {key: extent for key, extent in self._known.items() if key[0] == version}
-            lacking = [n for n in range(self._shards.number) if (version, n) not in self._known]
-            if lacking:
-                found = self._shards.ask("extent", dict.fromkeys(lacking, (version,)), patient=True)
-                self._known.update({(version, number): extent for number, extent in found.items()})
-            extents = {number: extent for (_, number), extent in self._known.items()}
+            self._extents = {key: extent for key, extent in self._extents.items() if key[0] == version}
+            missing = [n for n in range(self._shards.number) if (version, n) not in self._extents]
+            if missing:
+                loaded = self._shards.ask("extent", dict.fromkeys(missing, (version,)), patient=True)
+                self._extents.update({(version, number): extent for number, extent in loaded.items()})
+            extents = {number: extent for (_, number), extent in self._extents.items()}
         return ShardedCorpus(self._shards, version, extents, len(view.records))
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedCorpus(Corpus):
-    """All videos of a library, wherever they are; a video of a shard that does not answer is missing."""
+    """All videos of a library; those of a shard that does not answer are missing."""
 
     shards: Shards
     version: Version
@@ -174,108 +168,99 @@ class ShardedCorpus(Corpus):
         return self.num_videos
 
     def prepare(self, query: TextFeatures) -> ShardedQuery:
-        """The query as it is: shards read it by their model."""
+        """Return the query; each shard prepares it with its model."""
         return ShardedQuery(self, query)
-
-    def others(self, own: int) -> dict[int, Any]:
-        """What a shard needs to know of all others."""
-        return {number: extent for number, extent in self.extents.items() if number != own}
 
 
 class ShardedQuery(PreparedQuery):
-    """A query before all shards of one version."""
+    """A query for all shards of one version."""
 
     def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
-        self._corpus, self._query = corpus, query
+        self._corpus = corpus
+        self._query = query
         self._ranked: list[str] = []
         self._moments: dict[int, dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
-        self._alive: set[int] = set()  # those that answered when they were last asked
+        self._alive: set[int] = set()  # shards that answered their last call
 
     @property
     def missing(self) -> str:
-        """What answers so far lack."""
+        """A warning if the answers so far are incomplete."""
         if not self._missing:
             return ""
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos of all shards, see `PreparedQuery.rank`.
+        """Return the best videos of all shards, see `PreparedQuery.rank`.
 
-        Raises:
-            UntrimmedError: No shard has answered.
+        Raises: UntrimmedError if no shard has answered.
         """
-        shards = self._corpus.shards.number
-        asked: dict[int, list[str] | None] = dict.fromkeys(range(shards))
-        if among is not None:
-            asked = {}
-            for video_id in among:
-                own = asked.setdefault(shard_of(video_id, shards), [])
-                assert own is not None, "made above"
-                own.append(video_id)
-        answers = self._ask({n: [methodcaller("rank", limit=limit, among=some)] for n, some in asked.items()})
-        found = sorted((video for (ranked,) in answers.values() for video in ranked), key=lambda video: -video.score)
-        kept = [video for video in found if video.score >= found[min(limit, len(found)) - 1].score]
-        self._ranked = [video.video_id for video in kept]
-        return kept
+        shards = range(self._corpus.shards.number)
+        groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
+        answers = self._ask({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
+        videos = sorted((video for (ranked,) in answers.values() for video in ranked), key=lambda video: -video.score)
+        best = [video for video in videos if video.score >= videos[min(limit, len(videos)) - 1].score]
+        self._ranked = [video.video_id for video in best]
+        return best
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Spans of one video, none where its shard has died since; all that were ranked are asked for at once."""
-        found = self._moments.setdefault(limit, {})
-        if video_id not in found:
-            by_shard: dict[int, list[str]] = {}
-            for wanted in {*self._ranked, video_id}:
-                by_shard.setdefault(shard_of(wanted, self._corpus.shards.number), []).append(wanted)
-            calls = {n: [methodcaller("moments", some, limit=limit) for some in ids] for n, ids in by_shard.items()}
+        """Return spans of one video; empty if its shard has died. The first call fetches those of all ranked videos."""
+        spans = self._moments.setdefault(limit, {})
+        if video_id not in spans:
+            groups = self._by_shard({*self._ranked, video_id})
+            calls = {n: [methodcaller("moments", name, limit=limit) for name in ids] for n, ids in groups.items()}
             for number, answer in self._ask(calls).items():
-                found.update(zip(by_shard[number], answer, strict=True))
-        return found.get(video_id, [])
+                spans.update(zip(groups[number], answer, strict=True))
+        return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Times and fits of one video, see `PreparedQuery.relevance`.
+        """Return times and relevance of one video, see `PreparedQuery.relevance`.
 
-        Raises:
-            UntrimmedError: Its shard has died since.
+        Raises: UntrimmedError if its shard has died meanwhile.
         """
         number = shard_of(video_id, self._corpus.shards.number)
         answers = self._ask({number: [methodcaller("relevance", video_id)]})
         if number not in answers:
-            raise UntrimmedError(f"{video_id}: its shard did not answer; see that the cluster has room for all")
+            raise UntrimmedError(f"{video_id}: its shard did not answer; check that the cluster has enough cores")
         answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number][0]
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Those of the model; none where the shard that is asked has died since."""
+        """Return those of the model; None if the shard has died meanwhile."""
         return self._explained[0]
 
     def doubt(self) -> Doubt | None:
-        """That of the model; none where the shard that is asked has died since."""
+        """Return that of the model; None if the shard has died meanwhile."""
         return self._explained[1]
 
     @cached_property
     def _explained(self) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
         number = min(self._alive or self._corpus.extents)
-        weights, doubt = self._try({number: [methodcaller("word_weights"), methodcaller("doubt")]}).get(
-            number, (None, None)
-        )
+        answers = self._call({number: [methodcaller("word_weights"), methodcaller("doubt")]})
+        weights, doubt = answers.get(number, (None, None))
         return weights, doubt
 
-    def _try(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the answers of those shards that answer."""
+    def _by_shard(self, video_ids: Collection[str]) -> dict[int, list[str]]:
+        groups: dict[int, list[str]] = {}
+        for video_id in video_ids:
+            groups.setdefault(shard_of(video_id, self._corpus.shards.number), []).append(video_id)
+        return groups
+
+    def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+        """Return the answers of the shards that answer."""
         corpus = self._corpus
-        whole = {n: (corpus.version, corpus.others(n), self._query, own) for n, own in calls.items()}
-        return corpus.shards.ask("ask", whole)
+        arguments: dict[int, tuple[Any, ...]] = {}
+        for number, methods in calls.items():
+            others = {n: extent for n, extent in corpus.extents.items() if n != number}
+            arguments[number] = corpus.version, others, self._query, methods
+        return corpus.shards.ask("ask", arguments)
 
     def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """`_try`, which notes the shards that do not answer.
-
-        Raises:
-            UntrimmedError: No shard has answered.
-        """
-        answers = self._try(calls)
-        lacking = calls.keys() - answers.keys()
-        self._missing |= lacking
-        self._alive = (self._alive | answers.keys()) - lacking
+        """Return the answers, and note the shards that do not answer."""
+        answers = self._call(calls)
+        silent = calls.keys() - answers.keys()
+        self._missing |= silent
+        self._alive = (self._alive | answers.keys()) - silent
         if calls and not self._alive:
-            raise UntrimmedError(f"none of {len(calls)} shards answered; see that the cluster has room for all")
+            raise UntrimmedError(f"none of {len(calls)} shards answered; check that the cluster has enough cores")
         return answers

@@ -1,7 +1,7 @@
-"""Files in, rows out: which videos need work, and the pipeline that does it.
+"""Index files: find out which need work, decode and encode them, and commit the rows.
 
-One thread hashes and decodes (in the reader's child process), the calling thread encodes and commits; a small bounded
-queue joins them, so memory stays flat however long or many the videos are.
+One thread hashes and decodes (in the reader's child process); the calling thread encodes and commits. A small bounded
+queue connects them, so memory use does not grow with the length or number of videos.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.indexing.video_files import (
-    Decoded,
     DecodedFile,
+    DecodingStep,
     EncodedFile,
     Failure,
     FoundFile,
@@ -42,9 +42,9 @@ from untrimmed.video.reader import FrameBatch, VideoReader
 _QUEUED_BATCHES = 8
 
 
-@dataclass(frozen=True)
+@dataclass
 class Timings:
-    """Where the time of an indexing run went, in seconds; decoding and encoding overlap and may exceed the wall."""
+    """The time that an indexing run took, in seconds; decoding and encoding overlap and may exceed the wall time."""
 
     wall_s: float = 0.0
     decode_s: float = 0.0
@@ -58,18 +58,20 @@ class Timings:
         return self.video_s / self.wall_s if self.wall_s > 0 else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class IndexReport:
-    """What became of every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
+    """The result for every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
 
-    done: tuple[Path, ...] = ()
-    skipped: tuple[Path, ...] = ()
-    failed: tuple[Failure, ...] = ()
-    moved: tuple[Path, ...] = ()  # those of `skipped` that were found at a new place
-    warnings: tuple[Failure, ...] = ()  # indexed, but something is odd (a truncated file, guessed times)
+    done: list[Path] = field(default_factory=list)
+    skipped: list[Path] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    moved: list[Path] = field(default_factory=list)  # those of `skipped` that were found at a new place
+    warnings: list[Failure] = field(
+        default_factory=list
+    )  # indexed, but something is odd (a truncated file, guessed times)
     timings: Timings = field(default_factory=Timings)
-    linked: tuple[Path, ...] = ()  # links to folders, which are not entered where they are met below another
-    notice: str | None = None  # one line: an encoder stands in for the default, or the sampling has changed
+    linked: tuple[Path, ...] = ()  # linked folders below the named folders, which were not entered
+    notice: str | None = None  # one line: another encoder than the default was used, or the sampling has changed
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Progress:
 
     path: Path
     state: str  # encoding, done, skipped, moved, copied, failed
-    position: int  # files dealt with so far
+    position: int  # number of finished files
     total: int
     done_s: float = 0.0  # seconds of this video encoded so far
     duration_s: float = 0.0
@@ -88,79 +90,22 @@ class Progress:
 ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
 
 
-class Outcome:
-    """The report as it grows, told to the progress display step by step."""
-
-    def __init__(self, total: int, progress: ProgressCallback | None):
-        self._total, self._progress = total, progress
-        self._done: list[Path] = []
-        self._skipped: list[Path] = []
-        self._moved: list[Path] = []
-        self._failed: list[Failure] = []
-        self._warnings: list[Failure] = []
-        self._video_s = 0.0
-        self.decode_s = 0.0
-        self.encode_s = 0.0
-        self.write_s = 0.0
-
-    def finish(self, record: VideoRecord) -> None:
-        """A video was encoded and is in the index."""
-        self._done.append(Path(record.path))
-        self._video_s += record.duration_s
-        if record.warnings:
-            self._warnings.append(Failure(Path(record.path), record.warnings))
-        self.tell(Path(record.path), "done", done_s=record.duration_s, duration_s=record.duration_s)
-
-    def skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
-        """The index knows the content of a file, which was there, has moved there, or is a copy of another file."""
-        self._skipped.append(path)
-        if state == "moved":
-            self._moved.append(path)
-        self.tell(path, state)
-
-    def fail(self, failure: Failure) -> None:
-        """A file cannot be used."""
-        self._failed.append(failure)
-        self.tell(failure.path, "failed", reason=failure.reason)
-
-    def tell(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
-        """Show one step, where somebody looks."""
-        if self._progress is not None:
-            position = len(self._done) + len(self._skipped) + len(self._failed)
-            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
-
-    def report(self, *, wall_s: float) -> IndexReport:
-        """What became of every file, at the end."""
-        timings = Timings(wall_s, self.decode_s, self.encode_s, self.write_s, self._video_s)
-        return IndexReport(
-            tuple(self._done),
-            tuple(self._skipped),
-            tuple(self._failed),
-            moved=tuple(self._moved),
-            warnings=tuple(self._warnings),
-            timings=timings,
-        )
-
-
-_Step = Decoded | EncodedFile
+_Step = DecodingStep | EncodedFile
 
 
 class Indexer:
     """Brings an index up to date with files; the caller holds the index for writing."""
 
     def __init__(
-        self,
-        index: VideoIndex,
-        encoder: Encoder,
-        reader: VideoReader,
-        settings: Settings,
-        model: SearchModel,
+        self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings, model: SearchModel
     ):
-        self._index, self._encoder, self._reader = index, encoder, reader
-        self._model, self._own = settings.model, model
+        self._index = index
+        self._encoder = encoder
+        self._reader = reader
+        self._model = model
         self._sampling = settings.sampling
-        # What the index holds, kept by the calling thread; the decoding thread only looks paths up, its own before
-        # they change, and runs ahead: it counts by itself which contents will be there when a file's turn comes.
+        # The calling thread updates both. The decoding thread is ahead and counts in `_copies` which
+        # contents the index will have when the turn of a file comes.
         self._by_path = {record.path: record for record in index.scan()}
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, of this sampling
         for record in self._by_path.values():
@@ -171,33 +116,36 @@ class Indexer:
     def run(
         self, paths: Sequence[Path], progress: ProgressCallback | None = None, workers: Workers | None = None
     ) -> IndexReport:
-        """Index files; one that cannot be used is reported and costs no other.
+        """Index files; a file that cannot be used is reported and does not affect the others.
 
-        With `workers` these decode and encode. This process alone decides what is known, and commits.
+        If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
         """
         started = time.perf_counter()
-        self._outcome = Outcome(len(paths), progress)
-        # New places first: what moved away from a path that holds another file by now is still known then.
+        self._report = IndexReport()
+        self._total = len(paths)
+        self._progress = progress
+        # New paths first: if a file was moved and another one has replaced it, its content is still known then.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [KnownFile(path, self._by_path.get(str(path))) for path in new_first]
         with contextlib.closing(self._decoded(files) if workers is None else self._encoded(files, workers)) as steps:
             for step in steps:
                 self._take(step)
-        return self._outcome.report(wall_s=time.perf_counter() - started)
+        self._report.timings.wall_s = time.perf_counter() - started
+        return self._report
 
     def _encoded(self, files: Sequence[KnownFile], workers: Workers) -> Generator[_Step]:
-        """Yield what workers make of files."""
+        """Yield the results of workers."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        again: list[KnownFile] = []  # their content was known until the only file that had it was found changed
-        for step in workers.encode(files, digests):
+        unknown: list[KnownFile] = []  # their content was known until the only file with that content changed
+        for step in workers(files, digests):
             if isinstance(step, FoundFile) and not self._by_hash.get(step.digest):
-                again.append(KnownFile(step.path, None))
+                unknown.append(KnownFile(step.path, None))
             else:
                 yield step
-        yield from workers.encode(again, frozenset())
+        yield from workers(unknown, frozenset())
 
     def _decoded(self, files: Sequence[KnownFile]) -> Generator[_Step]:
-        """Yield what the decoding thread makes of files."""
+        """Yield the steps of the decoding thread."""
         steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
         thread = threading.Thread(target=self._decode, args=(files, steps), daemon=True)
         thread.start()
@@ -210,14 +158,13 @@ class Indexer:
             self._stop.set()
             while thread.is_alive():
                 with contextlib.suppress(queue.Empty):
-                    while True:  # it may be waiting for room
+                    while True:  # it may be waiting for space in the queue
                         steps.get_nowait()
                 thread.join(0.05)
 
     # -- the decoding thread
 
     def _decode(self, files: Sequence[KnownFile], steps: queue.Queue[_Step | BaseException | None]) -> None:
-        last: BaseException | None = None
         try:
             for file in files:
                 is_known = partial(self._is_known, file.record)
@@ -227,50 +174,65 @@ class Indexer:
                     steps.put(step)
                     if self._stop.is_set():
                         return
-        except BaseException as error:
-            last = error  # a bug: raised again in the calling thread
-        finally:
-            if last is not None:
-                steps.put(last)
             steps.put(None)
+        except BaseException as error:
+            steps.put(error)  # a bug: raised again in the calling thread
 
-    def _is_known(self, known: VideoRecord | None, file: FoundFile) -> bool:
-        """Whether the content of a file will be there at its turn; `known` is what the library has at its path."""
-        if known is not None and known.sampling == self._sampling and file.digest != known.content_hash:
-            self._copies[known.content_hash] -= 1  # its row is about to hold this file
+    def _is_known(self, record: VideoRecord | None, file: FoundFile) -> bool:
+        """Whether the index will have the content of a file at its turn; `record` is that of its path."""
+        if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
+            self._copies[record.content_hash] -= 1  # its row will be replaced by this file
         return self._copies[file.digest] > 0
 
     # -- the calling thread
 
     def _take(self, step: _Step) -> None:
-        outcome = self._outcome
         match step:
             case StartedFile():
                 self._started = step
-                outcome.tell(step.file.path, "encoding", duration_s=step.stream.info.duration_s)
+                self._show_encoding(0.0)
             case FrameBatch():
-                file, stream = self._started.file, self._started.stream
                 self._started.encode(step, self._encoder)
-                done_s = float(step.times_s[-1])
-                outcome.tell(file.path, "encoding", done_s=done_s, duration_s=stream.info.duration_s)
+                self._show_encoding(float(step.times_s[-1]))
             case DecodedFile():
                 self._commit(self._started.finish())
-            case EncodedFile() if self._by_hash.get(step.file.digest):  # a copy was done meanwhile
+            case EncodedFile() if self._by_hash.get(step.file.digest):  # a copy was encoded meanwhile
                 self._settle(step.file)
             case EncodedFile():
                 self._commit(step)
             case FoundFile():
                 self._settle(step)
             case Failure():
-                outcome.fail(step)
+                self._fail(step.path, step.reason)
+
+    def _show_encoding(self, done_s: float) -> None:
+        started = self._started
+        self._show(started.file.path, "encoding", done_s=done_s, duration_s=started.stream.info.duration_s)
+
+    def _skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
+        self._report.skipped.append(path)
+        if state == "moved":
+            self._report.moved.append(path)
+        self._show(path, state)
+
+    def _fail(self, path: Path, reason: str) -> None:
+        self._report.failed.append(Failure(path, reason))
+        self._show(path, "failed", reason=reason)
+
+    def _show(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
+        """Report one step to the progress display, if there is one."""
+        if self._progress is not None:
+            position = len(self._report.done) + len(self._report.skipped) + len(self._report.failed)
+            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
 
     def _commit(self, video: EncodedFile) -> None:
-        file, features = video.file, video.features
-        self._outcome.decode_s += video.decode_s
-        self._outcome.encode_s += video.encode_s
+        file = video.file
+        features = video.features
+        timings = self._report.timings
+        timings.decode_s += video.decode_s
+        timings.encode_s += video.encode_s
         if not np.isfinite(features.vectors).all():
-            reason = f"{shown(file.path)}: the encoder gave numbers that are not finite"
-            self._outcome.fail(Failure(file.path, reason))
+            self._fail(file.path, f"{shown(file.path)}: the encoder returned numbers that are not finite")
             return
         started = time.perf_counter()
         replaced = self._by_path.get(str(file.path))
@@ -286,45 +248,51 @@ class Indexer:
             num_frames=len(features.vectors),
             sampling=self._sampling,
             encoder_identity=self._encoder.identity,
-            model=self._model,
+            model=self._model.identity,
             indexed_at=time.time(),
             warnings="; ".join(video.warnings),
         )
         stored = StoredVideo(record, features)
         try:
-            self._index.put(replace(stored, encoded=encoded_by(self._own, stored)))
+            self._index.put(replace(stored, encoded=encoded_by(self._model, stored)))
         except FeatureError as error:
-            self._outcome.fail(Failure(file.path, str(error)))
+            self._fail(file.path, str(error))
             return
         self._remember(record)
-        self._outcome.write_s += time.perf_counter() - started
-        self._outcome.finish(record)
+        timings.write_s += time.perf_counter() - started
+        timings.video_s += record.duration_s
+        self._report.done.append(file.path)
+        if record.warnings:
+            self._report.warnings.append(Failure(file.path, record.warnings))
+        self._show(file.path, "done", done_s=record.duration_s, duration_s=record.duration_s)
 
     def _settle(self, file: FoundFile) -> None:
-        """A file whose content is known: unchanged, touched, moved here, or a copy."""
-        here = self._by_path.get(str(file.path))
-        if here is not None and here.sampling == self._sampling and file.digest == here.content_hash:
-            if (here.size, here.mtime_ns) != (file.size, file.mtime_ns):
-                self._remember(self._index.relocate(here, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
-            self._outcome.skip(file.path)
+        """Record a file with known content: unchanged, touched, moved, or a copy."""
+        record = self._by_path.get(str(file.path))
+        if record is not None and record.sampling == self._sampling and file.digest == record.content_hash:
+            if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
+                self._relocate(record, file)
+            self._skip(file.path)
             return
         twins = self._by_hash.get(file.digest, {}).values()
-        known = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # rather one that moved here
-        if known is None:  # its twin earlier in this run could not be indexed
-            reason = f"{shown(file.path)}: has the same content as a file that failed before it"
-            self._outcome.fail(Failure(file.path, reason))
-        elif here is None and not os.path.lexists(known.path):
-            del self._by_path[known.path]
-            self._remember(self._index.relocate(known, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
-            self._outcome.skip(file.path, "moved")
+        twin = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
+        if twin is None:  # the first file with this content could not be indexed
+            self._fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
+        elif record is None and not os.path.lexists(twin.path):
+            del self._by_path[twin.path]
+            self._relocate(twin, file)
+            self._skip(file.path, "moved")
         else:
-            self._copy(known, file, video_id=here.video_id if here else new_video_id())
+            self._copy(twin, file, video_id=record.video_id if record else new_video_id())
 
-    def _copy(self, known: VideoRecord, file: FoundFile, *, video_id: str) -> None:
-        stored = self._index.get(known.video_id)
+    def _relocate(self, record: VideoRecord, file: FoundFile) -> None:
+        self._remember(self._index.relocate(record, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+
+    def _copy(self, twin: VideoRecord, file: FoundFile, *, video_id: str) -> None:
+        stored = self._index.get(twin.video_id)
         assert stored is not None, "the writer's lock is held, so a known record stays"
         record = replace(
-            known,
+            twin,
             video_id=video_id,
             path=str(file.path),
             size=file.size,
@@ -333,11 +301,11 @@ class Indexer:
         )
         self._index.put(replace(stored, record=record))
         self._remember(record)
-        self._outcome.skip(file.path, "copied")
+        self._skip(file.path, "copied")
 
     def _remember(self, record: VideoRecord) -> None:
-        if (before := self._by_path.get(record.path)) is not None:  # its content may be another one now
-            self._by_hash.get(before.content_hash, {}).pop(before.video_id, None)
+        if (previous := self._by_path.get(record.path)) is not None:  # its content may have changed
+            self._by_hash.get(previous.content_hash, {}).pop(previous.video_id, None)
         self._by_path[record.path] = record
         self._learn(record)
 
@@ -347,7 +315,7 @@ class Indexer:
 
 
 def encoded_by(model: SearchModel, video: StoredVideo) -> bytes:
-    """What a model makes of a stored video.
+    """Return a model's encoding of a stored video.
 
     Raises: FeatureError, naming the video.
     """

@@ -1,4 +1,4 @@
-"""The files of an indexing run: found, recognised by their content, decoded and encoded."""
+"""The files of an indexing run: find them, recognise them by their content, decode and encode them."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UntrimmedError, shown
-from untrimmed.search.store.records import VideoRecord, absolute
+from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
 
-FRAMES_TOGETHER = 8  # small, so that encoding starts early and overlaps with decoding
+_BATCH_SIZE = 8  # frames; small, so that encoding starts early and overlaps with decoding
 
 
 @dataclass(frozen=True)
 class FoundVideos:
-    """The files that an indexing run looks at, and the linked folders that it did not enter, absolute."""
+    """The files that an indexing run reads, and the linked folders that it did not enter; absolute paths."""
 
     files: tuple[Path, ...]
     linked: tuple[Path, ...]
 
 
 def find_videos(paths: Iterable[Path]) -> FoundVideos:
-    """The video files named or found below the folders named, sorted; hidden folders are left out.
+    """Find the video files that are named or below the folders that are named, sorted, without hidden folders.
 
-    A file that is named is taken whatever its suffix; below a folder the suffix decides. A folder that cannot be read
-    stands among the files itself, so that it is reported as what could not be indexed. A link to a folder is entered
-    where it is named; one that is met below a folder is not, and listed if it leads out of all folders named.
+    A named file is included whatever its suffix; below a folder the suffix decides. An unreadable folder is listed as
+    a file, so that indexing reports it. A link to a folder is followed only if it is named itself. Other such links
+    are listed if they lead out of all named folders.
 
-    Raises:
-        UntrimmedError: A path does not exist, or cannot be looked at.
+    Raises: UntrimmedError if a path does not exist or cannot be read.
     """
     files: dict[Path, None] = {}
     links: dict[Path, None] = {}
@@ -47,8 +45,6 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
     for path in map(absolute, paths):
         try:
             path.lstat()
-        except FileNotFoundError:
-            raise UntrimmedError(f"{shown(path)}: no such file or folder; check the path") from None
         except OSError as error:
             raise UntrimmedError(f"{shown(path)}: cannot be read ({error.strerror}); check the path") from None
         if path.is_dir():
@@ -81,7 +77,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file, and what the library knows of the video at its path."""
+    """A file, and the record of the video that the library has at its path."""
 
     path: Path
     record: VideoRecord | None
@@ -89,15 +85,15 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file as it was when its turn came."""
+    """The state of a file before it is decoded."""
 
     path: Path
     size: int
     mtime_ns: int
-    digest: str = ""  # of its content; empty for what is no regular file
+    digest: str = ""  # of its content; empty if it is not a regular file
 
     def require_unchanged(self) -> None:
-        """Raise a FeatureError if it is not the one that was hashed: its frames would stand for other content."""
+        """Raise a FeatureError if the file has changed since it was hashed: the frames may be of other content."""
         stat = self.path.stat()
         if (stat.st_size, stat.st_mtime_ns) != (self.size, self.mtime_ns):
             raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
@@ -105,7 +101,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A file with all that a library keeps of it, and how long that took, in seconds."""
+    """A file with its features, and the time that decoding and encoding took, in seconds."""
 
     file: FoundFile
     features: FrameFeatures
@@ -118,7 +114,7 @@ class EncodedFile:
 
 @dataclass
 class StartedFile:
-    """A file whose frames are being decoded, with the vectors of those that are encoded."""
+    """A file that is being decoded, and the vectors of the frames that are encoded."""
 
     file: FoundFile
     stream: VideoStream
@@ -128,14 +124,14 @@ class StartedFile:
     encode_s: float = 0.0
 
     def encode(self, batch: FrameBatch, encoder: Encoder) -> None:
-        """Add some frames."""
+        """Encode and add a batch of frames."""
         started = time.perf_counter()
         self.vectors.append(encoder.encode_frames(batch.frames).astype(np.float16))
         self.times_s.append(batch.times_s)
         self.encode_s += time.perf_counter() - started
 
     def finish(self) -> EncodedFile:
-        """Return the file once all of its frames are encoded."""
+        """Return the file after all of its frames are encoded."""
         stream = self.stream
         features = FrameFeatures(np.concatenate(self.vectors), np.concatenate(self.times_s), stream.duration_s)
         size = stream.info.width, stream.info.height
@@ -144,49 +140,15 @@ class StartedFile:
 
 @dataclass(frozen=True)
 class DecodedFile:
-    """All frames of the file that started last are decoded."""
+    """Marks the end of the frames of the last started file."""
 
     file: FoundFile
 
 
-Decoded = FoundFile | StartedFile | FrameBatch | DecodedFile | Failure
-
-
-def recognise(path: Path, known: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
-    """The file with its content's hash, unread if it lies as the library knows it and was sampled like this.
-
-    Raises:
-        FeatureError: Its name is no text.
-        OSError: It cannot be read.
-    """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
-    stat = path.stat()
-    file = FoundFile(path, stat.st_size, stat.st_mtime_ns)
-    if known is not None and known.sampling == sampling and (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
-        return replace(file, digest=known.content_hash)
-    if path.is_dir():
-        os.scandir(path).close()  # says why a folder cannot be read
-    # The reader refuses anything but regular files, unread.
-    return replace(file, digest=content_hash(path, stop) if path.is_file() else "")
-
-
-def _why_unusable(path: Path, error: FeatureError | OSError) -> str:
-    """The reason for a report, in one line."""
-    if isinstance(error, FeatureError):
-        return str(error)
-    return f"{shown(path)}: cannot be read ({error.strerror}); check that it is there and readable"
-
-
-def content_hash(path: Path, stop: Event) -> str:
-    """A hash of all bytes of a file (BLAKE2b, 20 bytes); of those read so far once `stop` is set."""
-    digest = hashlib.blake2b(digest_size=20)
-    with open(path, "rb") as file:
-        while not stop.is_set() and (block := file.read(1 << 20)):
-            digest.update(block)
-    return digest.hexdigest()
+DecodingStep = FoundFile | StartedFile | FrameBatch | DecodedFile | Failure
+FileResult = FoundFile | EncodedFile | Failure
+# Encodes files, in any order; files whose content is among the digests are only hashed.
+Workers = Callable[[Iterable[KnownFile], frozenset[str]], Iterator[FileResult]]
 
 
 def decode(
@@ -195,63 +157,84 @@ def decode(
     read: Callable[[Path], VideoStream],
     is_known: Callable[[FoundFile], bool],
     stop: Event,
-) -> Iterator[Decoded]:
+) -> Iterator[DecodingStep]:
     """Yield the start of a file, its frames, and its end.
 
-    Yield the file alone if its content is known, and a failure where it cannot be used. `stop` ends hashing.
+    Yield only the file if its content is known, and a failure if it cannot be used. `stop` ends hashing.
     """
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     try:
-        found = recognise(file.path, file.record, sampling, stop)
-        if is_known(found):
-            yield found
+        hashed = _recognise(file.path, file.record, sampling, stop)
+        if is_known(hashed):
+            yield hashed
             return
-        started = StartedFile(found, read(file.path))
+        started = StartedFile(hashed, read(file.path))
         yield started
         batches = iter(started.stream)
         while True:
             batch = next(batches, None)
-            started.decode_s += time.perf_counter() - began
+            started.decode_s += time.perf_counter() - start_s
             if batch is None:
                 break
             yield batch
-            began = time.perf_counter()
-        found.require_unchanged()
-        yield DecodedFile(found)
-    except (FeatureError, OSError) as error:
-        yield Failure(file.path, _why_unusable(file.path, error))
+            start_s = time.perf_counter()
+        hashed.require_unchanged()
+        yield DecodedFile(hashed)
+    except FeatureError as error:
+        yield Failure(file.path, str(error))
+    except OSError as error:
+        reason = f"{shown(file.path)}: cannot be read ({error.strerror}); check that it exists and is readable"
+        yield Failure(file.path, reason)
 
 
-@runtime_checkable
-class Workers(Protocol):
-    """Who encodes files, wherever they run."""
+def _recognise(path: Path, record: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
+    """Return the file with the hash of its content. A file is not read if time, size and sampling are as recorded."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
+    stat = path.stat()
+    file = FoundFile(path, stat.st_size, stat.st_mtime_ns)
+    state = file.size, file.mtime_ns, sampling
+    if record is not None and (record.size, record.mtime_ns, record.sampling) == state:
+        return replace(file, digest=record.content_hash)
+    if path.is_dir():
+        os.scandir(path).close()  # raises an error with the reason why a folder cannot be read
+    # The reader refuses anything but regular files.
+    return replace(file, digest=content_hash(path, stop) if path.is_file() else "")
 
-    def encode(
-        self, files: Iterable[KnownFile], digests: frozenset[str]
-    ) -> Iterator[FoundFile | EncodedFile | Failure]:
-        """What became of each file, in any order; those whose content is among `digests` are only recognised."""
-        ...
+
+def content_hash(path: Path, stop: Event) -> str:
+    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes), or of the bytes until `stop` is set."""
+    digest = hashlib.blake2b(digest_size=20)
+    with open(path, "rb") as file:
+        while not stop.is_set() and (block := file.read(1 << 20)):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
+    """Return a reader of videos with a library's sampling, at the size that the encoder needs."""
+    sampling = Sampling(settings.fps, settings.keyframes_only)
+    return VideoReader(sampling=sampling, short_side=encoder.short_side, batch_size=_BATCH_SIZE)
 
 
 @dataclass(frozen=True)
 class FileEncoder:
-    """Encodes files by an encoder that is loaded once a process; it can be sent to other processes.
+    """Encodes files for a library with these settings; can be sent to other processes.
 
-    `identity` is that of the encoder, `sampling` as records name it, `looks` as the reader takes it.
+    Each process loads the encoder once, by `load` and its name.
     """
 
-    load: Callable[[], LoadedEncoder]
-    identity: str
-    sampling: str
-    looks: Sampling
+    load: Callable[[str], LoadedEncoder]
+    settings: Settings
 
-    def __call__(self, file: KnownFile, digests: frozenset[str]) -> FoundFile | EncodedFile | Failure:
-        """The vectors of a file; the file alone if its content is known; or why it cannot be used.
+    def __call__(self, file: KnownFile, digests: frozenset[str]) -> FileResult:
+        """Encode a file, unless its content is known or it cannot be used.
 
-        Raises:
-            IndexMismatchError: The encoder here is another one than that of the library.
+        Raises: IndexMismatchError if the encoder here is not the library's.
         """
-        for step in decode(file, self.sampling, self._read, lambda found: found.digest in digests, Event()):
+        for step in decode(file, self.settings.sampling, self._read, lambda hashed: hashed.digest in digests, Event()):
             match step:
                 case StartedFile():
                     started = step
@@ -267,19 +250,17 @@ class FileEncoder:
         return self._tools()[1].read(path)
 
     def _tools(self) -> tuple[Encoder, VideoReader]:
-        key = self.identity, self.looks
-        if key not in _loaded:
-            encoder = self.load().encoder
-            if encoder.identity != self.identity:
+        settings = self.settings
+        key = settings.encoder_identity, settings.fps, settings.keyframes_only
+        if key not in _tools_of_process:
+            encoder = self.load(settings.encoder).encoder
+            if encoder.identity != settings.encoder_identity:
                 raise IndexMismatchError(
-                    f"a worker has encoder {encoder.identity}, the library is of {self.identity}; install the same "
-                    "weights on all machines, or name the encoder"
+                    f"a worker has encoder {encoder.identity}, the library has {settings.encoder_identity}; "
+                    "install the same weights on all machines, or name the encoder"
                 )
-            _loaded[key] = (
-                encoder,
-                VideoReader(sampling=self.looks, short_side=encoder.short_side, batch_size=FRAMES_TOGETHER),
-            )
-        return _loaded[key]
+            _tools_of_process[key] = encoder, open_reader(settings, encoder)
+        return _tools_of_process[key]
 
 
-_loaded: dict[tuple[str, Sampling], tuple[Encoder, VideoReader]] = {}  # of this process
+_tools_of_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}  # by encoder and sampling

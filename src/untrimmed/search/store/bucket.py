@@ -84,10 +84,7 @@ def options() -> dict[str, str]:
 
 
 def fetch(address: str, name: str, to: Path) -> None:
-    """Update the local copy of a file; remove it if the bucket does not have the file.
-
-    Raises: UntrimmedError if the bucket cannot be read.
-    """
+    """Update the local copy of a file; remove it if the bucket does not have the file."""
     with _session(address) as session:
         if session.contains(name):
             temporary = to.with_name(f".{to.name}.{os.getpid()}")
@@ -99,19 +96,13 @@ def fetch(address: str, name: str, to: Path) -> None:
 
 
 def send(address: str, name: str, file: Path) -> None:
-    """Upload a file.
-
-    Raises: UntrimmedError if the bucket cannot be written to.
-    """
+    """Upload a file."""
     with _session(address) as session:
         session.upload_file(file, name)
 
 
 def names(address: str, below: str) -> list[str]:
-    """Return the names of all files below a folder of the bucket, without their folders.
-
-    Raises: UntrimmedError if the bucket cannot be read.
-    """
+    """Return the names of all files below a folder of the bucket, without their folders."""
     with _session(address) as session:
         return [name.rpartition("/")[2] for name in session.list(below)]
 
@@ -124,6 +115,7 @@ def reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _session(address: str) -> Iterator[LanceFileSession]:
+    """Open a bucket; its errors become UntrimmedErrors."""
     from lance.file import LanceFileSession
 
     from untrimmed.search.store.lance import lance  # noqa: F401  # prepares the next import

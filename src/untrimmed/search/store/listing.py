@@ -21,8 +21,7 @@ _DRIVES = {
 def read_records(folder: Path) -> list[VideoRecord]:
     """Return all records by path: from the copy if it is up to date, otherwise from the table.
 
-    Raises:
-        UntrimmedError: There is no library, or it cannot be opened.
+    Raises: UntrimmedError if there is no library, or it cannot be opened.
     """
     commit = newest_commit(folder)
     if commit is not None and settings_file(folder).exists() and (records := read_copy(folder, commit)) is not None:
@@ -50,12 +49,12 @@ def find_gone(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[P
     does not exist is also a missing root if it is where drives are mounted, or if no other video of the library is
     left beside it. A video at the top of a drive is missing if no other video is left on the drive.
     """
-    lost = [record for record in records if is_gone(record.path)]
-    present = {record.path for record in records} - {record.path for record in lost}
+    absent = [record for record in records if is_gone(record.path)]
+    present = {record.path for record in records} - {record.path for record in absent}
     alive = {folder for path in present for name in (path, os.path.realpath(path)) for folder in Path(name).parents}
     gone: list[VideoRecord] = []
     missing: dict[Path, list[VideoRecord]] = {}
-    for record in lost:
+    for record in absent:
         root = _missing_root(Path(record.path), alive)
         (gone if root is None else missing.setdefault(root, [])).append(record)
     return gone, missing

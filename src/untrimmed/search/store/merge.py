@@ -37,8 +37,7 @@ class LibraryPart:
     def parse(cls, text: str) -> LibraryPart:
         """Read a part such as "3/16".
 
-        Raises:
-            ConfigError: It is not a part.
+        Raises: ConfigError if it is not a part.
         """
         match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
@@ -134,13 +133,13 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
         target = locks.enter_context(VideoIndex(out, create=True))
         for part in parts:
             locks.enter_context(part)
-        before = target.settings
-        libraries = [target, *parts] if before else parts
+        old_settings = target.settings
+        libraries = [target, *parts] if old_settings else parts
         settings = _common_settings(libraries)
         records = [library.scan() for library in libraries]
         rows = _merged_rows(records)
         copied = _copy_rows(target, rows, libraries, progress)
-        if settings != before:
+        if settings != old_settings:
             target.write_settings(settings)
     return MergeReport(len(rows), copied, sum(map(len, records)) - len(rows))
 
@@ -148,11 +147,11 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
 def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
     """Return the settings of the first library, with which the others must agree."""
     settings = [values for library in libraries if (values := library.settings) is not None]
-    for library, other in zip(libraries, settings, strict=True):
+    for library, values in zip(libraries, settings, strict=True):
         for name in _COMPARED:
-            if getattr(other, name) != getattr(settings[0], name):
+            if getattr(values, name) != getattr(settings[0], name):
                 raise IndexMismatchError(
-                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(other, name)}, that of "
+                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(values, name)}, that of "
                     f"{shown(libraries[0].folder)} {getattr(settings[0], name)}; index both with one encoder, and "
                     "search both with one model (untrimmed index --model)"
                 )
@@ -193,12 +192,12 @@ def _moves(twins: Sequence[_Row]) -> Iterator[tuple[_Row, _Row]]:
 
 def _with_unique_ids(rows: Iterable[_Row]) -> Iterator[_Row]:
     """Replace repeated ids, which a copied library has if its files were moved, by a hash, the same in each merge."""
-    used: set[str] = set()
+    ids: set[str] = set()
     for row in rows:
-        while row.record.video_id in used:
+        while row.record.video_id in ids:
             digest = hashlib.blake2b(f"{row.record.video_id} {row.record.path}".encode(), digest_size=8).hexdigest()
             row = replace(row, record=replace(row.record, video_id=digest))
-        used.add(row.record.video_id)
+        ids.add(row.record.video_id)
         yield row
 
 

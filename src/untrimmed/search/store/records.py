@@ -1,6 +1,6 @@
 """The settings of a library, and one record per video without its vectors.
 
-The table of videos has the records, but opening it takes longer than everything else that `ls` does. So each reader of
+The table of videos has the records, but opening it takes longer than the rest of `ls`. So each reader of
 the table leaves a copy of the records beside it. The copy names the commit it was made from and is valid only for it.
 """
 
@@ -133,8 +133,7 @@ class Records(Sequence[VideoRecord]):
     def find(self, name: str) -> VideoRecord | None:
         """Return the one video with this path, file name or file name without suffix; None if there is none.
 
-        Raises:
-            UnknownNameError: Several videos have it.
+        Raises: UnknownNameError if several videos have it.
         """
         matches = self.named(name)
         if len(matches) > 1:
@@ -195,8 +194,7 @@ def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Return the path from the root; links are not resolved.
 
-    Raises:
-        ConfigError: It is empty, or begins with the name of an unknown user.
+    Raises: ConfigError if it is empty, or begins with the name of an unknown user.
     """
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
@@ -255,8 +253,7 @@ def write_settings(folder: Path, settings: Settings) -> None:
 def read_settings(folder: Path) -> Settings | None:
     """Return the settings of a library; None as long as nothing was ever indexed.
 
-    Raises:
-        IndexMismatchError: The file is damaged, or of a version that this program does not read.
+    Raises: IndexMismatchError if the file is damaged, or of a version that this program does not read.
     """
     file = settings_file(folder)
     if not file.exists():

@@ -49,7 +49,15 @@ _KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this lon
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
 _DIGESTS = ("record_digest", "vectors_digest")
-_COLUMNS = [*_RECORD_COLUMNS, "times_s", "frames", "encoded", *_DIGESTS]
+_ARRAYS = ("times_s", "frames")
+_COLUMNS = [*_RECORD_COLUMNS, *_ARRAYS, "encoded", *_DIGESTS]
+
+
+_ADVICE = {
+    "opened": RESTORE,
+    "read": f"run the same command again; if that fails too, {RESTORE}",
+    "written to": "free space or change its permissions, then run the same command again (finished work is not lost)",
+}
 
 
 def new_video_id() -> str:
@@ -111,7 +119,7 @@ class VideoIndex:
 
     def write_settings(self, settings: Settings) -> None:
         """Write the settings, whole or not at all."""
-        with self._writing():
+        with self._guarded("written to"):
             write_settings(self.folder, settings)
 
     # -- one writer
@@ -154,7 +162,7 @@ class VideoIndex:
 
     def __len__(self) -> int:
         table = self._open_table()
-        with self._reading():
+        with self._guarded("read"):
             return table.count_rows() if table is not None else 0
 
     def scan(self) -> list[VideoRecord]:
@@ -166,7 +174,7 @@ class VideoIndex:
         if table is None:
             return []
         version = table.version  # before reading: another thread may open a newer version meanwhile
-        with self._reading():
+        with self._guarded("read"):
             rows = list(_records(table.to_table(columns=[*_RECORD_COLUMNS, "record_digest"])))
         if damaged := [record for record, is_intact in rows if not is_intact]:
             raise IndexMismatchError(
@@ -186,7 +194,7 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return
-        with self._reading():
+        with self._guarded("read"):
             for start in range(0, len(video_ids), 64):
                 for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
                     yield from _stored(batch)
@@ -196,9 +204,9 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return []
-        with self._reading():
+        with self._guarded("read"):
             batches = table.to_batches(batch_size=16)
-            return [record for batch in batches for record, damage in _checked(batch) if damage]
+            return [record for batch in batches for record, _, damage in _checked(batch) if damage]
 
     # -- writing: each call is one atomic commit
 
@@ -212,7 +220,7 @@ class VideoIndex:
 
         table = self._open_table()
         rows = pa.concat_tables(map(_row, videos))
-        with self._writing():
+        with self._guarded("written to"):
             if table is None:
                 self._table = create_table(rows, self._uri, self._options)
             elif table.count_rows(_among([video.record.video_id for video in videos])):
@@ -227,7 +235,7 @@ class VideoIndex:
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
         table = self._open_table()
         assert table is not None, "a record comes from a table"
-        with self._writing():
+        with self._guarded("written to"):
             changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
             changes["record_digest"] = _literal(_record_digest(moved))
             table.update(changes, where=_among([record.video_id]))
@@ -239,7 +247,7 @@ class VideoIndex:
         table = self._open_table()
         if table is None or not video_ids:
             return 0
-        with self._writing():
+        with self._guarded("written to"):
             before = table.count_rows()
             table.delete(_among(video_ids))
         self._committed()
@@ -250,22 +258,14 @@ class VideoIndex:
         from untrimmed.search.store.lance import ignored_conflicts
 
         if (table := self._open_table()) is not None:
-            with self._writing(), ignored_conflicts():
+            with self._guarded("written to"), ignored_conflicts():
                 table.optimize.compact_files(target_rows_per_fragment=_ROWS_PER_FRAGMENT)
                 table.cleanup_old_versions(_KEEP_VERSIONS)
         self._commits = 0
 
-    def _reading(self) -> contextlib.AbstractContextManager[None]:
-        """Report errors of reading: files of the table may be damaged, or removed with their version."""
-        return self._guarded("read", f"run the same command again; if that fails too, {RESTORE}")
-
-    def _writing(self) -> contextlib.AbstractContextManager[None]:
-        """Report errors of writing: the disk may be full. The table stays at its last commit."""
-        advice = "free space or change its permissions, then run the same command again (finished work is not lost)"
-        return self._guarded("written to", advice)
-
     @contextlib.contextmanager
-    def _guarded(self, action: str, advice: str) -> Iterator[None]:
+    def _guarded(self, action: str) -> Iterator[None]:
+        """Report errors of the disk and of Lance. After an error the table is at its last commit."""
         try:
             yield
         except UntrimmedError:
@@ -278,7 +278,7 @@ class VideoIndex:
                 raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
             # without the line of the store's source
             reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
-            raise UntrimmedError(f"{self._name}: cannot be {action} ({reason}); {advice}") from error
+            raise UntrimmedError(f"{self._name}: cannot be {action} ({reason}); {_ADVICE[action]}") from error
 
     def _committed(self) -> None:
         self._commits += 1
@@ -288,7 +288,7 @@ class VideoIndex:
     def _open_table(self) -> lance.LanceDataset | None:
         from untrimmed.search.store.lance import lance  # slow, and many searches do not need the table
 
-        with self._guarded("opened", RESTORE):
+        with self._guarded("opened"):
             if self._table is None:
                 if newest_commit(self.folder) is None:  # also after a first commit that was killed
                     return None
@@ -362,33 +362,27 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
         yield record, digest == _record_digest(record)
 
 
-def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, str]]:
-    """Yield records, and the damage of each video; empty if it is intact."""
+def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
+    """Yield records, times with frames in one row and the model's encoding, and the damage; empty if intact."""
     digests = batch.column("vectors_digest").to_pylist()
     for row, (record, is_intact) in enumerate(_records(batch.select([*_RECORD_COLUMNS, "record_digest"]))):
-        times_s, frames, encoded = _arrays(batch, row)
+        times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
+        encoded = batch.column("encoded")[row].as_py() or b""
+        damage = ""
         if not is_intact or digests[row] != _vectors_digest(times_s, frames, encoded):
-            yield record, "wrong checksum"
+            damage = "wrong checksum"
         elif not (np.isfinite(times_s).all() and _all_finite(frames)):
-            yield record, "not finite"
-        else:
-            yield record, ""
-
-
-def _arrays(batch: pa.RecordBatch, row: int) -> tuple[np.ndarray, np.ndarray, bytes]:
-    """Return times, frames in one row, and the model's encoding."""
-    times, frames, encoded = (batch.column(name)[row] for name in ("times_s", "frames", "encoded"))
-    return *(array.values.to_numpy(zero_copy_only=False) for array in (times, frames)), encoded.as_py() or b""
+            damage = "not finite"
+        yield record, (times_s, frames, encoded), damage
 
 
 def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
-    for row, (record, damage) in enumerate(_checked(batch)):
+    for record, (times_s, frames, encoded), damage in _checked(batch):
         if damage:
             raise IndexMismatchError(
                 f"{shown(Path(record.path))}: its stored vectors are damaged ({damage}); run "
                 "`untrimmed doctor --repair`, which removes them, then `untrimmed index`"
             )
-        times_s, frames, encoded = _arrays(batch, row)
         features = FrameFeatures(frames.reshape(record.num_frames, -1), times_s, record.duration_s)
         yield StoredVideo(record, features, encoded)
 
