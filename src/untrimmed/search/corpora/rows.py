@@ -143,9 +143,7 @@ class RowCorpus(LocalCorpus[RowBlock]):
     least_coded: ClassVar[int] = 2**17
     least_coded_at_once: ClassVar[int] = 2**20
     coded_together: ClassVar[int] = 2**14
-    smoothing_s: ClassVar[float] = (
-        0.0  # standard deviation of the Gaussian that smooths curves; 0: none
-    )
+    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0: none
 
     def __init__(self, spans: SpanSettings):
         super().__init__(RowBlock.joined, _ROWS_OF_BLOCK)
