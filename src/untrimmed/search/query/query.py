@@ -131,7 +131,7 @@ class Place:
             )
 
 
-Weight: TypeAlias = Annotated[float, Spec("Weight of this part.", above=0, served=1e6)]
+Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0, served=1e6)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,19 +218,19 @@ class Query:
     'the dog shakes itself'
     """
 
-    text: Annotated[str, Spec("Describe a moment in plain words.", "TEXT", served=LONGEST_TEXT)] = ""
+    text: Annotated[str, Spec("What is to be seen, in plain words.", "TEXT", served=LONGEST_TEXT)] = ""
     _: KW_ONLY
-    then: Annotated[str, Spec("What follows in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
-    within_s: Annotated[float, Spec("Most seconds until `then`.", "--within-s S", above=0, served=_MAX_S)] = 60.0
-    without: Annotated[
-        tuple[str, ...], Spec("What must not be visible at that time.", "--not TEXT", most=_MAX_PARTS)
+    then: Annotated[str, Spec("What is seen afterwards in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
+    within_s: Annotated[float, Spec("How many seconds later at most.", "--within-s S", above=0, served=_MAX_S)] = 60.0
+    without: Annotated[tuple[str, ...], Spec("What must not be seen at that time.", "--not TEXT", most=_MAX_PARTS)] = ()
+    image: Annotated[Picture | None, Spec("A picture it looks like.", "FILE", is_json=False)] = None
+    like: Annotated[tuple[Place, ...], Spec("Frames or moments it looks like.", "PLACE", most=_MAX_PARTS)] = ()
+    unlike: Annotated[
+        tuple[Place, ...], Spec("Frames or moments it does not look like.", "PLACE", most=_MAX_PARTS)
     ] = ()
-    image: Annotated[Picture | None, Spec("A similar picture.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Similar frames or moments.", "PLACE", most=_MAX_PARTS)] = ()
-    unlike: Annotated[tuple[Place, ...], Spec("Dissimilar frames or moments.", "PLACE", most=_MAX_PARTS)] = ()
-    weights: Annotated[Weights, Spec("Weights of the parts.", "--weight PART=X")] = Weights()
-    filters: Annotated[Filters, Spec("Conditions that a video must meet.")] = Filters()
-    group_by: Annotated[GroupBy, Spec("List moments instead of videos.", "--flat")] = "video"
+    weights: Annotated[Weights, Spec("How much each part counts.", "--weight PART=X")] = Weights()
+    filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
+    group_by: Annotated[GroupBy, Spec("One list of moments instead of videos.", "--flat")] = "video"
     fold: Annotated[
         float | None,
         Spec("Show near-duplicates once: moments with at least this cosine, e.g. 0.95.", "COSINE", least=-1, most=1),
@@ -261,21 +261,21 @@ class Query:
 class Cutoff:
     """Limits on the number of hits and moments, and on their score."""
 
-    limit: Annotated[int, Spec("Number of hits at most.", "-k --limit N", least=1, served=500)] = 10
-    moments: Annotated[int, Spec("Number of moments of each video at most.", "N", least=1, served=50)] = 3
+    limit: Annotated[int, Spec("How many hits at most.", "-k --limit N", least=1, served=500)] = 10
+    moments: Annotated[int, Spec("How many moments of each video at most.", "N", least=1, served=50)] = 3
     min_score: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower score. A score is the cosine of the query and the video's best seconds (a trained "
-            "model has its own). A high score depends on the encoder: 0.2 with builtin.",
+            "Leave out hits that score less. A score is the cosine of the query and the video's best seconds (a "
+            "trained model has its own). What is high depends on the encoder: 0.2 with builtin.",
             "X",
         ),
     ] = None
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower confidence, e.g. 0.5. There may be no hits left. Confidence is known for sentences "
-            "with the encoder builtin, searched without a model.",
+            "Leave out hits with a lower confidence, e.g. 0.5; there may be none left. Confidence is known for "
+            "sentences with the encoder builtin, searched without a model.",
             "X",
             least=0,
             most=1,
