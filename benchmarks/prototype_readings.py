@@ -30,6 +30,7 @@ from torch import Tensor
 import untrimmed
 from untrimmed.batches import VideoBatch
 from untrimmed.models.proto import Proto
+from untrimmed.models.registry import build_model
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.prototypes import Prototypes
 from untrimmed.presets import load_preset
@@ -137,7 +138,7 @@ def trained(folders: list[Path]) -> Iterator[str]:
             val = loaded.load_dataset("val")
             videos, model = video_batch(val, np.arange(min(24, len(val.video_ids)))), of_proto(loaded.model)
             torch.manual_seed(run.config.train.seed)  # as training does before it makes the model
-            start.add(type(model)(model.config), videos)
+            start.add(of_proto(build_model(type(model), model.config)), videos)
             end.add(model, videos)
             end.sum_r.append(untrimmed.evaluate(run, moments=False).figures["SumR"])
         yield from start.lines(form, "start")

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-FILES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+RUN = re.compile(r">>> (?!.*\+SKIP)")
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if RUN.search(path.read_text(encoding="utf-8"))]
 MODULES = [".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in FILES]
 
 

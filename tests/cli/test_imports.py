@@ -94,7 +94,7 @@ def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):
         "from untrimmed.cli.app import main; main()", "evaluate", builtin_library, "--queries", queries
     )
     assert done.returncode == 0, done.stderr
-    assert "1 queries, 1 videos" in done.stdout
+    assert "R@1" in done.stdout
 
 
 def test_parity_without_torch_says_what_to_install(tmp_path):

@@ -454,20 +454,11 @@ def test_evaluate_goes_on_without_unknown_videos_if_asked(run, videos, tmp_path)
     assert len(json.loads(out)["queries"]) == 1
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["index", "search", "similar", "cut", "ls", "status", "rm", "evaluate", "encoders", "doctor", "demo", "data"],
-)
-def test_every_command_explains_itself(run, command):
-    code, out, _ = run(command, "--help")
-    assert code == 0
-    assert len(out.splitlines()) > 5
-
-
 def test_help_says_the_defaults_that_are_written_out(run, monkeypatch):
     """Square brackets are markup to what prints help; without a backslash before them they are left out."""
     monkeypatch.setenv("COLUMNS", "200")
-    _, out, _ = run("index", "--help")
+    code, out, _ = run("index", "--help")
+    assert code == 0
     assert re.search(r"\[default: .+?\]", out)
     unescaped = [
         line

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -19,6 +21,12 @@ LABELS = torch.tensor([0, 0, 1, 2, 2, 3])
 
 def cosines(seed: int, rows: int = 6, columns: int = 4) -> torch.Tensor:
     return 0.9 * torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def test_evidence_of_half_precision_is_finite():
+    assert evidence(torch.tensor([1.0]).half(), temperature=0.04).tolist() == pytest.approx(
+        [math.exp(math.tanh(1) / 0.04)]
+    )
 
 
 def test_two_sources_are_joined_as_belief_and_uncertainty_are():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from untrimmed.losses.nce import nce, nce_of_shares, nce_of_videos, nce_square
+from untrimmed.losses.nce import nce, nce_of_shares, nce_of_videos
 
 
 def test_a_video_without_query_is_left_out():
@@ -20,11 +20,6 @@ def test_one_query_and_one_video_give_zero():
 
 def test_large_scores_do_not_overflow():
     assert torch.isfinite(nce(torch.tensor([[1e4, -1e4], [0.0, 1e4]]), torch.tensor([0, 1])))
-
-
-def test_the_square_form_counts_the_positive_twice():
-    # log(2 e^0 + e^0 + e^0) - 0 for each of two rows
-    assert nce_square(torch.zeros(2, 2)).item() == pytest.approx(math.log(4))
 
 
 def test_the_printed_form_is_shares_of_similarity_pair_by_pair_without_siblings():

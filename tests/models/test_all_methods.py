@@ -9,7 +9,7 @@ from tests.retrieval_world import SIZES, fused, make_batch, one_of_each, with_no
 from untrimmed.losses.draws import Draws
 from untrimmed.models.attached_losses import QueryDiversity
 from untrimmed.models.base import RetrievalModel
-from untrimmed.models.registry import attachment_class, create_model, list_models
+from untrimmed.models.registry import attachment_class, build_model, create_model, list_models
 from untrimmed.models.storage import load_model, save_model
 
 METHODS = list_models()
@@ -130,7 +130,9 @@ def test_every_parameter_learns(model, batch):
 
 
 def test_any_method_carries_any_attached_loss(model, batch):
-    bare, attached = (type(model)(dataclasses.replace(model.config, losses=losses)) for losses in ({}, ATTACHED))
+    bare, attached = (
+        build_model(type(model), dataclasses.replace(model.config, losses=losses)) for losses in ({}, ATTACHED)
+    )
     terms = attached(batch, draws=Draws(hard_pool=2))
     assert terms.keys() == bare(batch, draws=Draws(hard_pool=2)).keys() | ATTACHED
     for name in ATTACHED:
@@ -144,7 +146,7 @@ def test_attached_losses_read_a_second_pass_of_the_query_tower_in_training(model
         model.config, losses={"query_diversity": QueryDiversity.Config()}, dropout=0.5, input_dropout=0.5
     )
     for separate, passes in ((True, 2), (False, 1)):
-        attached = type(model)(dataclasses.replace(config, separate_pass=separate)).train()
+        attached = build_model(type(model), dataclasses.replace(config, separate_pass=separate)).train()
         seen = []
 
         def encode(queries, encode=attached.encode_queries, seen=seen):

@@ -14,7 +14,6 @@ from untrimmed.models.attached_losses import OptimalMatching
 from untrimmed.models.dl_dkd import DLDKD
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import configure, create_model
-from untrimmed.models.released import export_released, import_released
 
 CASES = Path(__file__).parents[1] / "parity" / "cases" / "dl-dkd"
 FORMS = {
@@ -39,13 +38,6 @@ def test_terms_are_those_of_the_branches_and_the_distillation(model, batch):
 def test_one_frame_has_all_of_every_distribution(model):
     terms = model.train()(one_of_each(), draws=Draws(hard_pool=20))
     assert terms["distillation"] == 0
-
-
-def test_export_and_import_are_inverse(model):
-    other = type(model)(model.config)
-    names = model.released_names()
-    import_released(other, names, export_released(names, model.state_dict()))
-    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
 
 
 def test_scores_need_no_teacher_and_losses_say_that_they_do(model, batch):

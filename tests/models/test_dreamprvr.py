@@ -39,13 +39,6 @@ def test_presets_have_the_released_sizes(dataset):
     assert sum(p.numel() for p in model.parameters()) == recorded["trainable"]
 
 
-def test_the_time_table_is_never_trained():
-    model = build()
-    table = model.released_names()[TABLE].parameter
-    assert table in model.state_dict()
-    assert table not in dict(model.named_parameters())
-
-
 def test_evaluation_draws_nothing():
     model = build().eval()
     first = fused(model)

@@ -22,12 +22,6 @@ def build(name="hlformer", **settings):
     return create_model(name, **SIZES, init_std=0.3, **settings)
 
 
-def test_it_is_as_large_as_the_released_program_but_for_a_number_that_never_trains():
-    recorded = json.loads((CASES / "released-parameters.json").read_text())
-    model = create_model("hlformer", query_dim=768, video_dim=3072)
-    assert sum(p.numel() for p in model.parameters()) == recorded["total_trained"] == recorded["total"] - 1 == 29911483
-
-
 def test_an_authors_checkpoint_names_the_curvature_of_the_manifold_forty_one_times():
     recorded = json.loads((CASES / "released-parameters.json").read_text())
     model, other = build(), create_model("hlformer", **SIZES)

@@ -15,7 +15,7 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.attached_losses import OptimalMatching, QueryDiversity
 from untrimmed.models.proto_decoders import FrameDecoder, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing, played_faster
-from untrimmed.models.registry import create_model
+from untrimmed.models.registry import build_model, create_model
 from untrimmed.moments.proposals import unit_shares
 from untrimmed.nn.init import initialise
 from untrimmed.presets import load_preset
@@ -66,7 +66,7 @@ def test_without_a_second_video_attention_needs_no_guidance(model):
 def test_it_carries_the_attached_losses(model, batch):
     losses = {"query_diversity": QueryDiversity.Config(), "optimal_matching": OptimalMatching.Config()}
     config = dataclasses.replace(model.config, losses=losses)
-    terms = type(model)(config)(batch, draws=Draws(hard_pool=2))
+    terms = build_model(type(model), config)(batch, draws=Draws(hard_pool=2))
     branches = {f"{branch}_{term}" for branch in ("clip", "frame") for term in ("nce", "triplet")}
     assert terms.keys() == {*branches, *OWN, "query_diversity", "optimal_matching"}
 
@@ -140,7 +140,7 @@ def test_faster_play_averages_neighbours_loses_no_row_and_repeats_in_short_video
 
 def test_guidance_pulls_the_attention_of_the_right_video_only_below_the_margin(plain, batch):
     config = dataclasses.replace(plain.config, guidance_margin=0.99)
-    easy = type(plain)(config).eval()
+    easy = build_model(type(plain), config).eval()
     easy.load_state_dict(plain.state_dict())
     draws = lambda: Draws(2, torch.Generator().manual_seed(0))  # noqa: E731
     assert easy(batch, draws=draws())["attention_guidance"] == 0

@@ -53,19 +53,6 @@ def test_masked_keys_change_nothing():
     assert torch.equal(attention(altered, None, MASK)[:, 1, :3], attention(X, None, MASK)[:, 1, :3])
 
 
-def test_token_attention_equals_attention_with_keys_and_values_formed():
-    torch.manual_seed(0)
-    attention = TokenAttention(8, 2, dropout=0.0)
-    for parameter in attention.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    token = torch.randn(8)
-    q = attention.query(token).view(2, 4)
-    key, value = attention.key(X).unflatten(-1, (2, 4)), attention.value(X).unflatten(-1, (2, 4))
-    logits = torch.einsum("he,nthe->nht", q, key) / 2 + (~MASK)[:, None] * -10000.0
-    expected = torch.einsum("nht,nthe->nhe", logits.softmax(-1), value).flatten(1)
-    assert torch.allclose(attention(token, X, MASK), expected, atol=1e-6)
-
-
 def test_dropout_on_token_attention_scales_the_value_bias_too():
     attention = TokenAttention(8, 2, dropout=0.0)
     initialise(attention)

@@ -35,11 +35,6 @@ def test_only_a_trained_gaze_ranks(row, column, trial):
         assert sizes.gaze_weight > 0
 
 
-def test_without_the_gaze_and_with_it_are_both_in_the_tables():
-    glanced = [p.id for p in TRIALS if p.values[2].settings.weights.get("gaze_triplet") == 0]
-    assert len(glanced) == 3 * 2 * 2  # w/o GZ; glance; glance, intra: on two columns, in two places
-
-
 def test_without_centre_based_proposals_the_gaze_keeps_its_own():
     (slid,) = {
         str(row.overrides): trial for row, _, trial in (p.values for p in TRIALS) if row.name == "w/o CBPG"

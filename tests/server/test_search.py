@@ -115,7 +115,7 @@ def test_options_reach_the_library(client, world):
     assert client.post("/api/search", json={"text": "green", "min_score": 2.0}).json()["hits"] == []
     unknown = client.post("/api/search", json={"text": "green", "filters": {"within": "/nowhere"}})
     assert (unknown.status_code, unknown.json()["error"]) == (404, "UnknownNameError")
-    assert unknown.json()["detail"].startswith("/nowhere: ")
+    assert "/nowhere" in unknown.json()["detail"]
 
 
 @pytest.mark.parametrize(

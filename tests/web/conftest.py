@@ -22,10 +22,10 @@ CHROMIUM = "/usr/bin/chromium"
 HOSTILE = "<img src=x onerror=document.title='broken'> & <script>document.title='broken'< \u202eright\nto left"
 VP9 = {"codec": "libvpx-vp9", "size": (320, 180), "fps": 25, "options": {"deadline": "realtime", "cpu-used": "8"}}
 CLIPS = {
-    "flag.webm": ["red", "white", "green", "white", "blue", "red"],
+    "flag.webm": ["red", "white", "green", "white", "yellow", "red"],
     "sea.webm": ["blue", "blue", "white"],
     "sun.webm": ["yellow", "red", "yellow"],
-    f"{HOSTILE}.webm": ["green", "blue"],
+    f"{HOSTILE}.webm": ["green", "green"],
 }
 
 

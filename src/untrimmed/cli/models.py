@@ -17,8 +17,8 @@ from untrimmed.errors import ConfigError
 def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
     """List the methods with their papers and published settings, what attaches to which, and what needs no training."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
+    from untrimmed.moments import tf_prvr
     from untrimmed.presets import list_presets, load_preset
-    from untrimmed.running.training_free import TRAINING_FREE
 
     methods: dict[str, dict[str, Any]] = {
         name: {
@@ -39,12 +39,13 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     for name, data in list_presets():
         if "+" in name:
             combined.setdefault(name, {})[data] = load_preset(name, data).reported
+    training_free_paper = (tf_prvr.__doc__ or "").partition("\n")[0]
     if json_output:
         document = {
             "methods": methods,
             "attachments": attachments,
             "combinations": combined,
-            "training_free": {name: {"paper": paper} for name, paper in TRAINING_FREE.items()},
+            "training_free": {tf_prvr.NAME: {"paper": training_free_paper}},
             "compositions": [name for name, problem in compositions.items() if not problem],
             "refused": {name: problem for name, problem in compositions.items() if problem},
         }
@@ -66,8 +67,7 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     result_console.print(table)
     result_console.print("attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR")
     table = Table("model", "paper", title="training-free", title_justify="left", box=box.SIMPLE)
-    for name, paper in TRAINING_FREE.items():
-        table.add_row(name, paper)
+    table.add_row(tf_prvr.NAME, training_free_paper)
     result_console.print(table)
     result_console.print("no training: untrimmed evaluate NAME --data NAME --root DIR, or untrimmed index --model NAME")
 

@@ -58,7 +58,7 @@ def plain_text(text: str) -> str:
     """The words of a text in small letters, one blank between any two: signs and blanks make no other text.
 
     >>> plain_text(" A man's  dog, then ... a CAT.")
-    "a man s dog then a cat"
+    'a man s dog then a cat'
     """
     return " ".join(re.findall(r"\w+", text.lower()))
 

@@ -71,6 +71,8 @@ class RetrievalModel(nn.Module, Carrier):
     @property
     def carried(self) -> list[Attachment]:
         """The attachments in the order in which they are called."""
+        if "attachments" not in self._modules:
+            raise ConfigError(f"{self.name} was made by its class alone; use create_model or build_model")
         return [attachment for attachment in self.attachments.values() if isinstance(attachment, Attachment)]
 
     @abstractmethod

@@ -8,7 +8,6 @@ where this user has imported them before (`untrimmed.plugins`).
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -83,13 +82,13 @@ def load_model(folder: Path) -> RetrievalModel:
     require(imports, folder)
     try:
         whole = ModelName.of(str(settings["method"]))
-        config = configure(whole, settings_as_now(settings["model"]), where=str(folder / SETTINGS))
+        config = configure(whole, settings["model"], where=str(folder / SETTINGS))
         model = build_model(model_class(whole), config)
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
     path = folder / WEIGHTS
     try:
-        tensors = named_as_now(load_file(path))
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again") from error
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -102,8 +101,7 @@ def load_model(folder: Path) -> RetrievalModel:
         )
     if name := not_finite(tensors):
         raise CheckpointError(f"{path}: tensor {name} is not finite; copy the file again, or train the model anew")
-    digests = settings.get(DIGESTS)  # earlier versions wrote none
-    if isinstance(digests, list) and weights_digest(tensors) not in digests:
+    if weights_digest(tensors) not in settings[DIGESTS]:
         raise CheckpointError(
             f"{path}: damaged or of another model: {SETTINGS} beside it was saved with other weights; copy both again"
         )
@@ -126,23 +124,6 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str:
     return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), "")
 
 
-def named_as_now(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A model's tensors by their present names; earlier versions kept the parts of attachments under `extensions`."""
-    return {re.sub(r"^extensions\.", "attachments.", name): tensor for name, tensor in tensors.items()}
-
-
-def settings_as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's settings by their present names; JSG's `nce` was `logarithms` in earlier versions.
-
-    >>> settings_as_now({"logarithms": "joint", "dim": 384})
-    {'dim': 384, 'nce': 'released'}
-    """
-    named = {key: value for key, value in settings.items() if key != "logarithms"}
-    if "logarithms" in settings:
-        named["nce"] = "released" if settings["logarithms"] == "joint" else settings["logarithms"]
-    return named
-
-
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
@@ -151,7 +132,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON ({error}); copy the file again") from error
     if not isinstance(settings, dict) or not {"format", "method", "model"} <= settings.keys():
-        raise CheckpointError(f"{path}: wanted format, method and model; it was not written by save_model")
-    if settings["format"] != FORMAT:
-        raise CheckpointError(f"{path}: format {settings['format']}, this version reads {FORMAT}; update untrimmed")
+        raise CheckpointError(f"{path}: expected format, method and model; save_model did not write this file")
+    if settings["format"] != FORMAT or not isinstance(settings.get(DIGESTS), list):
+        raise CheckpointError(f"{path}: saved by another development version of untrimmed; train or import it again")
     return settings

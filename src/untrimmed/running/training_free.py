@@ -26,9 +26,6 @@ from untrimmed.running.results import event_recall_of, split_report, why_no_even
 
 _VIDEOS_AT_A_TIME = 50  # whose moments are ranked before they are joined with the best so far
 
-TRAINING_FREE = {tf_prvr.NAME: (tf_prvr.__doc__ or "").partition("\n")[0]}
-"""The line that names each and its paper."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVROnData(TFPRVRSettings):
@@ -42,13 +39,13 @@ class TFPRVROnData(TFPRVRSettings):
 
 def is_training_free(model: object) -> bool:
     """Whether this is the name of a model that needs no training, and no folder of that name is there."""
-    return isinstance(model, str | Path) and os.fspath(model) in TRAINING_FREE and not Path(model).exists()
+    return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 
 def require_learner(method: str) -> None:
     """Raises: ConfigError where the method, with attachments or without, needs no training."""
     name = method.partition("+")[0].strip()
-    if name in TRAINING_FREE:
+    if name == tf_prvr.NAME:
         learns = f"{name} learns nothing, wanted a method that does"
         raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {name} --against RUN")
 

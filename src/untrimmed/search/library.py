@@ -118,7 +118,7 @@ class Library:
             keyframes_only: Decode key frames alone, which is many times faster and coarser.
             precision: auto, float32 or bfloat16; by default that of the library. Vectors of both formats may be mixed.
             part: "3/16" indexes the files of the third of 16 parts into a library of its own beside this one
-                (`Part.folder`), so that many machines can index at once; `merge` joins them.
+                (`LibraryPart.folder`), so that many machines can index at once; `merge` joins them.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode, a video a task.
                 They must see the files at the same paths.
 
@@ -129,14 +129,14 @@ class Library:
         """
         from untrimmed.search.indexing.run import choose_sampling, fill  # what a search does without
         from untrimmed.search.indexing.video_files import find_videos
-        from untrimmed.search.store.merge import Part
+        from untrimmed.search.store.merge import LibraryPart
 
         given = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         found, folder = find_videos(given), self.folder
         if part is not None:
             if (address := address_of(folder)) is not None:
                 raise ConfigError(f"{address}: parts are folders; index them beside each other, then merge into this")
-            share = Part.parse(part)
+            share = LibraryPart.parse(part)
             found, folder = replace(found, files=share.choose(found.files, given)), share.folder(folder)
         choose = partial(self._choose_encoder, device=device, precision=precision, images=True)
         sampling = partial(choose_sampling, fps=fps, keyframes_only=keyframes_only)

@@ -168,14 +168,11 @@ def test_a_broken_index_is_named(tmp_path, text):
         weight_files(tmp_path)
 
 
-def test_a_folder_with_only_pickled_weights_is_refused(tmp_path):
+def test_a_folder_without_weights_or_with_pickled_ones_only_is_refused(tmp_path):
+    with pytest.raises(EncoderError, match=r"model\.safetensors"):
+        weight_files(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(EncoderError, match=r"pytorch_model\.bin"):
-        weight_files(tmp_path)
-
-
-def test_a_folder_without_weights_is_refused(tmp_path):
-    with pytest.raises(EncoderError, match=r"model\.safetensors"):
         weight_files(tmp_path)
 
 

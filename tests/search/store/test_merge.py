@@ -18,7 +18,7 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search import library as library_module
 from untrimmed.search.store import merge as merging
-from untrimmed.search.store.merge import Part, missing_parts
+from untrimmed.search.store.merge import LibraryPart, missing_parts
 from untrimmed.search.store.table import VideoIndex
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,12 +85,13 @@ def test_a_merged_library_goes_on_like_any_other(parts, tmp_path, encoder):
 
 def test_which_files_are_a_parts_does_not_depend_on_where_their_folder_is_mounted():
     names = [f"{number % 7}/{number}.mp4" for number in range(1000)]
-    here, there = [
-        Part(3, 16).choose([Path(root, name) for name in names], [Path(root)]) for root in ("/mnt/a", "/data/films")
-    ]
+    part = LibraryPart(3, 16)
+    here, there = (
+        part.choose([Path(root, name) for name in names], [Path(root)]) for root in ("/mnt/a", "/data/films")
+    )
     assert [path.relative_to("/mnt/a") for path in here] == [path.relative_to("/data/films") for path in there]
     assert 40 <= len(here) <= 90
-    whole = [name for number in range(1, 17) for name in names if Part(number, 16).holds(name)]
+    whole = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).holds(name)]
     assert sorted(whole) == sorted(names)
 
 
@@ -173,7 +174,7 @@ MERGE = """
 import sys
 from pathlib import Path
 from untrimmed.search.store import merge as merging
-merging._BYTES_A_COMMIT = 1
+merging._BYTES_PER_COMMIT = 1
 print("ready", flush=True)
 merging.merge(Path(sys.argv[1]), list(map(Path, sys.argv[2:])))
 print("end", flush=True)

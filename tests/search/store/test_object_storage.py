@@ -116,9 +116,8 @@ def test_commands_take_the_address(bucket, encoder, videos, typed, tmp_path):  #
     assert f"videos in s3://{bucket}/films: 1 copied" in typed("merge", place[1], tmp_path / "part")[1]
     code, _, error = typed("ls", "--library", f"s3://no-{bucket}/films")
     assert code == 2
-    assert error.splitlines() == [
-        f"untrimmed: s3://no-{bucket}/films: there is no such bucket; make it, or check the name"
-    ], "one line"
+    (line,) = error.splitlines()
+    assert line.startswith(f"untrimmed: s3://no-{bucket}/films: ")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_library_that_cannot_be_written_to_is_listed_without_a_copy(folder, mo
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("untrimmed.files.write_whole", refuse)
+    monkeypatch.setattr("untrimmed.search.store.records.write_whole", refuse)
     assert len(read_records(folder)) == 3
     assert not (folder / COPY).exists()
 

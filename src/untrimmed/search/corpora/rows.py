@@ -286,7 +286,7 @@ def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.nda
     """Smooth a curve with a Gaussian; `deviation` is in steps, and the weights are normalized at the ends.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
-    [0.1, 0.26, 0.4, 0.3]
+    [0.08, 0.26, 0.43, 0.35]
     """
     reach = max(1, int(np.ceil(3 * deviation)))
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)

@@ -1,10 +1,7 @@
-"""The one place that imports `lance`, and what several writers at once need of it.
+"""The only module that imports `lance`. It also creates tables and handles conflicts between writers.
 
-It takes half the time without pandas, which nothing here uses.
-
-Where pandas is installed, pyarrow imports it while it is itself imported by `lance`, only to find that the number True
-is no column of it. pyarrow does without it where it is missing, so it is hidden for that moment; afterwards pyarrow
-looks again when it first needs to know.
+If pandas is installed, pyarrow imports it during its own import, only to check that True is not a pandas column. We
+never use pandas and hide it for that moment, which halves the import time. pyarrow looks for it again when it needs it.
 """
 
 from __future__ import annotations
@@ -15,17 +12,17 @@ import sys
 import threading
 from collections.abc import Iterator
 
-os.environ.setdefault("LANCE_LOG", "error")  # its notices would land between our own lines
+os.environ.setdefault("LANCE_LOG", "error")  # its notices would appear between our own lines
 
 
 class _HiddenPandas:
-    """The first of the import system's finders: for the thread that made it, there is no pandas."""
+    """An import finder that hides pandas from the thread that created it."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Refuse pandas, and leave all else to the other finders."""
+        """Refuse pandas; leave other modules to the next finder."""
         if name == "pandas" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name)
 
@@ -41,15 +38,15 @@ finally:
 if hasattr(pa.lib, "_pandas_api"):
     pa.lib._pandas_api.__init__()
 
-__all__ = ["lance", "left_to_others", "pa", "started"]
+__all__ = ["create_table", "ignored_conflicts", "lance", "pa"]
 
-_CONFLICTS = ("conflict", "Incompatible transaction")  # in what the store says where another writer came first
+_CONFLICTS = ("conflict", "Incompatible transaction")  # in the store's message if another writer was first
 
 
-def started(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
-    """A new table of these rows; where another machine has started it meanwhile, its table with these rows.
+def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
+    """Create a table of these rows; if another machine has created it meanwhile, add the rows to that table.
 
-    The store's own way to write a new table repeats what fails: it would take the place of the other one.
+    `lance.write_dataset` tries again after a conflict, which would replace the table of the other machine.
     """
     fragments = write_fragments(rows, uri, storage_options=options)
     first = lance.LanceOperation.Overwrite(rows.schema, fragments)
@@ -65,8 +62,8 @@ def started(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.L
 
 
 @contextlib.contextmanager
-def left_to_others() -> Iterator[None]:
-    """What need not be done now, where another machine writes at the same time."""
+def ignored_conflicts() -> Iterator[None]:
+    """Skip work that can be done later if another machine writes at the same time."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The videos of a library without its table, and which of their files are gone for good.
+"""Read the records of a library without its table, and find videos whose files were deleted.
 
-A video may only seem to be gone because its drive is not mounted.
+If a drive is not mounted, its videos are reported as missing, not as deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from untrimmed.search.store.records import VideoRecord, newest_commit, read_copy, settings_file
 
-# Where drives and shares are mounted, and how many levels below they begin at most: /media/USB, /media/me/USB.
+# Where drives and shares are mounted, and how many levels below at most: /media/USB, /media/me/USB.
 _DRIVES = {
     "/": 1, "/mnt": 1, "/Volumes": 1, "/media": 2, "/run/media": 2,
     "/net": 2, "/autofs": 2, "/misc": 2, "/run/user": 3,
@@ -19,21 +19,21 @@ _DRIVES = {
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
-    """Return all records by path: from the copy if nothing was committed since, else from the table.
+    """Return all records by path: from the copy if it is up to date, otherwise from the table.
 
     Raises:
         UntrimmedError: There is no library, or it cannot be opened.
     """
     commit = newest_commit(folder)
-    if commit is not None and settings_file(folder).exists() and (copied := read_copy(folder, commit)) is not None:
-        return copied
+    if commit is not None and settings_file(folder).exists() and (records := read_copy(folder, commit)) is not None:
+        return records
     from untrimmed.search.store.table import VideoIndex
 
     return VideoIndex(folder).scan()
 
 
 def is_gone(path: str) -> bool:
-    """Whether there is surely no file; a drive that answers with an error tells nothing."""
+    """Whether a file certainly does not exist. False if the drive returns an error."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -44,15 +44,15 @@ def is_gone(path: str) -> bool:
 
 
 def find_gone(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """The videos whose files are no longer there, and by its folder those of which a whole root is missing.
+    """Return the videos whose files were deleted, and those that seem to be on a missing drive, by the drive's root.
 
-    A root is missing where a folder holds nothing, as a drive leaves it that is not mounted, where a link leads
-    nowhere, or where it is not there and lies where drives are mounted or in a folder below which the library has no
-    video that is still there. A film at the top of a drive's folder is missing where no other is left below it.
+    A root is missing if it is an empty folder (the mount point of an unmounted drive) or a broken link. A folder that
+    does not exist is also a missing root if it is where drives are mounted, or if no other video of the library is
+    left beside it. A video at the top of a drive is missing if no other video is left on the drive.
     """
     lost = [record for record in records if is_gone(record.path)]
-    there = {record.path for record in records} - {record.path for record in lost}
-    alive = {folder for path in there for name in (path, os.path.realpath(path)) for folder in Path(name).parents}
+    present = {record.path for record in records} - {record.path for record in lost}
+    alive = {folder for path in present for name in (path, os.path.realpath(path)) for folder in Path(name).parents}
     gone: list[VideoRecord] = []
     missing: dict[Path, list[VideoRecord]] = {}
     for record in lost:
@@ -67,7 +67,7 @@ def _missing_root(path: Path, alive: set[Path]) -> Path | None:
         top, folder = folder, folder.parent
     if top.is_symlink():
         return top
-    places = {folder, Path(os.path.realpath(folder))}  # as it is named, and where links on the way lead
+    places = {folder, Path(os.path.realpath(folder))}  # as written, and with links resolved
     is_alive = not places.isdisjoint(alive)
     if _is_empty(folder) and not is_alive:
         return folder if top == path else top
@@ -78,12 +78,12 @@ def _missing_root(path: Path, alive: set[Path]) -> Path | None:
 
 def _holds_drives(folder: Path) -> bool:
     """Whether drives are mounted in this folder."""
-    above = (folder, *folder.parents)
-    return any(Path(place) in above[:depth] for place, depth in _DRIVES.items())
+    ancestors = (folder, *folder.parents)
+    return any(Path(place) in ancestors[:depth] for place, depth in _DRIVES.items())
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether it holds nothing that can be seen; a `.keep` often lies where a drive is to be mounted."""
+    """Whether a folder has only hidden files; mount points often have a `.keep`."""
     try:
         with os.scandir(folder) as entries:
             return all(entry.name.startswith(".") for entry in entries)

@@ -1,10 +1,10 @@
-"""Parts of a library that many machines index, and one library of several.
+"""Index a library in parts on many machines, and merge the parts.
 
-A file belongs to the part that a hash of its path gives, relative to the folder that was named. So the parts are
-disjoint and together everything, wherever the folder is mounted, and no machine needs to know of the others.
+A file belongs to the part that a hash of its path selects, relative to the folder that was named. So the parts are
+disjoint and complete wherever the folder is mounted, and no machine needs to know of the others.
 
-A merge copies rows as they are; nothing is decoded or encoded again. A new library has its settings written last: until
-all is there, it is none. What a killed merge has copied is known by its rows, so that the same call goes on.
+A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last: until then it
+is not a library. An interrupted merge recognises the rows it has copied, so the same call continues it.
 """
 
 from __future__ import annotations
@@ -21,71 +21,61 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, na
 from untrimmed.search.store.records import Settings, VideoRecord, absolute, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
-_NAMED = re.compile(r"(.+)\.part-(\d+)-of-(\d+)")
-_BYTES_A_COMMIT = 1 << 26
+_PART_NAME = re.compile(r"(.+)\.part-(\d+)-of-(\d+)")
+_BYTES_PER_COMMIT = 1 << 26
 _COMPARED = ("encoder_identity", "frame_dim", "word_dim", "model")
 
 
 @dataclass(frozen=True)
-class Part:
+class LibraryPart:
     """Part `number` of `total`, counted from 1."""
 
     number: int
     total: int
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.total:
-            raise ConfigError(f"part is {self}; parts are counted from 1: the last of 16 is 16/16")
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.total}"
-
     @classmethod
-    def parse(cls, text: str) -> Part:
-        """A part as it is typed.
-
-        >>> Part.parse("3/16")
-        Part(number=3, total=16)
+    def parse(cls, text: str) -> LibraryPart:
+        """Read a part such as "3/16".
 
         Raises:
-            ConfigError: It is none.
+            ConfigError: It is not a part.
         """
-        found = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-        if found is None:
-            raise ConfigError(f"part is {text!r}; write which one of how many: 3/16")
-        return cls(int(found[1]), int(found[2]))
+        match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise ConfigError(f"part is {text!r}; expected a number from 1 and how many parts there are, e.g. 3/16")
+        return cls(int(match[1]), int(match[2]))
 
     def folder(self, library: Path) -> Path:
-        """Where the part's own library lies: beside the one that it is a part of.
+        """Return the folder of the part's own library, which is beside `library`.
 
-        >>> Part(3, 16).folder(Path("films")).name
+        >>> LibraryPart(3, 16).folder(Path("films")).name
         'films.part-03-of-16'
         """
         return library.with_name(f"{library.name}.part-{self.number:0{len(str(self.total))}d}-of-{self.total}")
 
     def holds(self, name: str) -> bool:
-        """Whether a file of this name, relative to the folder that was given, is of this part."""
+        """Whether a file with this name, relative to the folder that was named, belongs to this part."""
         digest = hashlib.blake2b(os.fsencode(name), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.total == self.number - 1
 
-    def choose(self, files: Iterable[Path], given: Sequence[Path]) -> tuple[Path, ...]:
-        """The files of this part, among those found in the paths that were given.
+    def choose(self, files: Iterable[Path], paths: Sequence[Path]) -> tuple[Path, ...]:
+        """Return the files of this part, of those found in `paths`.
 
-        A file that was given itself goes by its name alone, one below several folders by the first of them.
+        If `paths` has a file itself, its name counts. Otherwise the first folder that contains the file counts.
         """
-        roots = [absolute(path) for path in given]
+        roots = [absolute(path) for path in paths]
         return tuple(file for file in files if self.holds(_relative(file, roots)))
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """The libraries of parts that are not there, going by the names of those that are."""
-    missing: dict[Path, None] = {}
-    named = {folder: _NAMED.fullmatch(folder.name) for folder in folders}
-    for folder, found in named.items():
-        if found is not None and (total := int(found[3])):
-            whole = folder.with_name(found[1])
-            missing |= dict.fromkeys(Part(number, total).folder(whole) for number in range(1, total + 1))
-    return [folder for folder in missing if folder not in named]
+    """Return the libraries of parts that are not among these, judging by their names."""
+    expected: dict[Path, None] = {}
+    matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
+    for folder, match in matches.items():
+        if match is not None:
+            library, total = folder.with_name(match[1]), int(match[3])
+            expected |= dict.fromkeys(LibraryPart(number, total).folder(library) for number in range(1, total + 1))
+    return [folder for folder in expected if folder not in matches]
 
 
 def _relative(file: Path, roots: Sequence[Path]) -> str:
@@ -99,7 +89,7 @@ def _relative(file: Path, roots: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What came of a merge, in videos: in the library now, copied by this call, and left out as duplicates."""
+    """The number of videos in the library, of videos that this call copied, and of duplicates that were left out."""
 
     videos: int
     copied: int
@@ -108,147 +98,146 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row as it will be, and where it is copied from: the number of the library, the id there."""
+    """A row of the merged library, and its source: the number of a library and the id there."""
 
     record: VideoRecord
     library: int
     video_id: str
 
+    @property
+    def content(self) -> tuple[str, str]:
+        return self.record.content_hash, self.record.sampling
+
 
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
-    """Bring a library up to date with others, in the order given; it is made if it is not there.
+    """Bring a library up to date with others, in this order; create it if necessary.
 
-    A file that several of them hold is taken as `index` would take it: of one path the content that was indexed last,
-    under the first id; of one content a row for each path, but for what lies no longer at a path and was indexed at
-    another one later, which is the same video, moved.
+    If several libraries have a file, the result is what `index` would make of it. A path has one row, with the content
+    that was indexed last and the first id. Each path of the same content has a row, unless the file was moved: if it
+    is no longer at a path and was later indexed at another one, that is the same video.
 
     Raises:
-        ConfigError: The libraries make no sense together.
+        ConfigError: There is nothing to merge, or a library is merged into itself.
         IndexMismatchError: They were made by different encoders, or are searched with different models.
         IndexBusyError: Another process is writing to one of them.
-        UntrimmedError: One is not there.
+        UntrimmedError: One does not exist.
     """
     folders = list(dict.fromkeys(folders))
     if not folders or out in folders:
         raise ConfigError(f"{shown(out)}: merged into itself, or from nothing; name it first, then other libraries")
     parts = [VideoIndex(folder, follow=False) for folder in folders]
-    if lacking := missing_parts(folders):
+    if missing := missing_parts(folders):
         raise UntrimmedError(
-            f"{named(shown(folder) for folder in lacking)}: not among the parts that were named; index that part, then "
-            "merge all of them"
+            f"{named(map(shown, missing))}: missing among the parts; index these parts, then merge all of them"
         )
-    with ExitStack() as held:
-        target = held.enter_context(VideoIndex(out, create=True))
+    with ExitStack() as locks:
+        target = locks.enter_context(VideoIndex(out, create=True))
         for part in parts:
-            held.enter_context(part)
+            locks.enter_context(part)
         before = target.settings
         libraries = [target, *parts] if before else parts
-        settings = _shared([library.settings for library in libraries], libraries)
-        rows, duplicates = plan([library.scan() for library in libraries])
-        copied = _bring(target, rows, libraries, progress)
+        settings = _common_settings(libraries)
+        records = [library.scan() for library in libraries]
+        rows = _merged_rows(records)
+        copied = _copy_rows(target, rows, libraries, progress)
         if settings != before:
             target.write_settings(settings)
-    return MergeReport(len(rows), copied, duplicates)
+    return MergeReport(len(rows), copied, sum(map(len, records)) - len(rows))
 
 
-def plan(libraries: Sequence[Sequence[VideoRecord]]) -> tuple[list[_Row], int]:
-    """The rows of the merged library, by path, and how many records none is made of; see `merge`."""
-    chosen: dict[str, _Row] = {}
+def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
+    """Return the settings of the first library, with which the others must agree."""
+    settings = [values for library in libraries if (values := library.settings) is not None]
+    for library, other in zip(libraries, settings, strict=True):
+        for name in _COMPARED:
+            if getattr(other, name) != getattr(settings[0], name):
+                raise IndexMismatchError(
+                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(other, name)}, that of "
+                    f"{shown(libraries[0].folder)} {getattr(settings[0], name)}; index both with one encoder, and "
+                    "search both with one model (untrimmed index --model)"
+                )
+    return replace(settings[0], products=joined_products(values.products for values in settings))
+
+
+def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_Row]:
+    """Return the rows of the merged library, by path; see `merge`."""
+    rows: dict[str, _Row] = {}
     for number, records in enumerate(libraries):
         for record in records:
-            held = chosen.get(record.path)
-            if held is None:
-                chosen[record.path] = _Row(record, number, record.video_id)
-            elif _content(held.record) != _content(record) and held.record.indexed_at < record.indexed_at:
-                chosen[record.path] = _Row(replace(record, video_id=held.record.video_id), number, record.video_id)
+            row, first = _Row(record, number, record.video_id), rows.get(record.path)
+            if first is None:
+                rows[record.path] = row
+            elif first.content != row.content and first.record.indexed_at < record.indexed_at:
+                rows[record.path] = replace(row, record=replace(record, video_id=first.record.video_id))
     by_content: dict[tuple[str, str], list[_Row]] = {}
-    for row in chosen.values():
-        by_content.setdefault(_content(row.record), []).append(row)
-    for same in by_content.values():
-        for gone, moved in _moves(same) if len({row.library for row in same}) > 1 else ():
-            del chosen[gone.record.path]
-            kept = replace(moved.record, video_id=gone.record.video_id)
-            chosen[moved.record.path] = replace(moved, record=kept)
-    rows = list(_with_own_ids(chosen[path] for path in sorted(chosen)))
-    return rows, sum(map(len, libraries)) - len(rows)
+    for row in rows.values():
+        by_content.setdefault(row.content, []).append(row)
+    for twins in by_content.values():
+        if len({row.library for row in twins}) > 1:
+            for old, new in _moves(twins):
+                del rows[old.record.path]
+                rows[new.record.path] = replace(new, record=replace(new.record, video_id=old.record.video_id))
+    return list(_with_unique_ids(rows[path] for path in sorted(rows)))
 
 
-def _content(record: VideoRecord) -> tuple[str, str]:
-    return record.content_hash, record.sampling
-
-
-def _moves(same: Sequence[_Row]) -> Iterator[tuple[_Row, _Row]]:
-    """Among rows of one content, those of files that are gone, each with the one of where it lies by now."""
-    rows = sorted(same, key=lambda row: row.record.indexed_at)
+def _moves(twins: Sequence[_Row]) -> Iterator[tuple[_Row, _Row]]:
+    """Among rows with the same content, find files that were moved; yield their old and new rows."""
+    rows = sorted(twins, key=lambda row: row.record.indexed_at)
     gone = [row for row in rows if not os.path.lexists(row.record.path)]
     for row in (row for row in rows if row not in gone):
-        before = (g for g in gone if g.library != row.library and g.record.indexed_at < row.record.indexed_at)
-        if (moved := next(before, None)) is not None:
-            gone.remove(moved)
-            yield moved, row
+        older = (old for old in gone if old.library != row.library and old.record.indexed_at < row.record.indexed_at)
+        if (old := next(older, None)) is not None:
+            gone.remove(old)
+            yield old, row
 
 
-def _with_own_ids(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """With another id, always the same, for one that is taken: a library may be copied and its files moved."""
-    taken: set[str] = set()
+def _with_unique_ids(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Replace repeated ids, which a copied library has if its files were moved, by a hash, the same in each merge."""
+    used: set[str] = set()
     for row in rows:
-        while row.record.video_id in taken:
+        while row.record.video_id in used:
             digest = hashlib.blake2b(f"{row.record.video_id} {row.record.path}".encode(), digest_size=8).hexdigest()
             row = replace(row, record=replace(row.record, video_id=digest))
-        taken.add(row.record.video_id)
+        used.add(row.record.video_id)
         yield row
 
 
-def _shared(found: Sequence[Settings | None], libraries: Sequence[VideoIndex]) -> Settings:
-    """What the merged library is made with: as the first, which all others must agree with."""
-    first = found[0]
-    assert first is not None, "a library has settings"
-    for library, settings in zip(libraries[1:], found[1:], strict=True):
-        assert settings is not None, "a library has settings"
-        for name in _COMPARED:
-            if getattr(settings, name) != getattr(first, name):
-                raise IndexMismatchError(
-                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(settings, name)}, that of "
-                    f"{shown(libraries[0].folder)} {getattr(first, name)}; index both with one encoder, and search "
-                    "both with one model (untrimmed index --model)"
-                )
-    return replace(first, products=joined_products(settings.products for settings in found if settings is not None))
-
-
-def _bring(
+def _copy_rows(
     target: VideoIndex,
     rows: Sequence[_Row],
     libraries: Sequence[VideoIndex],
     progress: Callable[[int, int], None] | None,
 ) -> int:
-    """Make the library's rows these; gives how many had to be copied."""
+    """Make these the rows of the target; return how many had to be copied."""
     present = {record.video_id: record for record in target.scan()}
-    todo = [row for row in rows if present.get(row.record.video_id) != row.record]
-    wanted = {row.record.video_id for row in rows}
-    done = 0
+    missing = [row for row in rows if present.get(row.record.video_id) != row.record]
+    copied = 0
     for number, library in enumerate(libraries):
-        records = {row.video_id: row.record for row in todo if row.library == number}
+        records = {row.video_id: row.record for row in missing if row.library == number}
         copies = (replace(video, record=records[video.record.video_id]) for video in library.read(list(records)))
         for videos in _commits(copies):
             target.put_all(videos)
-            done += len(videos)
+            copied += len(videos)
             if progress is not None:
-                progress(done, len(todo))
-    if done != len(todo):
-        raise UntrimmedError(f"{shown(target.folder)}: {len(todo) - done} videos to merge were not read; merge again")
-    target.remove([video_id for video_id in present if video_id not in wanted])
-    return done
+                progress(copied, len(missing))
+    if copied != len(missing):
+        raise UntrimmedError(
+            f"{shown(target.folder)}: {len(missing) - copied} videos to merge were not read; merge again"
+        )
+    target.remove(list(present.keys() - {row.record.video_id for row in rows}))
+    return copied
 
 
 def _commits(videos: Iterable[StoredVideo]) -> Iterator[list[StoredVideo]]:
-    """As many as make a commit: a few dozen megabytes."""
-    gathered: list[StoredVideo] = []
+    """Group videos into commits of a few dozen megabytes."""
+    group: list[StoredVideo] = []
     size = 0
     for video in videos:
-        gathered.append(video)
+        group.append(video)
         size += video.features.vectors.nbytes + video.features.times_s.nbytes + len(video.encoded)
-        if size >= _BYTES_A_COMMIT:
-            yield gathered
-            gathered, size = [], 0
-    if gathered:
-        yield gathered
+        if size >= _BYTES_PER_COMMIT:
+            yield group
+            group = []
+            size = 0
+    if group:
+        yield group
