@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untrimmed.search.corpora.corpus import PreparedQuery, RankedVideo
-from untrimmed.search.query.combination import CombinedQuery, Term, Unwanted, best_before
+from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term, best_before
 from untrimmed.types import Moment
 
 STEP_S = 2.0
@@ -107,8 +107,8 @@ def test_what_is_unwanted_counts_by_how_far_it_is_above_the_usual(world, without
         )
         for v in wanted.curves
     }
-    parts = [Unwanted(part, usual) for part in unwanted]
-    combined = CombinedQuery([Term(wanted)], unwanted=parts, without=without, duration_s=duration_s(wanted))
+    parts = [Exclusion(part, usual) for part in unwanted]
+    combined = CombinedQuery([Term(wanted)], exclusions=parts, without=without, duration_s=duration_s(wanted))
     check_ranking(combined, expected, limit)
     for v, score in expected.items():
         assert combined.moments(v, limit=1)[0].score == pytest.approx(score)

@@ -11,13 +11,11 @@ from tests.refusals import refused
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
-from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.query import answer as asking_module
 from untrimmed.search.query.confidence import (
     Background,
     Calibration,
     Confidence,
-    _stored,
     background_of,
     best_fifth,
 )
@@ -31,11 +29,9 @@ def background(monkeypatch):
     """Six clips of 8 s for the toy encoder: each one colour, the last one blue and then red."""
     colours = [*COLOURS, "blue red"]
     clips = [np.stack([vector_of(one.split()[i * len(one.split()) // 8]) for i in range(8)]) for one in colours]
-    videos = [_stored(name, clip.astype(np.float16), 1.0, "toy:1") for name, clip in zip(colours, clips, strict=True)]
-    durations_s = {video.record.video_id: video.record.duration_s for video in videos}
-    made = Background(FrameCorpus().update(videos), durations_s, CALIBRATION)
-    monkeypatch.setattr(asking_module, "background_of", {"toy:1": made}.get)
-    return made
+    calibrated = Background.of(clips, 1.0, CALIBRATION)
+    monkeypatch.setattr(asking_module, "background_of", {"toy:1": calibrated}.get)
+    return calibrated
 
 
 def vector_of(colour):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float, Float32
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
@@ -50,16 +50,16 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
     @torch.inference_mode()
     def rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
         """Return the model's scores in single precision."""
-        return np.concatenate([self._scores(block, rows) for block, rows in split])
+        scores = []
+        for block, rows in split:
+            has_most = 2 * len(rows) > len(block.ids)
+            values = self._model.score(self.encoded, block.videos if has_most else block.select(rows)).fused[0].numpy()
+            scores.append(values[rows] if has_most else values)
+        return np.concatenate(scores)
 
     def places(self, split: Split[EncodedBlock]) -> Places:
         """Return the rows that may be the best, by their codes."""
         return self.scorer.best_rows.places(self.coded, self.probes, split)
-
-    def _scores(self, block: EncodedBlock, rows: Int[np.ndarray, " K"]) -> Float32[np.ndarray, " K"]:
-        if 2 * len(rows) > len(block.ids):
-            return self._model.score(self.encoded, block.videos).fused[0].numpy()[rows]
-        return self._model.score(self.encoded, block.select(rows)).fused[0].numpy()
 
     @cached_property
     @torch.inference_mode()

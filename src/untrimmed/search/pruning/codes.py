@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numkong
 import numpy as np
@@ -32,16 +32,6 @@ _SCANNED_AT_A_TIME = 2**17  # rows per thread
 _READ_AT_A_TIME = 256  # videos per thread
 _MULTIPLIED_AT_A_TIME = 1024  # rows that fit into the processor's cache
 _LINE = 64  # bytes of a cache line
-
-
-class Rounded(NamedTuple):
-    """Quantized rows, each with its own unit."""
-
-    codes: UInt8[np.ndarray, "R C"]  # with C = CODED / 2: numbers i (low half of a byte) and C + i (high half), plus 8
-    code_unit: Float32[np.ndarray, " R"]
-    rest_length: Float32[np.ndarray, " R"]  # of the numbers without codes
-    rows: Int8[np.ndarray, "R W"]
-    row_unit: Float32[np.ndarray, " R"]
 
 
 @dataclass(frozen=True)
@@ -65,23 +55,24 @@ class Axes:
         """Width of 8-bit rows."""
         return -(-max(len(self.matrix), CODED) // (2 * LANES)) * 2 * LANES
 
-    def rounded(self, rows: Float[np.ndarray, "R D"]) -> Rounded:
-        """Quantize finite rows."""
+    def quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
+        """Quantize finite rows; the result has fields of `CodedVideos`."""
         starts = range(0, len(rows), _ROWS_AT_A_TIME)
-        parts = [self._rounded(rows[start : start + _ROWS_AT_A_TIME]) for start in starts]
-        return Rounded(*map(np.concatenate, zip(*parts, strict=True)))
+        parts = [self._quantized(rows[start : start + _ROWS_AT_A_TIME]) for start in starts]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def probe(self, vector: Float[np.ndarray, " D"]) -> Probe:
         """Project a query's vector."""
         return Probe(along(vector.astype(np.float32), self.matrix), self.width)
 
-    def _rounded(self, rows: Float[np.ndarray, "R D"]) -> Rounded:
+    def _quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
         projected = rows.astype(np.float32) @ self.matrix
         numbers, code_unit = _in_units(projected[:, :CODED], _MAX_CODE, np.uint8, CODED, offset=8)
         whole, row_unit = _in_units(projected, _MAX_8, np.int8, self.width)
         low, high = np.split(numbers, 2, axis=1)
+        rest_length = np.linalg.norm(projected[:, CODED:], axis=1)
         codes = low | high << 4
-        return Rounded(codes, code_unit, np.linalg.norm(projected[:, CODED:], axis=1), whole, row_unit)
+        return {"codes": codes, "code_unit": code_unit, "rest_length": rest_length, "rows": whole, "row_unit": row_unit}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +131,9 @@ class CodedVideos:
     """Quantized rows, video after video. The compiled loops do not check indices, so this class does."""
 
     axes: Axes
-    codes: UInt8[np.ndarray, "R C"]  # see `Rounded`
+    codes: UInt8[np.ndarray, "R C"]  # with C = CODED / 2: numbers i (low half of a byte) and C + i (high half), plus 8
     code_unit: Float32[np.ndarray, " R"]
-    rest_length: Float32[np.ndarray, " R"]
+    rest_length: Float32[np.ndarray, " R"]  # of the numbers without codes
     rows: Int8[np.ndarray, "R W"]
     row_unit: Float32[np.ndarray, " R"]
     first_row: Int[np.ndarray, " _"]  # of each video, and the end of the last one
@@ -170,7 +161,7 @@ class CodedVideos:
         first_row = np.concatenate([[0], np.cumsum(counts)])
         return cls(
             axes=axes,
-            **axes.rounded(rows)._asdict(),
+            **axes.quantized(rows),
             first_row=first_row,
             unbounded=~np.logical_and.reduceat(finite, first_row[:-1]),
             longest=float(np.sqrt(np.einsum("rd,rd->r", rows, rows).max())),

@@ -1,12 +1,12 @@
-"""Several prepared queries as one: what is to be seen, what is to follow it, and what must not be seen.
+"""Combination of prepared queries: what to find, what follows it, and what to exclude.
 
-It uses what any corpus gives, a score and a curve of relevance for each video, so that training-free and trained models
-are combined in the same way. A curve is shifted so that its best time has the score of its video.
+It needs only a score and a curve of relevance for each video, so it works for all models. Each curve is shifted so that
+its maximum is the score of its video.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,24 +17,24 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-_FIRST_TAKE = 32  # videos of each part; more where others might be among the best
+_FIRST_TAKE = 32  # videos of each part; more if others might be among the best
 _ROUNDING = 1e-9
-_CLOSE_S = 1e-6  # times that differ by less are one time
+_CLOSE_S = 1e-6  # smaller differences of times are ignored
 
 Curve = Float[np.ndarray, " T"]
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the sum, and what it weighs there."""
+    """A query and its weight in the sum."""
 
     query: PreparedQuery
     weight: float = 1.0
 
 
 @dataclass(frozen=True)
-class Unwanted:
-    """What must not be seen: relevance above what is usual in the library counts against a time."""
+class Exclusion:
+    """A query whose relevance above its usual score reduces the score of a time."""
 
     query: PreparedQuery
     usual: float
@@ -42,7 +42,7 @@ class Unwanted:
 
 @dataclass(frozen=True)
 class _Curves:
-    """The two sides of the query over the time of one video; without `then` the second is the first."""
+    """The relevance of one video over time, for both moments of a pair; without `then` both are the same."""
 
     times_s: Curve
     first: Curve
@@ -50,103 +50,102 @@ class _Curves:
 
 
 class CombinedQuery(PreparedQuery):
-    """Several prepared queries as one, which finds pairs of moments where something is to follow.
+    """Several prepared queries as one; with `then` it finds pairs of moments.
 
-    At a time, what is wanted has the mean of its terms by their weights, less `without` times the most that anything
-    unwanted is above what is usual. A video has the score of its best time; with `then`, of its best two times that
-    follow each other within `within_s` seconds: the mean of both, by their weights.
+    The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
+    its usual score. A video has the score of its best time. With `then`, it has the weighted mean of its best two times
+    of which the second follows within `within_s` seconds.
     """
 
     def __init__(
         self,
-        wanted: Sequence[Term],
+        terms: Sequence[Term],
         *,
         duration_s: Callable[[str], float],
         then: Term | None = None,
         within_s: float = 60.0,
-        unwanted: Sequence[Unwanted] = (),
+        exclusions: Sequence[Exclusion] = (),
         without: float = 1.0,
     ):
-        """`then.weight` is its share of a pair's score, below 1; `duration_s` gives the length of a video by its id."""
-        self._duration_s, self._within_s = duration_s, within_s
-        self._unwanted, self._without = tuple(unwanted), without
+        """Take durations of videos by id; `then.weight` is its share of a pair's score, below 1."""
+        self._duration_s = duration_s
+        self._within_s = within_s
+        self._exclusions = tuple(exclusions)
+        self._without = without
         self._share = share = then.weight if then else 0.0
-        total = sum(term.weight for term in wanted)
-        self._wanted = [Term(term.query, (1 - share) * term.weight / total) for term in wanted]
+        total = sum(term.weight for term in terms)
+        self._first = [Term(term.query, (1 - share) * term.weight / total) for term in terms]
         self._then = then
-        self._terms = [*self._wanted, *([then] if then else [])]
-        self._queries = [*(term.query for term in self._terms), *(one.query for one in self._unwanted)]
+        self._terms = [*self._first, *([then] if then else [])]
+        self._queries = [*(term.query for term in self._terms), *(exclusion.query for exclusion in exclusions)]
         self._scores: list[dict[str, float]] = [{} for _ in self._queries]
-        self._known: dict[str, float] = {}
+        self._combined: dict[str, float] = {}
         self._curves_of: dict[str, _Curves] = {}
 
     @property
     def missing(self) -> str:
-        """What the answers of any part lack so far."""
+        """See `PreparedQuery`; of the first incomplete part."""
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """The best videos, see `PreparedQuery.rank`: exact, since no video is above the sum of its terms' scores."""
+        """See `PreparedQuery`. The result is exact: no video scores above the weighted sum of its terms' scores."""
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
             ranked = [term.query.rank(limit=take, among=among) for term in self._terms]
-            for scores, some in zip(self._scores, ranked, strict=False):
-                scores.update((video.video_id, video.score) for video in some)
-            seen = dict.fromkeys(video.video_id for some in ranked for video in some)
-            found = sorted(self._rate(seen), key=lambda video: -video.score)
-            last = found[min(limit, len(found)) - 1].score if found else -np.inf
-            bound = sum(t.weight * some[-1].score for t, some in zip(self._terms, ranked, strict=True) if some)
-            if any(len(some) < take for some in ranked) or (len(found) >= limit and last > bound + _ROUNDING):
-                return [video for video in found if video.score >= last]
+            for scores, videos in zip(self._scores, ranked, strict=False):
+                scores.update((video.video_id, video.score) for video in videos)
+            candidates = dict.fromkeys(video.video_id for videos in ranked for video in videos)
+            combined = sorted(self._combine(candidates), key=lambda video: -video.score)
+            last = combined[min(limit, len(combined)) - 1].score if combined else -np.inf
+            bound = sum(t.weight * videos[-1].score for t, videos in zip(self._terms, ranked, strict=True) if videos)
+            if any(len(videos) < take for videos in ranked) or (len(combined) >= limit and last > bound + _ROUNDING):
+                return [video for video in combined if video.score >= last]
             take *= 4
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Spans of one video, best first, that share no time; what follows them is in `pairs`."""
+        """Return spans of one video, best first, that do not overlap."""
         return [first for first, _ in self.pairs(video_id, limit=limit)]
 
     def pairs(self, video_id: str, *, limit: int) -> list[tuple[Moment, Moment | None]]:
-        """Spans of one video with the one that follows each, best pair first; no two first ones share time.
+        """Return spans of one video, each with the span that follows it, best pair first.
 
-        After the best pair, a first one is about a peak of the curve: the slopes of one moment are no others.
-
-        A span is the time around the best one in which the curve stays at least half way from its mean to there; its
-        score is that of the best one.
+        First spans do not overlap, and after the best pair they contain a peak of the curve, so that the slopes of a
+        moment are not moments. A span extends around its best time while the curve is at least half way from its mean
+        to the best value, which is the score of the span.
         """
         curves = self._curves(video_id)
         taken = np.zeros(len(curves.times_s), dtype=bool)
         free = ~taken
-        found: list[tuple[Moment, Moment | None]] = []
-        while len(found) < limit and (best := self._best(curves, free)) is not None:
-            one, other = best
-            start, stop = _around(curves.first, one, ~taken)
+        pairs: list[tuple[Moment, Moment | None]] = []
+        while len(pairs) < limit and (best := self._best(curves, free)) is not None:
+            place, next_place = best
+            start, stop = _around(curves.first, place, ~taken)
             second = None
             if self._then is not None:
-                after, end = _around(curves.then, other, np.arange(len(taken)) > one)
+                after, end = _around(curves.then, next_place, np.arange(len(taken)) > place)
                 if after < stop:
-                    after = stop = max(one + 1, (one + other + 1) // 2)
-                second = self._moment(video_id, curves.then, after, end, other)
-            found.append((self._moment(video_id, curves.first, start, stop, one), second))
+                    after = stop = max(place + 1, (place + next_place + 1) // 2)
+                second = self._moment(video_id, curves.then, after, end, next_place)
+            pairs.append((self._moment(video_id, curves.first, start, stop, place), second))
             taken[start:stop] = True
             free = _peaks(curves.first) & ~taken
-        return found
+        return pairs
 
     def pair_score(self, first: Moment, second: Moment | None) -> float:
-        """What a pair of moments scores, from what each of both does."""
+        """Return the score of a pair of moments."""
         return first.score if second is None else (1 - self._share) * first.score + self._share * second.score
 
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
-        """Times in seconds and how well each fits; with `then`, as the first of the two."""
+        """Return times in seconds, and the relevance at each; with `then`, of the first moment."""
         curves = self._curves(video_id)
         return curves.times_s, curves.first
 
-    def _rate(self, video_ids: Iterable[str]) -> list[RankedVideo]:
-        """The scores of videos, without those in which nothing can follow anything, or whose shard does not answer."""
-        wanted = list(video_ids)
-        self._score_all([video_id for video_id in wanted if video_id not in self._known])
-        for video_id in wanted:
-            if video_id not in self._known:
-                self._known[video_id] = self._score_of(video_id)
-        return [RankedVideo(v, self._known[v]) for v in wanted if self._known[v] > -np.inf]
+    def _combine(self, video_ids: Collection[str]) -> list[RankedVideo]:
+        """Return combined scores, without videos that have no pair or whose shard does not answer."""
+        new = [video_id for video_id in video_ids if video_id not in self._combined]
+        self._score_all(new)
+        self._combined.update((video_id, self._score_of(video_id)) for video_id in new)
+        return [RankedVideo(v, self._combined[v]) for v in video_ids if self._combined[v] > -np.inf]
 
     def _score_of(self, video_id: str) -> float:
         try:
@@ -156,18 +155,20 @@ class CombinedQuery(PreparedQuery):
                 raise
             return -np.inf
         best = self._best(curves, np.ones(len(curves.times_s), dtype=bool))
-        return -np.inf if best is None else self._pair_score(curves, *best)
+        if best is None:
+            return -np.inf
+        return float((1 - self._share) * curves.first[best[0]] + self._share * curves.then[best[1]])
 
     def _score_all(self, video_ids: Collection[str]) -> None:
-        """Have every part's own score of these videos."""
+        """Compute the scores of these videos in all parts."""
         for query, scores in zip(self._queries, self._scores, strict=True):
-            if lacking := [video_id for video_id in video_ids if video_id not in scores]:
+            if missing_ids := [video_id for video_id in video_ids if video_id not in scores]:
                 try:
-                    ranked = query.rank(limit=len(lacking), among=lacking)
+                    ranked = query.rank(limit=len(missing_ids), among=missing_ids)
                 except UntrimmedError:
                     if not self.missing:
                         raise
-                    continue  # videos of a shard that has died: they are left out
+                    continue  # the shard has died, so its videos are skipped
                 scores.update((video.video_id, video.score) for video in ranked)
 
     def _curves(self, video_id: str) -> _Curves:
@@ -178,43 +179,40 @@ class CombinedQuery(PreparedQuery):
                 for query, scores in zip(self._queries, self._scores, strict=True)
             ]
             times_s = curves[0][0]
-            own = [values if times is times_s else np.interp(times_s, times, values) for times, values in curves]
-            wanted, unwanted = own[: len(self._wanted)], own[len(self._terms) :]
-            weighed = [term.weight * values for term, values in zip(self._wanted, wanted, strict=True)]
-            first = np.sum(weighed, axis=0) / sum(term.weight for term in self._wanted)
-            then = own[len(self._wanted)] if self._then else first
-            above = [np.maximum(0.0, v - u.usual) for v, u in zip(unwanted, self._unwanted, strict=True)]
-            less = self._without * np.max(above, axis=0) if above else 0.0
-            self._curves_of[video_id] = _Curves(times_s, first - less, then - less)
+            values = [v if times is times_s else np.interp(times_s, times, v) for times, v in curves]
+            weighted = [term.weight * v for term, v in zip(self._first, values, strict=False)]
+            first = np.sum(weighted, axis=0) / sum(term.weight for term in self._first)
+            then = values[len(self._first)] if self._then else first
+            excluded = zip(values[len(self._terms) :], self._exclusions, strict=True)
+            excess = [np.maximum(0.0, v - exclusion.usual) for v, exclusion in excluded]
+            penalty = self._without * np.max(excess, axis=0) if excess else 0.0
+            self._curves_of[video_id] = _Curves(times_s, first - penalty, then - penalty)
         return self._curves_of[video_id]
 
-    def _pair_score(self, curves: _Curves, one: int, other: int) -> float:
-        return float((1 - self._share) * curves.first[one] + self._share * curves.then[other])
-
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """From half way to the time before, to half way to the time after."""
+        """Return a moment whose edges are half way to the times before and after it."""
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
         return Moment(float(edges_s[start]), float(max(edges_s[start : stop + 1])), float(values[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """The best time among the free ones, and the best that follows it; None where there is none."""
+        """Return the places of the best free time and of the best time that follows it; None if there are none."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())
             return (best, best) if free.any() else None
-        before, value = best_before(first, curves.times_s, self._within_s)
-        sums = (1 - self._share) * value + self._share * curves.then
-        other = int(sums.argmax())
-        return (int(before[other]), other) if sums[other] > -np.inf else None
+        places, values = best_before(first, curves.times_s, self._within_s)
+        sums = (1 - self._share) * values + self._share * curves.then
+        best = int(sums.argmax())
+        return (int(places[best]), best) if sums[best] > -np.inf else None
 
 
 def best_before(
     values: Curve, times_s: Curve, within_s: float
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """For each time the best of those before it by at most so many seconds, as its place and value.
+    """Return, for each time, the place and value of the best earlier time within `within_s` seconds.
 
-    Where nothing comes before, the value is minus infinity. Of equal ones the first counts.
+    Without an earlier time, the value is minus infinity. The first of equal values is the best.
 
     >>> place, value = best_before(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0.0, 1.0, 2.0, 3.0]), 2.0)
     >>> place[1:].tolist(), value.tolist()
@@ -222,17 +220,20 @@ def best_before(
     """
     stop = np.searchsorted(times_s, times_s - _CLOSE_S)
     start = np.minimum(np.searchsorted(times_s, times_s - within_s - _CLOSE_S), stop)
-    place, value = np.zeros(len(values), dtype=np.int64), np.full(len(values), -np.inf)
-    best, width = np.arange(len(values)), 1  # of the `width` values from each place on
+    place = np.zeros(len(values), dtype=np.int64)
+    value = np.full(len(values), -np.inf)
+    best = np.arange(len(values))  # among the `width` values from each place on
+    width = 1
     while True:
-        some = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
-        left, right = best[start[some]], best[stop[some] - width]
-        place[some] = np.where(values[left] >= values[right], left, right)
-        value[some] = values[place[some]]
+        times = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
+        left, right = best[start[times]], best[stop[times] - width]
+        place[times] = np.where(values[left] >= values[right], left, right)
+        value[times] = values[place[times]]
         if 2 * width > len(values):
             break
         left, right = best[: len(best) - width], best[width:]
-        best, width = np.where(values[left] >= values[right], left, right), 2 * width
+        best = np.where(values[left] >= values[right], left, right)
+        width *= 2
     return place, value
 
 
@@ -242,13 +243,13 @@ def _shifted(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, Curve]:
 
 
 def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
-    """Times that are no worse than the ones before and after."""
+    """Return a mask of the times that are at least as good as their neighbours."""
     around = np.concatenate([[-np.inf], values, [-np.inf]])
     return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 
 
 def _around(values: Curve, place: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:
-    """The run of free times about a place whose values are at least half way from the mean to the one there."""
+    """Return the range of free times around a place whose values are at least half way from the mean to its value."""
     low = (values < (values[place] + values.mean()) / 2) | ~free
     low[place] = False
     before, after = np.flatnonzero(low[:place]), np.flatnonzero(low[place:])

@@ -1,14 +1,15 @@
-"""How likely a video holds what a sentence asks for: its score beside those of footage that does not hold it.
+"""Confidence of a hit: the probability that a video shows what a sentence describes.
 
-What a good score is differs from sentence to sentence, so each is tried on a background: a few clips whose vectors come
-with the package, of an encoder on which this was measured (docs/quality.md). The chance is logistic in how far a score
-is above the best fifth of the background.
+Scores are not comparable between sentences, so a sentence is also scored on a background: a few clips whose vectors are
+in the package, for the encoder of the measurement (docs/quality.md). The probability is logistic in the difference of a
+score and the best fifth of the background's scores.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,18 +19,15 @@ from jaxtyping import Float
 
 import untrimmed.encoders
 from untrimmed.search.corpora.corpus import PreparedQuery
-from untrimmed.search.corpora.frames import NAME, FrameCorpus
-from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.store.table import StoredVideo
-from untrimmed.types import FrameFeatures
+from untrimmed.search.corpora.frames import FrameCorpus
+from untrimmed.search.corpora.rows import TIMES, VECTORS, RowBlock, RowVideo
 
-_FIFTH = 5
-_NEVER = 1e-12  # a chance that no cosine has; of 0 and 1 there is no logarithm
+_MIN_PROBABILITY = 1e-12  # 0 and 1 have no logit
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The coefficients of the chance, chosen on one half of the clips on which it was measured."""
+    """Coefficients of the logistic function, fitted on one half of the measured clips."""
 
     per_above: float
     offset: float
@@ -37,86 +35,75 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Confidence:
-    """The chance that a video holds what one query asks for, by its score."""
+    """Converts the scores of one query to probabilities."""
 
     calibration: Calibration
     usual_best: float  # the mean score of the best fifth of the background
 
     def of(self, score: float) -> float:
-        """From 0 to 1; it grows with the score."""
+        """Return the probability, which grows with the score."""
         c = self.calibration
         logit = c.per_above * (score - self.usual_best) + c.offset
-        small = math.exp(-abs(logit))  # of the other sign it overflows far below what is usual
+        small = math.exp(-abs(logit))  # the positive exponent can overflow
         return (1 if logit >= 0 else small) / (1 + small)
 
     def least_score(self, confidence: float) -> float:
-        """The score from which the chance is at least so large.
+        """Return the least score with this confidence.
 
-        >>> sure = Confidence(Calibration(9.0, -1.0), usual_best=0.2)
-        >>> round(sure.of(sure.least_score(0.9)), 6)
+        >>> scale = Confidence(Calibration(9.0, -1.0), usual_best=0.2)
+        >>> round(scale.of(scale.least_score(0.9)), 6)
         0.9
         """
-        c, confidence = self.calibration, min(max(confidence, _NEVER), 1 - _NEVER)
+        c, confidence = self.calibration, min(max(confidence, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
         return self.usual_best + (math.log(confidence / (1 - confidence)) - c.offset) / c.per_above
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Clips of everyday footage as one encoder sees them, and what was measured with them."""
+    """Clips of everyday footage, encoded by one encoder, and the calibration measured with them."""
 
     corpus: FrameCorpus
     durations_s: dict[str, float]
     calibration: Calibration
 
+    @classmethod
+    def of(cls, clips: Sequence[Float[np.ndarray, "T D"]], spacing_s: float, calibration: Calibration) -> Background:
+        """Build a background from the frames' vectors of clips."""
+        videos = []
+        for number, clip in enumerate(clips):
+            arrays = {VECTORS: clip.astype(np.float16), TIMES: spacing_s * np.arange(len(clip))}
+            videos.append(RowVideo(f"background {number}", spacing_s * len(clip), clip.shape[1], arrays))
+        durations_s = {video.video_id: video.duration_s for video in videos}
+        return cls(FrameCorpus().with_blocks([RowBlock.of(videos)]), durations_s, calibration)
+
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
-        """What the scores of a query mean, given the same query before this corpus; None where that has none."""
+        """Return the confidence of a query, prepared for this corpus; None if the corpus has no scores."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
         return Confidence(self.calibration, best_fifth(np.array(scores))) if scores else None
 
 
 def best_fifth(scores: Float[np.ndarray, " V"]) -> float:
-    """The mean of the best fifth of some scores, one at least; minus infinity where there is none.
+    """Return the mean of the best fifth of scores, at least one; minus infinity without scores.
 
     >>> best_fifth(np.array([0.1, 0.5, 0.2, 0.4, 0.0, 0.3]))
     0.45
     """
     if not len(scores):
         return -math.inf
-    return float(np.sort(scores)[-math.ceil(len(scores) / _FIFTH) :].mean())
+    return float(np.sort(scores)[-math.ceil(len(scores) / 5) :].mean())
 
 
 @cache
 def background_of(identity: str) -> Background | None:
-    """The background of an encoder; None where confidence was not measured with exactly these weights."""
-    name = re.split(r"\W", identity)[0]  # of builtin-2:e2544dce2367 builtin, of siglip:0123abcd siglip
+    """Return the background of an encoder; None if confidence was not measured with these weights."""
+    name = re.split(r"\W", identity)[0]  # builtin-2:e2544dce2367 -> builtin, siglip:0123abcd -> siglip
     file = Path(untrimmed.encoders.__path__[0]) / name / "background.npz"
     if not name.isidentifier() or not file.is_file():
         return None
-    with np.load(file, allow_pickle=False) as kept:
-        if str(kept["identity"]) != identity:
+    with np.load(file, allow_pickle=False) as arrays:
+        if str(arrays["identity"]) != identity:
             return None
-        clips = np.split(kept["vectors"], np.cumsum(kept["lengths"])[:-1])
-        spacing_s, calibration = float(kept["spacing_s"]), Calibration(*map(float, kept["calibration"]))
-    videos = [_stored(f"background {n}", vectors, spacing_s, identity) for n, vectors in enumerate(clips)]
-    durations_s = {video.record.video_id: video.record.duration_s for video in videos}
-    return Background(FrameCorpus().update(videos), durations_s, calibration)
-
-
-def _stored(video_id: str, vectors: Float[np.ndarray, "T D"], spacing_s: float, identity: str) -> StoredVideo:
-    duration_s = spacing_s * len(vectors)
-    record = VideoRecord(
-        video_id=video_id,
-        path=video_id,
-        content_hash=video_id,
-        size=0,
-        mtime_ns=0,
-        duration_s=duration_s,
-        width=0,
-        height=0,
-        num_frames=len(vectors),
-        sampling=f"{1 / spacing_s:g} fps",
-        encoder_identity=identity,
-        model=NAME,
-        indexed_at=0.0,
-    )
-    return StoredVideo(record, FrameFeatures(vectors, spacing_s * np.arange(len(vectors)), duration_s))
+        clips = np.split(arrays["vectors"], np.cumsum(arrays["lengths"])[:-1])
+        spacing_s = float(arrays["spacing_s"])
+        calibration = Calibration(*map(float, arrays["calibration"]))
+    return Background.of(clips, spacing_s, calibration)

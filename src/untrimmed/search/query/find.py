@@ -1,4 +1,4 @@
-"""From what ranks videos to hits: how many, grouped how, and what looks the same only once."""
+"""Turn ranked videos into hits: limits, grouping, and hiding of near-duplicates."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.types import FrameFeatures, Moment
 
-_SAME_SPAN = 0.5  # IoU from which moments of two copies of one file are one moment
-_MORE = 4  # times as many videos, where those that were looked at leave too few hits
+_SAME_SPAN = 0.5  # least IoU of equal moments of two copies of a file
+_GROWTH = 4  # factor of the number of ranked videos if there are too few hits
 
 
 def find(
@@ -34,48 +34,46 @@ def find(
     fold: float | None = None,
     on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
-    """The best hits among the videos of these ids. Of those that score alike the first by path comes first.
+    """Return the best hits among the videos of these ids. Ties are broken by path.
 
-    Where hits are videos and nothing is folded, `on_hit` is told each when its moments are known: ranking all videos
-    takes as long for one as for many, moments take their time for each.
-
-    Moments are a list of their own with `group_by="moment"`: each scores what its best time does, so that none is above
-    its video. With `fold`, what looks like something before it is left out, and others move up.
+    With `group_by="moment"`, each moment is a hit with the score of its best time, which is at most that of its video.
+    With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit as soon as its
+    moments are known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
     take = cutoff.limit
-    made: dict[str, list[Hit]] = {}
+    hits_of: dict[str, list[Hit]] = {}
     while True:
         ranked = in_order(prepared.rank(limit=take, among=among), view)[:take]
         is_all = len(ranked) < take
-        kept = [video for video in ranked if video.score >= least]
-        for video in kept:
-            if video.video_id not in made:
-                made[video.video_id] = _hits_of(view, prepared, video, cutoff.moments, group_by)
+        videos = [video for video in ranked if video.score >= least]
+        for video in videos:
+            if video.video_id not in hits_of:
+                hits_of[video.video_id] = _hits_of(view, prepared, video, cutoff.moments, group_by)
                 if on_hit is not None and group_by == "video" and fold is None:
-                    for hit in made[video.video_id]:
+                    for hit in hits_of[video.video_id]:
                         on_hit(hit)
-        hits = [hit for video in kept for hit in made[video.video_id] if hit.score >= least]
+        hits = [hit for video in videos for hit in hits_of[video.video_id] if hit.score >= least]
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
         hits = fold_hits(view, hits, fold) if fold is not None else hits
-        is_sure = group_by == "video" or (
+        is_final = group_by == "video" or (
             len(hits) >= cutoff.limit and hits[cutoff.limit - 1].score >= ranked[-1].score
         )
-        if is_all or len(kept) < len(ranked) or (is_sure and (fold is None or len(hits) >= cutoff.limit)):
+        if is_all or len(videos) < len(ranked) or (is_final and (fold is None or len(hits) >= cutoff.limit)):
             break
-        take *= _MORE
+        take *= _GROWTH
     missing = [prepared.missing] if prepared.missing else []
     return Hits(hits[: cutoff.limit], missing, partial=bool(missing))
 
 
 def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
-    """Best first; of those that score alike the first by path."""
+    """Sort by score; ties are broken by path."""
     return sorted(ranked, key=lambda video: (-video.score, view.records.of(video.video_id).path))
 
 
 def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, limit: int, group_by: GroupBy) -> list[Hit]:
-    """One hit of a video, or one for each of its moments; none where its shard has died since it was ranked."""
+    """Return one hit of a video, or one for each of its moments; no hit if its shard has died."""
     pairs: Sequence[tuple[Moment, Moment | None]]
     if isinstance(prepared, CombinedQuery):
         pairs = prepared.pairs(ranked.video_id, limit=limit)
@@ -98,7 +96,8 @@ def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, limit: in
 
 
 def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, Moment | None]]) -> Hit:
-    record, moments = view.records.of(video_id), tuple(first for first, _ in pairs)
+    record = view.records.of(video_id)
+    moments = tuple(first for first, _ in pairs)
     then = tuple(second for _, second in pairs if second is not None)
     return Hit(
         Path(record.path), video_id, moments[0].start_s, moments[0].end_s, score, record.duration_s, moments, then=then
@@ -106,7 +105,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
 
 
 def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
-    """The best relevance of a moment's times, or of the time nearest to its middle."""
+    """Return the best relevance in a moment, or that of the time nearest to its middle."""
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
     if inside.any():
         return float(values[inside].max())
@@ -114,48 +113,50 @@ def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
-    """A moment that others may look like, and where its hit stands."""
+class _ShownMoment:
+    """A moment that later moments are compared with, and the index of its hit."""
 
-    place: int
+    index: int
     content: str
     moment: Moment
     vector: Float[np.ndarray, " D"]
 
 
 def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
-    """Without moments that look like one before them, and without the hits that then have none.
+    """Remove moments that are near-duplicates of earlier ones, and hits without other moments.
 
-    Two look the same where the mean vectors of their frames have at least that cosine, or where they are the same part
-    of two files with the same content.
+    Two moments are near-duplicates if the cosine of their mean vectors is at least `threshold`, or if they are the same
+    part of two files with the same content.
     """
     features = {
         video.record.video_id: video.features for video in view.index.read(list({hit.video_id for hit in hits}))
     }
-    kept: list[_Kept] = []
+    shown: list[_ShownMoment] = []
     folded: list[Hit] = []
     for hit in hits:
-        content, own, place = view.records.of(hit.video_id).content_hash, [], len(folded)
-        like: _Kept | None = None
+        content = view.records.of(hit.video_id).content_hash
+        numbers: list[int] = []
+        duplicates: list[_ShownMoment] = []
         for number, moment in enumerate(hit.moments):
             vector = span_vector(features[hit.video_id], moment.start_s, moment.end_s)
-            one = _Kept(place, content, moment, vector)
-            same = next((other for other in kept if _look_alike(one, other, threshold)), None)
-            if same is None:
-                kept.append(one)
-                own.append(number)
+            candidate = _ShownMoment(len(folded), content, moment, vector)
+            duplicate = next((other for other in shown if _look_alike(candidate, other, threshold)), None)
+            if duplicate is None:
+                shown.append(candidate)
+                numbers.append(number)
             else:
-                like = like or same
-        if own:
-            folded.append(_with_moments(hit, own))
-        elif like is not None and hit.video not in (folded[like.place].video, *folded[like.place].folded):
-            before = folded[like.place]
-            folded[like.place] = replace(before, folded=(*before.folded, hit.video))
+                duplicates.append(duplicate)
+        if numbers:
+            folded.append(_with_moments(hit, numbers))
+        elif duplicates:
+            original = folded[duplicates[0].index]
+            if hit.video not in (original.video, *original.folded):
+                folded[duplicates[0].index] = replace(original, folded=(*original.folded, hit.video))
     return folded
 
 
 def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[np.ndarray, " D"]:
-    """The mean of the frames from one time to another, at unit length; where there is none, the nearest frame."""
+    """Return the mean of the frames of a span at unit length, or the nearest frame if the span has none."""
     inside = (features.times_s >= start_s) & (features.times_s <= end_s)
     if not inside.any():
         inside[np.abs(features.times_s - (start_s + end_s) / 2).argmin()] = True
@@ -163,15 +164,15 @@ def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[
 
 
 def unit(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-    """At unit length; zeros stay zeros."""
+    """Scale a vector to unit length; zeros are unchanged."""
     length = float(np.linalg.norm(vector))
     return (vector / length if length > 0 else vector).astype(np.float32)
 
 
-def _look_alike(one: _Kept, other: _Kept, threshold: float) -> bool:
-    if one.content == other.content and iou(spans_of([one.moment]), spans_of([other.moment]))[0] >= _SAME_SPAN:
+def _look_alike(a: _ShownMoment, b: _ShownMoment, threshold: float) -> bool:
+    if a.content == b.content and iou(spans_of([a.moment]), spans_of([b.moment]))[0] >= _SAME_SPAN:
         return True
-    return float(one.vector @ other.vector) >= threshold
+    return float(a.vector @ b.vector) >= threshold
 
 
 def _with_moments(hit: Hit, numbers: Sequence[int]) -> Hit:

@@ -1,4 +1,4 @@
-"""What a search answers: videos, or moments, best first, and what to know of the sentence; and the JSON of it."""
+"""The result of a search, and its JSON form."""
 
 from __future__ import annotations
 
@@ -15,56 +15,51 @@ if TYPE_CHECKING:
     from untrimmed.search.corpora.corpus import Doubt
     from untrimmed.types import TextFeatures
 
-_NUM_NAMED = 8
-_MAX_SHOWN = 40
+_MAX_WORDS = 8
+_MAX_CHARACTERS = 40
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A video that fits, and where in it: `start_s` to `end_s` is the first of `moments`."""
+    """A matching video and its moments; `start_s` and `end_s` are those of the first moment."""
 
     video: Path
     video_id: str
     start_s: float
     end_s: float
-    score: float  # by its best window or pair, less what must not be seen, or the model's own; compare within a query
+    score: float  # of the best window or pair, minus exclusions, or of the model; compare only within a query
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
-    confidence: float | None = None  # the chance that it holds what was asked for; None where that was not measured
-    then: tuple[Moment, ...] = ()  # what follows each of them, where the query asks for it
-    folded: tuple[Path, ...] = ()  # videos of hits that were left out, since they look like this one
+    confidence: float | None = None  # probability that the video matches; None if that was not measured
+    then: tuple[Moment, ...] = ()  # the moment that follows each of `moments`, if the query has `then`
+    folded: tuple[Path, ...] = ()  # videos of hidden near-duplicates
 
     def to_json(self, rank: int) -> dict[str, Any]:
-        """The hit as an object of JSON, in the one form of all interfaces (docs/json.md); `rank` counts from 1."""
-        found = {"rank": rank, **asdict(self), "video": str(self.video), "folded": [*map(str, self.folded)]}
-        return {name: value for name, value in found.items() if value or name not in ("then", "folded")}
+        """Return a JSON object (docs/json.md); `rank` counts from 1."""
+        data = {"rank": rank, **asdict(self), "video": str(self.video), "folded": [*map(str, self.folded)]}
+        return {name: value for name, value in data.items() if value or name not in ("then", "folded")}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Hit:
-        """The hit of such an object.
-
-        Raises:
-            AttributeError, KeyError, TypeError: It has another form.
-        """
-        own = {field.name: found[field.name] for field in fields(cls) if field.name in found}
-        spans = {name: tuple(Moment(**one) for one in found.get(name) or ()) for name in ("moments", "then")}
-        folded = tuple(map(Path, found.get("folded") or ()))
-        return cls(**{**own, **spans, "video": Path(found["video"]), "folded": folded})
+    def from_json(cls, data: dict[str, Any]) -> Hit:
+        """Read the result of `to_json`; AttributeError, KeyError or TypeError for other data."""
+        values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        spans = {name: tuple(Moment(**span) for span in data.get(name) or ()) for name in ("moments", "then")}
+        folded = tuple(map(Path, data.get("folded") or ()))
+        return cls(**{**values, **spans, "video": Path(data["video"]), "folded": folded})
 
 
 @dataclass(frozen=True)
 class WeighedWord:
-    """A word of a sentence and how much it counts beside the others."""
+    """A word of a sentence and its relative weight."""
 
     word: str
     weight: float
 
 
 class Hits(list[Hit]):
-    """Hits, best first, and what to know of the sentence they answer: words that the encoder does not know or read.
+    """Hits, best first, with warnings about the sentence, such as unknown words.
 
-    `words` are those of the sentence with their weights, where a trained model weighs them; else there are none.
-    They are `partial` where some videos could not be asked, since a shard of the library did not answer.
+    `words` has the words' weights if a trained model weighs them. `partial` means that a shard did not answer.
     """
 
     def __init__(
@@ -81,29 +76,26 @@ class Hits(list[Hit]):
         self.words = tuple(words)
 
     def to_json(self) -> dict[str, Any]:
-        """The hits with their ranks, and what to know of them, as an object of JSON."""
-        found = {"warnings": list(self.warnings), "partial": self.partial}
+        """Return a JSON object (docs/json.md)."""
+        data = {"warnings": list(self.warnings), "partial": self.partial}
         words = {"words": list(map(asdict, self.words))} if self.words else {}
-        return {**found, "hits": [hit.to_json(rank) for rank, hit in enumerate(self, start=1)], **words}
+        return {**data, "hits": [hit.to_json(rank) for rank, hit in enumerate(self, start=1)], **words}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Hits:
-        """The hits of such an object.
-
-        Raises:
-            AttributeError, KeyError, TypeError: It has another form.
-        """
-        words = [WeighedWord(**word) for word in found.get("words") or ()]
-        return cls(map(Hit.from_json, found["hits"]), found["warnings"], partial=found["partial"], words=words)
+    def from_json(cls, data: dict[str, Any]) -> Hits:
+        """Read the result of `to_json`; AttributeError, KeyError or TypeError for other data."""
+        words = [WeighedWord(**word) for word in data.get("words") or ()]
+        return cls(map(Hit.from_json, data["hits"]), data["warnings"], partial=data["partial"], words=words)
 
 
 def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
-    """One line each for words of the sentence that do not count: unknown to the encoder, or behind what it reads."""
-    reading, lines = query.reading, []
+    """Return warnings about words that the encoder does not know, and about a sentence that is too long for it."""
+    reading = query.reading
+    lines = []
     if not reading.is_understood:
-        lines.append(f"encoder {encoder!r} knows no word of the sentence; say it in other words, or in English")
+        lines.append(f"encoder {encoder!r} knows no word of the sentence; use other words, or English")
     elif reading.unknown:
-        unknown = named(map(_quoted, reading.unknown), _NUM_NAMED)
+        unknown = named(map(_quoted, reading.unknown), _MAX_WORDS)
         lines.append(f"encoder {encoder!r} does not know {unknown}; the other words were searched for")
     if reading.num_words_read is not None:
         lines.append(
@@ -114,38 +106,40 @@ def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
 
 
 def doubt_warnings(doubt: Doubt) -> tuple[str, ...]:
-    """A line where a trained model finds a sentence more ambiguous than usual."""
+    """Return a warning if a trained model finds a sentence more ambiguous than usual."""
     if doubt.deviation <= doubt.usual:
         return ()
     return (
-        f"the model finds the sentence ambiguous: its predicted deviation is {doubt.deviation:.3g}, that of nine in "
-        f"ten captions which the model was validated on at most {doubt.usual:.3g}; say more of what is to be seen",
+        f"the model finds the sentence ambiguous: its predicted deviation is {doubt.deviation:.3g}, at most "
+        f"{doubt.usual:.3g} for nine in ten validation captions; add details to the description",
     )
 
 
 def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) -> tuple[WeighedWord, ...]:
-    """The words of a sentence, each with the weights of its tokens; what the encoder did not read has 0.
+    """Return the words of a sentence with the sum of their tokens' weights, 0 for words that were not read.
 
-    Without any, where some token does not stand in the sentence as it was written.
+    The result is empty if a token is not in the sentence.
 
     >>> weighed_words("An espresso, please", ["an", "es", "##presso", ","], [0.1, 0.5, 0.3, 0.1])[1]
     WeighedWord(word='espresso,', weight=0.9)
     """
     words = list(re.finditer(r"\S+", text))
-    folded, totals, at = text.lower(), [0.0] * len(words), 0
+    folded = text.lower()
+    totals = [0.0] * len(words)
+    position = 0
     if len(folded) != len(text):
         return ()
     for token, weight in zip(tokens, weights, strict=False):
-        if re.fullmatch(r"<.+>|\[.+\]", token):  # a mark of the encoder
+        if re.fullmatch(r"<.+>|\[.+\]", token):  # a special token
             continue
         piece = re.sub(r"^(?:##|\u0120|\u2581)|</w>$", "", token).lower()
-        found = folded.find(piece, at)
-        if found < 0:
+        start = folded.find(piece, position)
+        if start < 0:
             return ()
-        at = found + len(piece)
-        totals[next(i for i, word in enumerate(words) if found < word.end())] += weight
+        position = start + len(piece)
+        totals[next(i for i, word in enumerate(words) if start < word.end())] += weight
     return tuple(WeighedWord(word[0], round(total, 4)) for word, total in zip(words, totals, strict=True))
 
 
 def _quoted(word: str) -> str:
-    return repr(word if len(word) <= _MAX_SHOWN else word[:_MAX_SHOWN] + "\u2026")
+    return repr(word if len(word) <= _MAX_CHARACTERS else word[:_MAX_CHARACTERS] + "\u2026")

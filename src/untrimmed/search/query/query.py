@@ -1,7 +1,7 @@
-"""What to search for, among which videos, and how many hits: each field says once what every interface says of it.
+"""Queries, filters and limits of searches. The `Spec` of each field has its help, its option and its bounds.
 
-The command line, the service, agents' tools, the page and `Filters.admit` read the `Spec` of a field, so that a new
-filter is one line in `Filters`. Annotations are evaluated in this module: they hold the specs.
+The command line, the service, tools of agents, the page and `Filters.admit` read the specs, so a new filter is one line
+in `Filters`. Annotations contain the specs, so this module evaluates them.
 """
 
 import math
@@ -21,44 +21,40 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # a search that a service answers imports no arrays
+    Picture = Any  # searches through the service do not import numpy
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
 LONGEST_TEXT = 4000
-_MOST_PARTS = 32  # sentences to leave out, and places like or unlike: each is one product with all frames, or one read
-_LONGEST_S = 1e7
+_MAX_PARTS = 32  # excluded sentences or places: each costs a product with all frames, or a read
+_MAX_S = 1e7
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What all interfaces say of a field. Bounds of a text or a tuple are those of its length."""
+    """The description of a field for all interfaces. Bounds of a text or tuple are for its length."""
 
     help: str
-    option: str = ""  # its flags on the command line where they are not its name, and how it is typed there: "-k N"
+    option: str = ""  # flags on the command line, if other than the name, and the metavar: "-k N"
     above: float | None = None
     least: float | None = None
     most: float | None = None
-    served: float | None = None  # the most that a service takes; a library takes more
-    at_least: str = ""  # of a filter: the attribute of a video's record that has to be at least the value
-    at_most: str = ""
+    served: float | None = None  # upper bound in the service; a library has none
+    at_least: str = ""  # attribute of records that must be at least the value
+    at_most: str = ""  # attribute of records that must be at most the value
     is_json: bool = True
 
 
 def specs(owner: type) -> dict[str, tuple[Any, Spec]]:
-    """The type and the spec of each field of a part of a query."""
-    annotated = {one.name: one.type for one in fields(owner) if get_origin(one.type) is Annotated}
+    """Return the type and the spec of each field of a class."""
+    annotated = {field.name: field.type for field in fields(owner) if get_origin(field.type) is Annotated}
     return {name: (get_args(kind)[0], get_args(kind)[1]) for name, kind in annotated.items()}
 
 
 def check_sentence(text: str) -> None:
-    """Refuse what is no sentence.
-
-    Raises:
-        ConfigError: It is empty or no text.
-    """
+    """Raise ConfigError if a sentence is empty or not valid UTF-8."""
     if not text.strip():
-        raise ConfigError("the sentence to search for is empty; describe what is to be seen")
+        raise ConfigError("the sentence to search for is empty; describe a moment")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -66,10 +62,7 @@ def check_sentence(text: str) -> None:
 
 
 def parse_when(text: str) -> date | datetime:
-    """A day or a time as people write it: 2026-05-01, 2026-05-01T12:30, with or without a zone.
-
-    Raises:
-        ConfigError: It is neither.
+    """Parse a date or a time, with or without a zone; ConfigError for other text.
 
     >>> parse_when("2026-05-01"), parse_when("2026-05-01 12:30")
     (datetime.date(2026, 5, 1), datetime.datetime(2026, 5, 1, 12, 30))
@@ -79,23 +72,19 @@ def parse_when(text: str) -> date | datetime:
             return kind.fromisoformat(text)
         except ValueError:
             continue
-    raise ConfigError(f"{text!r} is no date; write 2026-05-01 or 2026-05-01T12:30")
+    raise ConfigError(f"{text!r} is not a date; write 2026-05-01 or 2026-05-01T12:30")
 
 
 def _check(part: object, prefix: str = "") -> None:
-    """Compare the values of a part of a query with the bounds of its fields.
-
-    Raises:
-        ConfigError: One is out of bounds.
-    """
+    """Raise ConfigError if a field is out of the bounds of its spec."""
     for name, (kind, spec) in specs(type(part)).items():
         value = getattr(part, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
             raise ConfigError(f"{name} is {value!r}, must be {' or '.join(map(repr, get_args(kind)))}")
         if isinstance(value, tuple | list) and spec.most is not None and len(value) > spec.most:
-            raise ConfigError(f"{name} has {len(value)} parts, at most {spec.most:g} are searched for")
+            raise ConfigError(f"{name} has {len(value)} parts, expected at most {spec.most:g}")
         if spec.least and value == "":
-            raise ConfigError(f"{name} is empty; leave it out, or name a folder or file")
+            raise ConfigError(f"{name} is empty; omit it, or name a folder or file")
         if kind in (int, float) or isinstance(value, Real):
             above = -math.inf if spec.above is None else spec.above
             least = -math.inf if spec.least is None else spec.least
@@ -114,7 +103,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """A value as records have it: of a day the seconds since 1970 of its beginning, or its end."""
+    """Return a value in the unit of records: for a day, the seconds since 1970 of its beginning or its end."""
     if not isinstance(value, date):
         return value
     try:
@@ -128,9 +117,9 @@ def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """A moment of an indexed video, or with no end the frame at a time: an example of what is wanted, or is not."""
+    """A moment of an indexed video, or the frame at `start_s`, as an example to find or to avoid."""
 
-    video: str | os.PathLike[str]  # its path, or its `video_id`
+    video: str | os.PathLike[str]  # path or `video_id`
     start_s: float
     end_s: float | None = None
 
@@ -138,7 +127,7 @@ class Place:
         end_s = self.start_s if self.end_s is None else self.end_s
         if not (0 <= self.start_s <= end_s < math.inf):
             raise ConfigError(
-                f"a place in {os.fspath(self.video)} is from {self.start_s} to {end_s} s; name finite seconds in order"
+                f"a place in {os.fspath(self.video)} is from {self.start_s} to {end_s} s; use finite times in order"
             )
 
 
@@ -147,7 +136,7 @@ Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0,
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """How much each part of a query counts; the last three are those of Rocchio's feedback (1971)."""
+    """Weights of the parts of a query; the last three are those of Rocchio (1971)."""
 
     text: Weight = 1.0
     then: Weight = 1.0
@@ -175,7 +164,7 @@ _Whole: TypeAlias = int | None
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Which videos are searched at all: the best are chosen among those that meet every condition.
+    """Conditions that a video must meet to be searched.
 
     A day is a `date`, a `datetime` (local time, unless it has a zone) or text (`2026-05-01`, `2026-05-01T12:30`).
     """
@@ -184,16 +173,16 @@ class Filters:
     since: Annotated[Day | None, _least("changed_s", "Changed since this day.", "DATE", 40)] = None
     until: Annotated[Day | None, _most("changed_s", "Changed until the end of this day.", "DATE", 40)] = None
     min_duration_s: Annotated[
-        _Seconds, _least("duration_s", "Shortest video, in seconds.", "--min-duration TIME", _LONGEST_S)
+        _Seconds, _least("duration_s", "Shortest video, in seconds.", "--min-duration TIME", _MAX_S)
     ] = None
     max_duration_s: Annotated[
-        _Seconds, _most("duration_s", "Longest video, in seconds.", "--max-duration TIME", _LONGEST_S)
+        _Seconds, _most("duration_s", "Longest video, in seconds.", "--max-duration TIME", _MAX_S)
     ] = None
     min_bytes: Annotated[_Whole, _least("size", "Smallest file, in bytes.", "--min-size BYTES", 10**18)] = None
     max_bytes: Annotated[_Whole, _most("size", "Largest file, in bytes.", "--max-size BYTES", 10**18)] = None
     min_height: Annotated[_Whole, _least("height", "Lowest picture, in pixels.", "PIXELS", 10**5)] = None
     max_height: Annotated[_Whole, _most("height", "Highest picture, in pixels.", "PIXELS", 10**5)] = None
-    # Of each condition that `admit` looks at: the attribute of a record, its least and its greatest value.
+    # Conditions of `admit`: attribute of a record, least and greatest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -204,11 +193,11 @@ class Filters:
         object.__setattr__(self, "ranges", tuple(self._ranges()))
 
     def admit(self, record: VideoRecord) -> bool:
-        """Whether a video meets all conditions but that on its folder."""
+        """Return whether a video meets all conditions except `within`."""
         return all(least <= getattr(record, attribute) <= most for attribute, least, most in self.ranges)
 
     def __str__(self) -> str:
-        """The conditions that are set, in words."""
+        """Return the conditions in words."""
         conditions = ((spec.help.rstrip("."), getattr(self, name)) for name, (_, spec) in specs(Filters).items())
         return "; ".join(f"{words[0].lower()}{words[1:]}: {value}" for words, value in conditions if value is not None)
 
@@ -223,9 +212,7 @@ class Filters:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What to look for: a sentence, examples, or both; what follows it; what must not be seen; and among which videos.
-
-    docs/queries.md says exactly how the parts make one score. A sentence alone is the same as the plain string.
+    """A query of several parts; docs/queries.md defines the score. A sentence alone is equivalent to a plain string.
 
     >>> Query("a dog jumps into a lake", then="the dog shakes itself", without=("a person",)).then
     'the dog shakes itself'
@@ -234,16 +221,12 @@ class Query:
     text: Annotated[str, Spec("What is to be seen, in plain words.", "TEXT", served=LONGEST_TEXT)] = ""
     _: KW_ONLY
     then: Annotated[str, Spec("What is seen afterwards in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
-    within_s: Annotated[float, Spec("How many seconds later at most.", "--within-s S", above=0, served=_LONGEST_S)] = (
-        60.0
-    )
-    without: Annotated[
-        tuple[str, ...], Spec("What must not be seen at that time.", "--not TEXT", most=_MOST_PARTS)
-    ] = ()
+    within_s: Annotated[float, Spec("How many seconds later at most.", "--within-s S", above=0, served=_MAX_S)] = 60.0
+    without: Annotated[tuple[str, ...], Spec("What must not be seen at that time.", "--not TEXT", most=_MAX_PARTS)] = ()
     image: Annotated[Picture | None, Spec("A picture it looks like.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Frames or moments it looks like.", "PLACE", most=_MOST_PARTS)] = ()
+    like: Annotated[tuple[Place, ...], Spec("Frames or moments it looks like.", "PLACE", most=_MAX_PARTS)] = ()
     unlike: Annotated[
-        tuple[Place, ...], Spec("Frames or moments it does not look like.", "PLACE", most=_MOST_PARTS)
+        tuple[Place, ...], Spec("Frames or moments it does not look like.", "PLACE", most=_MAX_PARTS)
     ] = ()
     weights: Annotated[Weights, Spec("How much each part counts.", "--weight PART=X")] = Weights()
     filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
@@ -256,28 +239,27 @@ class Query:
     def __post_init__(self) -> None:
         require_type(self.without, tuple | list, "without", "a tuple of sentences, as ('a person',)")
         if self.image is not None and not _is_picture(self.image):
-            raise ConfigError("the image is no picture; give an array of RGB, 8 bits each, of shape (height, width, 3)")
+            raise ConfigError("the image is not a picture; use an 8-bit RGB array of shape (height, width, 3)")
         for name in ("like", "unlike"):
             require_type(getattr(self, name), tuple | list, name, "a tuple of places, as (Place('a.mp4', 3.0),)")
-        for what, sentence in (("text", self.text), ("then", self.then), *(("without", some) for some in self.without)):
-            require_type(sentence, str, what, "a sentence")
-            if sentence or what == "without" or not (self.has_examples or what == "then"):
+        sentences = [("text", self.text), ("then", self.then), *(("without", text) for text in self.without)]
+        for name, sentence in sentences:
+            require_type(sentence, str, name, "a sentence")
+            if sentence or name == "without" or not (self.has_examples or name == "then"):
                 check_sentence(sentence)
         if not self.text and not (self.image is not None or self.like):
-            raise ConfigError(
-                "the query names only what is not wanted; give a sentence, an image or a place it is like"
-            )
+            raise ConfigError("the query has only examples to avoid; add a sentence, an image or a similar place")
         _check(self)
 
     @property
     def has_examples(self) -> bool:
-        """Whether pictures or places say what is wanted, or not."""
+        """Whether the query has pictures or places."""
         return self.image is not None or bool(self.like or self.unlike)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cutoff:
-    """How many hits at most, with how many moments each, and how good they have to be."""
+    """Limits on the number of hits and moments, and on their score."""
 
     limit: Annotated[int, Spec("How many hits at most.", "-k --limit N", least=1, served=500)] = 10
     moments: Annotated[int, Spec("How many moments of each video at most.", "N", least=1, served=50)] = 3
