@@ -63,6 +63,7 @@ class Features(RetrievalDataset):
     def __init__(self, name, settings):
         features = SimpleNamespace(settings=settings)
         self.__dict__ |= {"name": name, "split": "train", "video_ids": ("a", "b"), "features": features}
+        self.__dict__["annotations"] = ()
 
     @classmethod
     def load(cls, data, sizes, features, split, **_):
@@ -107,7 +108,8 @@ def caught(monkeypatch):
 
     def sets(data, root, preset, *_):
         settings = DataSettings(name=data, root="DIR")
-        return settings, [Features.load(settings, preset.sizes(), preset.features, split) for split in ("train", "val")]
+        loaded = (Features.load(settings, preset.sizes(), preset.features, split) for split in ("train", "val"))
+        return settings, tuple(loaded)
 
     def stop_evaluating(run, **options):
         bound = inspect.signature(real_evaluate).bind(None, **options)

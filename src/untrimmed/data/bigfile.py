@@ -39,7 +39,8 @@ class BigFile:
         return int(numbers[0]), int(numbers[1])
 
     def _map_vectors(self) -> Float[np.ndarray, "N D"]:
-        path, (count, width) = self.folder / "feature.bin", self.shape
+        path = self.folder / "feature.bin"
+        (count, width) = self.shape
         if not path.is_file():
             raise FeatureError(f"{path} is missing; give a BigFile folder")
         if path.stat().st_size != 4 * count * width:
@@ -126,7 +127,8 @@ def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
 
     Raises: FeatureError for an id with white space, an id that repeats, or an empty text.
     """
-    lines, seen = [], set()
+    lines = []
+    seen = set()
     for caption in captions:
         text = one_line(caption.text)
         if not caption.caption_id or caption.caption_id.split() != [caption.caption_id]:

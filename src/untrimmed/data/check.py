@@ -60,7 +60,8 @@ def check_dataset(
     everything = [annotation for own in captions.values() for annotation in own]
     videos = videos_of(everything)
     caption_ids = list(dict.fromkeys(annotation.caption_id for annotation in everything))
-    counter, total = itertools.count(1), len(videos) + len(caption_ids)
+    counter = itertools.count(1)
+    total = len(videos) + len(caption_ids)
 
     def done() -> None:
         if progress is not None:
@@ -165,11 +166,14 @@ class _Content:
     """Notes entries that say nothing: all zeros, the same in all entries, or (a warning) the same in all their rows."""
 
     def __init__(self, what: str, source: VectorSource):
-        self._what, self._place = what, source.place
+        self._what = what
+        self._place = source.place
         self._zeros: list[str] = []
         self._still: list[str] = []
         self._first: np.ndarray | None = None
-        self._num_entries, self._same_row, self._same_table = 0, True, True
+        self._num_entries = 0
+        self._same_row = True
+        self._same_table = True
 
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1

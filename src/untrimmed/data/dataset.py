@@ -218,7 +218,8 @@ def load_shared_space(
         source = f"the vectors of DL-DKD's teacher ({layout.teacher_frames.name})"
         caption_ids = [teacher_caption(words, caption_id) for caption_id in caption_ids]
     else:
-        frames, words = open_frames(layout, video_features), open_words(layout)
+        frames = open_frames(layout, video_features)
+        words = open_words(layout)
         source = _source(layout, frames)
     if frames.dim != words.dim:
         raise FeatureError(
@@ -232,7 +233,8 @@ def load_shared_space(
 
 
 def _captions(name: str, root: Path | str, split: str) -> tuple[Layout, list[Annotation]]:
-    layout, annotations = Layout.at(Path(root), name), read_split(name, Path(root), split)
+    layout = Layout.at(Path(root), name)
+    annotations = read_split(name, Path(root), split)
     require_distinct(annotations, layout.folder, split)
     return layout, annotations
 

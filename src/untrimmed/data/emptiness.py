@@ -84,5 +84,6 @@ def _is_constant(tables: RaggedRows) -> bool:
     heads = _heads(tables)
     if len(heads) < 2 or not is_alike(heads, heads[0]):
         return False
-    first, others = tables.table(0), [tables.table(index) for index in range(min(len(heads), _TABLES))]
+    first = tables.table(0)
+    others = [tables.table(index) for index in range(min(len(heads), _TABLES))]
     return all(is_alike(table, first[:1]) for table in others) or all(is_alike(table, first) for table in others)

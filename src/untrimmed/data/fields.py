@@ -172,10 +172,12 @@ class Row:
 
     def moment(self) -> Span | None:
         """The seconds of `start_s` and `end_s`, the former before the latter; None where neither is given."""
-        start, end = self.values.get("start_s"), self.values.get("end_s")
+        start = self.values.get("start_s")
+        end = self.values.get("end_s")
         if start is None and end is None:
             return None
-        start_s, end_s = self._seconds(start, "start_s"), self._seconds(end, "end_s")
+        start_s = self._seconds(start, "start_s")
+        end_s = self._seconds(end, "end_s")
         if not 0 <= start_s < end_s:
             raise FeatureError(
                 f"{self.place}: moment from {start_s:g} to {end_s:g} s, wanted 0 <= start_s < end_s; correct the line"

@@ -25,7 +25,9 @@ def read_jsg(path: Path) -> list[Annotation]:
     """
     annotations = []
     for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
-        video, text, caption_id = row.video_id("vid_name"), row.sentence("desc"), str(row.values["desc_id"])
+        video = row.video_id("vid_name")
+        text = row.sentence("desc")
+        caption_id = str(row.values["desc_id"])
         annotations.append(Annotation(video, caption_id, text, _spans(row), row.known_length_s(), row.kind()))
     return annotations
 

@@ -81,7 +81,9 @@ def _label(row: Row, splits: bool) -> Label:
         found = ", ".join(values) or "none"
         raise FeatureError(f"{row.place}: found {found}, wanted a sentence as 'query' (or 'caption'); name it so")
     Row.of(values, row.place, ["video"])
-    video, split, caption_id = values["video"], values.get("split") if splits else None, values.get("id")
+    video = values["video"]
+    split = values.get("split") if splits else None
+    caption_id = values.get("id")
     if not isinstance(video, str) or not video:
         raise FeatureError(f"{row.place}: video is {video!r}, wanted a path or a file name; correct the line")
     if split is not None and split not in SPLITS:  # a tuple: it can be asked about a list, too

@@ -157,7 +157,8 @@ class _Checked:
     """A registered layout; its errors, and answers of the wrong kind, become one line."""
 
     def __init__(self, name: str, layout: DataLayout):
-        self._name, self._layout = name, layout
+        self._name = name
+        self._layout = layout
 
     def recognises(self, folder: Path) -> bool:
         return bool(self._asked("recognises", lambda: self._layout.recognises(folder)))

@@ -96,7 +96,8 @@ class RaggedRows:
 
     def padded(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
         """Some tables as float32, zero-padded to the longest of them."""
-        starts, lengths = self.offsets[index], self.lengths[index]
+        starts = self.offsets[index]
+        lengths = self.lengths[index]
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         rows = np.zeros((*mask.shape, self.dim), dtype=np.float32)
         for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
@@ -145,7 +146,8 @@ class PackSources:
 
     def key(self, settings: PackSettings) -> str:
         """A hash that changes with the settings, the ids, and the feature files."""
-        videos, captions = list(self.video_ids), list(self.caption_ids)
+        videos = list(self.video_ids)
+        captions = list(self.caption_ids)
         files = self.frames.files(videos) + self.words.files(captions)
         if self.teacher is not None:
             files += self.teacher[0].files(videos) + self.teacher[1].files(captions)
@@ -217,7 +219,8 @@ def pack(
 
     Raises: FeatureError as `open_packed`.
     """
-    videos, teacher = sources.video_ids, sources.teacher
+    videos = sources.video_ids
+    teacher = sources.teacher
     teacher_frames = teacher[0] if teacher is not None else None
     lengths = [_frame_count(sources.frames, teacher_frames, video, settings) for video in videos]
     dim = sources.frames.dim

@@ -40,7 +40,8 @@ def read_plain(path: Path) -> dict[str, list[Annotation]]:
 
 
 def _annotation(label: Label, number: int) -> Annotation:
-    video, moment = label.video, label.moment
+    video = label.video
+    moment = label.moment
     if PurePosixPath(video).is_absolute() or ".." in video.split("/"):
         raise FeatureError(f"{label.place}: video {video!r}, wanted a name below frames/; rename it")
     if moment is not None and label.duration_s is not None:

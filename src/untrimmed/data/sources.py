@@ -108,7 +108,8 @@ class _Tables(VectorSource):
     _suffix = ""  # of an entry's name in messages
 
     def __init__(self, place: Path, first: str, values: Any):
-        self.place, self._first = place, first
+        self.place = place
+        self._first = first
         self._dim = int(values.shape[-1]) if values.shape else 0
 
     @property
@@ -262,8 +263,11 @@ class JoinedFrames(VectorSource):
     """
 
     def __init__(self, source: VectorSource, table: Path):
-        self.place, self.averages_in = source.place, source.averages_in
-        self._source, self._table, self._pieces = source, table, read_pieces(table)
+        self.place = source.place
+        self.averages_in = source.averages_in
+        self._source = source
+        self._table = table
+        self._pieces = read_pieces(table)
 
     @property
     def dim(self) -> int:

@@ -60,14 +60,18 @@ def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, fl
     (1.0, 0.0, 0.0, -1.0)
     """
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    counts, total, low, high = np.zeros(BINS, dtype=np.int64), 0.0, np.inf, -np.inf
+    counts = np.zeros(BINS, dtype=np.int64)
+    total = 0.0
+    low = np.inf
+    high = -np.inf
     for start in range(0, len(unit) - 1, ROWS_AT_A_TIME):
         block = unit[start : start + ROWS_AT_A_TIME] @ unit[start:].T
         later = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # each pair once, none with itself
         cosines = np.clip(block[later], -1, 1)
         counts += np.histogram(cosines, BINS, (-1, 1))[0]
         total += cosines.sum(dtype=np.float64)
-        low, high = min(low, float(cosines.min())), max(high, float(cosines.max()))
+        low = min(low, float(cosines.min()))
+        high = max(high, float(cosines.max()))
     num_pairs = int(counts.sum())
     middle = int(np.searchsorted(np.cumsum(counts), (num_pairs + 1) // 2))
     median = -1 + 2 * middle / BINS

@@ -63,7 +63,8 @@ def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
     other_texts = 0
     other_videos: set[str] = set()
     for row in read_rows(path, ["query_id", "gt_video_ids"]):
-        query_id, videos = row.values["query_id"], _videos(row)
+        query_id = row.values["query_id"]
+        videos = _videos(row)
         if query_id in labelled:
             raise FeatureError(f"{row.place}: query {query_id!r} has a label above already; remove one of the lines")
         labelled.add(query_id)
@@ -89,7 +90,8 @@ def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
 
 
 def _videos(row: Row) -> list[str]:
-    query_id, videos = row.values["query_id"], row.entries("gt_video_ids")
+    query_id = row.values["query_id"]
+    videos = row.entries("gt_video_ids")
     if not isinstance(query_id, str):
         raise FeatureError(f"{row.place}: query_id is {query_id!r}, wanted text; correct the line")
     if not videos or not all(isinstance(video, str) for video in videos):

@@ -9,7 +9,8 @@ from PIL import Image
 
 from untrimmed.demo.sources import Box
 
-WIDTH, HEIGHT = 640, 360
+WIDTH = 640
+HEIGHT = 360
 ASPECT = WIDTH / HEIGHT
 
 Planes = tuple[Image.Image, Image.Image, Image.Image]
@@ -40,7 +41,8 @@ class Move:
     def at(self, progress: float) -> Window:
         """The window after a part of the move in [0, 1], starting and ending softly (smoothstep)."""
         t = progress * progress * (3 - 2 * progress)
-        a, b = self.start, self.end
+        a = self.start
+        b = self.end
         return Window(a.left + t * (b.left - a.left), a.top + t * (b.top - a.top), a.width + t * (b.width - a.width))
 
 
@@ -74,9 +76,11 @@ def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndar
     """The window at a fraction of its room to move, in x and in y, that holds `keep` and leaves the picture nowhere."""
     corner = []
     for axis, extent in enumerate((width, width / ASPECT)):
-        low, high = 0.0, size[axis] - extent
+        low = 0.0
+        high = size[axis] - extent
         if keep is not None:
-            low, high = max(low, keep[axis + 2] - extent), min(high, keep[axis])
+            low = max(low, keep[axis + 2] - extent)
+            high = min(high, keep[axis])
         corner.append(low + float(sides[axis]) * max(0.0, high - low))
     return Window(corner[0], corner[1], width)
 
@@ -94,7 +98,8 @@ def view(planes: Planes, window: Window) -> Planes:
     y, u, v = planes
     left, top, right, bottom = window.box
     inside = (max(0.0, left), max(0.0, top), min(y.width, right), min(y.height, bottom))  # rounding only
-    half_size, half = (WIDTH // 2, HEIGHT // 2), (inside[0] / 2, inside[1] / 2, inside[2] / 2, inside[3] / 2)
+    half_size = (WIDTH // 2, HEIGHT // 2)
+    half = (inside[0] / 2, inside[1] / 2, inside[2] / 2, inside[3] / 2)
     return (
         y.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=inside),
         u.resize(half_size, Image.Resampling.BILINEAR, box=half),
@@ -104,5 +109,6 @@ def view(planes: Planes, window: Window) -> Planes:
 
 def blend(before: Planes, after: Planes, part: float) -> Planes:
     """A frame of a cross-fade: `part` of the second picture in [0, 1], the rest of the first."""
-    (y0, u0, v0), (y1, u1, v1) = before, after
+    (y0, u0, v0) = before
+    (y1, u1, v1) = after
     return Image.blend(y0, y1, part), Image.blend(u0, u1, part), Image.blend(v0, v1, part)

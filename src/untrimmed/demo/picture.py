@@ -16,9 +16,14 @@ from untrimmed.types import Moment
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_INK, _MUTED, _GRID = "#1f2430", "#667085", "#e4e7ec"
-_CURVE, _TRUTH, _HIT = "#2563a8", "#f2b84b", "#c2410c"
-_SIZE_IN, _DPI = (11.0, 3.7), 120
+_INK = "#1f2430"
+_MUTED = "#667085"
+_GRID = "#e4e7ec"
+_CURVE = "#2563a8"
+_TRUTH = "#f2b84b"
+_HIT = "#c2410c"
+_SIZE_IN = (11.0, 3.7)
+_DPI = 120
 
 
 def draw_hit(
@@ -66,7 +71,8 @@ def draw_hit(
 
 
 def _draw_curve(axes: Axes, times_s: np.ndarray, relevance: np.ndarray, truth: Sequence[Moment], hit: Moment) -> None:
-    low, high = float(relevance.min()), float(relevance.max())
+    low = float(relevance.min())
+    high = float(relevance.max())
     room = max(high - low, 1e-6)
     for number, moment in enumerate(truth):
         label = f"truth {moment.start_s:.1f} to {moment.end_s:.1f} s" if number == 0 else None
@@ -74,7 +80,8 @@ def _draw_curve(axes: Axes, times_s: np.ndarray, relevance: np.ndarray, truth: S
     if not truth:
         axes.plot([], [], " ", label="truth is in another video")
     axes.plot(times_s, relevance, color=_CURVE, linewidth=2, solid_joinstyle="round", label="relevance")
-    bracket, drop = high + 0.14 * room, 0.07 * room
+    bracket = high + 0.14 * room
+    drop = 0.07 * room
     axes.plot(
         [hit.start_s, hit.start_s, hit.end_s, hit.end_s],
         [bracket - drop, bracket, bracket, bracket - drop],

@@ -143,7 +143,9 @@ def render_reel(reel: Reel, folder: Path) -> Path:
     with whole_file(path, alone=True) as unfinished, av.open(str(unfinished), "w", format="mp4") as container:
         stream = container.add_stream(codec, rate=FRAME_RATE, options=ENCODERS[codec])
         assert isinstance(stream, av.VideoStream)
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.width = WIDTH
+        stream.height = HEIGHT
+        stream.pix_fmt = "yuv420p"
         stream.codec_context.gop_size = 2 * FRAME_RATE
         stream.codec_context.thread_count = 1  # reels are rendered side by side
         stream.codec_context.time_base = Fraction(1, FRAME_RATE)
@@ -161,7 +163,8 @@ def reel_frames(reel: Reel) -> Iterator[Planes]:
     fading: list[Planes] = []
     fades_out = [shot.fade_frames for shot in reel.shots[1:]] + [0]
     for number, (shot, fade_out) in enumerate(zip(reel.shots, fades_out, strict=True)):
-        overlap, fading = fading, []
+        overlap = fading
+        fading = []
         rng = np.random.default_rng((*reel.seed, number))
         for index, frame in enumerate(shot_frames(shot, rng)):
             if index < len(overlap):

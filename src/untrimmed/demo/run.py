@@ -118,7 +118,8 @@ def _table(answers: list[Answer]) -> list[str]:
     """One line a query: where the right video ranks, the first hit's span beside the true one, their overlap."""
     lines = ["", f"{'rank':>4}  {'first hit':<22}  {'truth':<22}  {'IoU':>4}  query"]
     for answer in sorted(answers, key=lambda answer: (answer.rank, -answer.iou)):
-        hit, truth = answer.hit, answer.truth
+        hit = answer.hit
+        truth = answer.truth
         found = _span(hit.video.stem, hit.start_s, hit.end_s)
         true = _span(Path(truth.video).stem, truth.moment.start_s, truth.moment.end_s)
         lines.append(f"{answer.rank:>4}  {found:<22}  {true:<22}  {answer.iou:4.2f}  {truth.query}")
@@ -132,7 +133,8 @@ def _span(video: str, start_s: float, end_s: float) -> str:
 def _draw(library: Library, answers: list[Answer], path: Path) -> Path:
     """The picture of the middle answer: neither the best nor the worst overlap, so that it promises nothing."""
     answer = sorted(answers, key=lambda answer: answer.iou)[len(answers) // 2]
-    hit, truth = answer.hit, answer.truth
+    hit = answer.hit
+    truth = answer.truth
     times_s, relevance = library.relevance(truth.query, hit.video)
     inside = np.flatnonzero((times_s >= hit.start_s) & (times_s <= hit.end_s))
     best_s = float(times_s[inside[relevance[inside].argmax()]])

@@ -27,7 +27,8 @@ def proxy_matching(
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2
-    unit_text, unit_video = F.normalize(text, dim=-1), F.normalize(video, dim=-1)
+    unit_text = F.normalize(text, dim=-1)
+    unit_video = F.normalize(video, dim=-1)
     logits = torch.einsum("nkd,vjd->nkvj", unit_text, unit_video).flatten(2) / temperature
     own = own_queries(video_index, len(video)).repeat_interleave(video.shape[1], dim=1)
     positive = logits.masked_fill(~own[:, None], -torch.inf).logsumexp(dim=-1)

@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE, POLYSEMOUS, UNDERDETERMINED = 0, 1, 2  # groups of a `Division`
+PRECISE = 0  # groups of a `Division`
+POLYSEMOUS = 1
+UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:

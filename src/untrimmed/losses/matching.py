@@ -24,7 +24,8 @@ def matched_pairs(
     The assignment is a small exact problem per video, solved by scipy on the CPU outside the gradient: one transfer
     and some 10 microseconds a video.
     """
-    unit_query, unit_clips = F.normalize(query.detach(), dim=-1), F.normalize(clips.detach(), dim=-1)
+    unit_query = F.normalize(query.detach(), dim=-1)
+    unit_clips = F.normalize(clips.detach(), dim=-1)
     cosine = torch.einsum("qd,qld->ql", unit_query, unit_clips[video_index]).float().cpu().numpy()
     real = None if mask is None else mask.cpu().numpy()
     index = video_index.cpu().numpy()

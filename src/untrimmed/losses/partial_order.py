@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SHORTEST, LONGEST = 1e-8, math.asinh(2.0**15)  # lengths of tangent vectors, in units of the curvature
+SHORTEST = 1e-8  # lengths of tangent vectors, in units of the curvature
+LONGEST = math.asinh(2.0**15)
 
 
 def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Tensor, "N D"]:
@@ -29,7 +30,8 @@ def exterior_angle(
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))
     (tensor([0.]), tensor([3.1416]))
     """
-    video_time, text_time = _time(video, curvature), _time(text, curvature)
+    video_time = _time(video, curvature)
+    text_time = _time(text, curvature)
     product = curvature * ((video * text).sum(dim=-1) - video_time * text_time)
     other = torch.linalg.vector_norm(video, dim=-1) * (product.square() - 1).clamp_min(1e-8).sqrt()
     return _angle(torch.arccos, (text_time + product * video_time) / (other + 1e-8))

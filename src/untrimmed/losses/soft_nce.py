@@ -35,7 +35,8 @@ def soft_nce_parts(
     part counts only if it holds queries and videos.
     """
     true = own_queries(video_index, scores.shape[1]).to(scores)
-    num_queries, num_videos = int(hard_share * len(scores)), int(hard_share * scores.shape[1])
+    num_queries = int(hard_share * len(scores))
+    num_videos = int(hard_share * scores.shape[1])
 
     def softened(labels: Tensor, guide: Tensor, num_hard: int) -> Tensor:
         mixed = (1 - label_share) * guide.softmax(dim=1) + label_share * labels
@@ -65,5 +66,6 @@ def soft_nce(
 ) -> Float[Tensor, ""]:
     """The parts of `soft_nce_parts`, hard ones weighted by `hard_share` and soft ones by the rest."""
     parts = soft_nce_parts(scores, guide, video_index, hard_share=hard_share, label_share=label_share)
-    hard, soft = parts.hard_queries + parts.hard_videos, parts.soft_queries + parts.soft_videos
+    hard = parts.hard_queries + parts.hard_videos
+    soft = parts.soft_queries + parts.soft_videos
     return hard_share * hard + (1 - hard_share) * soft

@@ -14,7 +14,8 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Flo
     Raises: ConfigError when a term has no weight or a weight no term.
     """
     if terms.keys() != weights.keys():
-        unweighted, unused = sorted(terms.keys() - weights.keys()), sorted(weights.keys() - terms.keys())
+        unweighted = sorted(terms.keys() - weights.keys())
+        unused = sorted(weights.keys() - terms.keys())
         if unused:
             there = ", ".join(sorted(terms))
             raise ConfigError(

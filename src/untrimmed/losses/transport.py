@@ -55,7 +55,8 @@ def transport_plan(
     Entropic optimal transport by alternating scaling, in logarithms. M queries have the mass of M clips among L, a
     dustbin row takes the rest. What moving to the dustbin costs cancels, as it costs the same from every clip.
     """
-    num_queries, num_clips = mask.sum(dim=1, keepdim=True), similarity.shape[2]
+    num_queries = mask.sum(dim=1, keepdim=True)
+    num_clips = similarity.shape[2]
     logits = F.pad(similarity / regularisation, (0, 0, 0, 1))
     real = F.pad(mask, (0, 1), value=True)
     dustbin = F.one_hot(torch.tensor(mask.shape[1], device=mask.device), mask.shape[1] + 1)

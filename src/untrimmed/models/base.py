@@ -184,7 +184,8 @@ class RetrievalModel(nn.Module, Carrier):
 
         Raises: ConfigError for a method without `own_sketch`.
         """
-        probe, sketch = self.probe(queries), self.sketch(videos)
+        probe = self.probe(queries)
+        sketch = self.sketch(videos)
         if not probe:
             raise ConfigError(f"{self.name} has no own_sketch and own_probe, so an index of vectors cannot search it")
         return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
@@ -208,7 +209,8 @@ class RetrievalModel(nn.Module, Carrier):
         self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0, encode: Encode = encode_here
     ) -> dict[str, Float[Tensor, ""]]:
         """All loss terms of a batch by name, unweighted: the method's own, those of parts, and the attached ones."""
-        queries, videos = encode(self.encode_queries, batch.queries), encode(self.encode_videos, batch.videos)
+        queries = encode(self.encode_queries, batch.queries)
+        videos = encode(self.encode_videos, batch.videos)
         step = Step(queries, videos, batch, draws, epoch, encode)
         terms = self.own_losses(step)
         second = None if self.training and self.config.separate_pass else step
@@ -240,7 +242,8 @@ class RetrievalModel(nn.Module, Carrier):
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
-        similarity, (units, mask) = partial(self.similarity, queries), self.timeline(videos)
+        similarity = partial(self.similarity, queries)
+        (units, mask) = self.timeline(videos)
         return JSG_WINDOWS, window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=self.row_times)
 
     def locate_settings(self) -> LocateSettings:

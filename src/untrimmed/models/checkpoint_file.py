@@ -61,7 +61,8 @@ class _TensorUnpickler(pickle.Unpickler):
 
     def __init__(self, archive: zipfile.ZipFile, root: str):
         super().__init__(io.BytesIO(archive.read(f"{root}/data.pkl")))
-        self.archive, self.root = archive, root
+        self.archive = archive
+        self.root = root
         self.storages: dict[str, Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:

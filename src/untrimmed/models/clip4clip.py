@@ -75,7 +75,8 @@ class CLIP4Clip(RetrievalModel):
 
     def own_queries(self, queries: QueryBatch) -> EncodedQueries:
         """The mapped last word, or the mean of the mapped words."""
-        words, mask = self.encode_words(queries), queries.mask
+        words = self.encode_words(queries)
+        mask = queries.mask
         if self.config.sentence == "mean":
             return EncodedQueries(sentence=_mean(words, mask))
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
@@ -83,7 +84,8 @@ class CLIP4Clip(RetrievalModel):
 
     def own_videos(self, videos: VideoBatch) -> CLIP4ClipVideos:
         """Mapped frames, and the mean of the normalised ones."""
-        frames, mask = self.frame_map(videos.frames), videos.frame_mask
+        frames = self.frame_map(videos.frames)
+        mask = videos.frame_mask
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:

@@ -78,7 +78,8 @@ class ConsolidatedModel(TwoBranchModel):
 
     def new_block(self, length: int) -> GaussianBlock:
         """A block for sequences of at most `length`, whose windows are those of that length."""
-        c, layers = self.config, self.block_layers(length)
+        c = self.config
+        layers = self.block_layers(length)
         join = aggregation(
             c.aggregation,
             num_layers=len(layers.widths),
@@ -102,7 +103,9 @@ class ConsolidatedModel(TwoBranchModel):
         joining = (part.beside(self, embedded) for part in self.carried if part.joins_layers)
         beside = next(joining, Beside())
         clips = self.clip_block(embedded, None, self.token, beside.clips)
-        features, mask, length = videos.frames, videos.frame_mask, videos.frames.shape[1]
+        features = videos.frames
+        mask = videos.frame_mask
+        length = videos.frames.shape[1]
         if self.config.reads_padding:
             features, mask = lengthened(features, mask, self.config.max_frames)
         token = self.token if self.frame_token is None else self.frame_token

@@ -145,7 +145,9 @@ class DLDKD(RetrievalModel):
 
     def own_queries(self, queries: QueryBatch) -> DLDKDQueries:
         """One pooled vector a query and branch."""
-        c, words, mask = self.config, queries.words, queries.mask
+        c = self.config
+        words = queries.words
+        mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
         real = mask if self.training else None  # padding is read as released where golden cases look
         first = self.inheritance.query_input
@@ -159,7 +161,8 @@ class DLDKD(RetrievalModel):
 
     def own_videos(self, videos: VideoBatch) -> DLDKDVideos:
         """The frames of both branches."""
-        frames, mask = videos.frames, videos.frame_mask
+        frames = videos.frames
+        mask = videos.frame_mask
         return DLDKDVideos(
             frames=self.inheritance.frames(frames, mask),
             frame_mask=mask,
@@ -178,8 +181,11 @@ class DLDKD(RetrievalModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """Each branch by cosine, or by dot product as InfoNCE reads it."""
-        queries, videos = DLDKDQueries.of(queries), DLDKDVideos.of(videos)
-        mask, query, frames = videos.frame_mask, queries.exploration, videos.exploration_frames
+        queries = DLDKDQueries.of(queries)
+        videos = DLDKDVideos.of(videos)
+        mask = videos.frame_mask
+        query = queries.exploration
+        frames = videos.exploration_frames
         sims = {"inheritance": max_sim(queries.sentence, videos.frames, mask, similarity=similarity)}
         if query is not None and frames is not None:
             sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
@@ -194,7 +200,8 @@ class DLDKD(RetrievalModel):
     @property
     def own_rows(self) -> TensorNames:
         """Frames; those of both branches share their mask."""
-        c, one = self.config, {"inheritance": ("frames", "frame_mask")}
+        c = self.config
+        one = {"inheritance": ("frames", "frame_mask")}
         if self.exploration is None:
             return one
         both = one | {"exploration": ("exploration_frames",)}
@@ -202,7 +209,8 @@ class DLDKD(RetrievalModel):
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence of each branch."""
-        c, queries = self.config, DLDKDQueries.of(queries)
+        c = self.config
+        queries = DLDKDQueries.of(queries)
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         if queries.exploration is None:
             return {"inheritance": sentence}
@@ -214,10 +222,14 @@ class DLDKD(RetrievalModel):
 
         Raises: FeatureError when the batch has no teacher.
         """
-        queries, videos = step.queries, DLDKDVideos.of(step.videos)
-        c, index, mask = self.config, step.batch.video_index, videos.frame_mask
+        queries = step.queries
+        videos = DLDKDVideos.of(step.videos)
+        c = self.config
+        index = step.batch.video_index
+        mask = videos.frame_mask
         teacher = _teacher_of(step.batch)
-        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        cosine = self.branch_sims(queries, videos)
+        dot = self.branch_sims(queries, videos, "dot")
         guides = {name: score.value for name, score in dot.items()}
         if c.labels == "soft":
             guides["inheritance"] = max_sim(teacher.sentence, teacher.frames, mask, similarity="dot").value
@@ -271,7 +283,8 @@ class DLDKD(RetrievalModel):
 
 
 def _teacher_of(batch: TrainingBatch) -> Teacher:
-    sentence, frames = batch.queries.teacher, batch.videos.teacher
+    sentence = batch.queries.teacher
+    frames = batch.videos.teacher
     if sentence is None or frames is None:
         raise FeatureError(
             "dl_dkd learns from a teacher, and this batch has none; put the teacher's files beside the features and "

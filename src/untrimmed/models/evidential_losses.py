@@ -43,7 +43,8 @@ class Evidence(StepLoss):
 
     def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """Of all branches of the score by themselves, and together."""
-        c, branches = self.config, model.score(step.queries, step.videos).branches
+        c = self.config
+        branches = model.score(step.queries, step.videos).branches
         return between_videos(
             [score.value for score in branches.values()],
             step.batch.video_index,
@@ -86,7 +87,8 @@ class Transport(StepLoss):
 
     def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
         """Of the second pass of the queries and the clips."""
-        c, sentence = self.config, step.queries.sentence
+        c = self.config
+        sentence = step.queries.sentence
         if step.epoch < c.warmup_epoch:
             return sentence.new_zeros(())
         return inside_videos(

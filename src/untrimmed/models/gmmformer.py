@@ -71,7 +71,8 @@ class GMMFormer(TwoBranchModel):
 
     def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
         """Clips, and the frames pooled into one vector (Eq. 2)."""
-        clips, mask = self.clip_tower(videos.clips), videos.frame_mask
+        clips = self.clip_tower(videos.clips)
+        mask = videos.frame_mask
         frames = self.frame_tower(videos.frames, mask)
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
         if pooled is not None and not self.config.reads_frames:

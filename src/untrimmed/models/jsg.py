@@ -174,7 +174,9 @@ class JSG(RetrievalModel):
 
     def _sampled(self, videos: VideoBatch) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
         """The frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
-        frames, mask, length = videos.frames, videos.frame_mask, self.config.max_frames
+        frames = videos.frames
+        mask = videos.frame_mask
+        length = self.config.max_frames
         if self.config.frame_sampling == "padded" or frames.shape[1] > length:  # too long: the tower says so
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
@@ -232,7 +234,9 @@ class JSG(RetrievalModel):
 
         `sum` weighs as for videos; both branches see the windows of the gaze then, since only the same ones add up.
         """
-        c, similarity, videos = self.config, partial(self.similarity, queries), JSGVideos.of(videos)
+        c = self.config
+        similarity = partial(self.similarity, queries)
+        videos = JSGVideos.of(videos)
         windows = self.proposals if c.rank_moments_by == "glance" else self.gaze_proposals
         glance = window_similarities(similarity, videos.glance_rows, None, windows, c.pooling, self.row_times)
         gaze = window_similarities(similarity, videos.frames, None, windows, c.pooling, self.row_times)
@@ -242,10 +246,14 @@ class JSG(RetrievalModel):
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
-        c, index, draws = self.config, step.batch.video_index, step.draws
-        sentence, videos = step.queries.sentence, JSGVideos.of(step.videos)
+        c = self.config
+        index = step.batch.video_index
+        draws = step.draws
+        sentence = step.queries.sentence
+        videos = JSGVideos.of(step.videos)
         proposals = self.glance_pooled(videos)
-        glance, dot = max_sim(sentence, proposals), max_sim(sentence, proposals, similarity="dot").value
+        glance = max_sim(sentence, proposals)
+        dot = max_sim(sentence, proposals, similarity="dot").value
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         if c.variant == "video":
             contrast: Contrast = "paper" if c.nce == "paper" else "released"
@@ -280,7 +288,8 @@ class JSG(RetrievalModel):
         """Each query's own video seen from its best proposal there: coarse rows, in the video variant frames."""
         if self.config.variant == "event":
             return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
-        frames, mask = videos.frames, videos.frame_mask
+        frames = videos.frames
+        mask = videos.frame_mask
         return self.guided_attention.of_positives(frames, mask, proposals, own_best, video_index)
 
     def gaze(

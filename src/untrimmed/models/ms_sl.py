@@ -127,10 +127,13 @@ class MSSL(ClipFrameModel):
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
-        sentence, index, margin = step.queries.sentence, step.batch.video_index, self.config.margin
+        sentence = step.queries.sentence
+        index = step.batch.video_index
+        margin = self.config.margin
         videos = MSSLVideos.of(step.videos)
         clip = max_sim(sentence, videos.clips)
-        cosine, dot = clip.value, max_sim(sentence, videos.clips, similarity="dot").value
+        cosine = clip.value
+        dot = max_sim(sentence, videos.clips, similarity="dot").value
         clip_terms = self.branch_losses("clip", cosine, dot, step)
         if self.guided_attention is None:
             return clip_terms

@@ -63,7 +63,8 @@ class PartialOrder(AttachedLoss):
 
     def __init__(self, config: Config, model: Carrier):
         super().__init__(config, model)
-        dim, self.num_frames = model.config.dim, model.config.max_frames
+        dim = model.config.dim
+        self.num_frames = model.config.max_frames
         is_pooled = isinstance(model, TwoBranchModel) and model.frame_pooling is not None
         self.log_curvature = nn.Parameter(torch.tensor(math.log(config.curvature)))
         self.log_text_scale = nn.Parameter(torch.tensor(math.log(dim**-0.5)))
@@ -78,7 +79,9 @@ class PartialOrder(AttachedLoss):
 
     def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
         """Sentences and pooled videos in hyperbolic space; as released, training overwrites scalars out of range."""
-        start, width, stores = math.log(self.config.curvature), math.log(CURVATURE_RANGE), self.training
+        start = math.log(self.config.curvature)
+        width = math.log(CURVATURE_RANGE)
+        stores = self.training
         curvature = bounded(self.log_curvature, start - width, start + width, overwrite=stores).exp()
         text, video = (
             bounded(scale, -math.inf, 0.0, overwrite=stores).exp()

@@ -170,7 +170,8 @@ class Proto(RetrievalModel):
         self.frame_pooling = None if c.shared_pooling else AttentionPooling(c.dim)
         self.clip_tower = self._tower(c.video_dim, c.num_clips)
         self.frame_tower = self._tower(c.video_dim, c.max_frames)
-        self.clip_branch, self.frame_branch = ProtoBranch(c), ProtoBranch(c)
+        self.clip_branch = ProtoBranch(c)
+        self.frame_branch = ProtoBranch(c)
 
     def _tower(self, in_dim: int, max_length: int) -> Tower:
         c = self.config
@@ -222,7 +223,8 @@ class Proto(RetrievalModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """Both branches by cosine, or by dot product as InfoNCE reads them."""
-        queries, videos = ProtoQueries.of(queries), ProtoVideos.of(videos)
+        queries = ProtoQueries.of(queries)
+        videos = ProtoVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips, similarity=similarity)
         frame = max_sim(queries.frame_sentence, videos.frame_prototypes, similarity=similarity)
         return {"clip": clip, "frame": frame}
@@ -234,21 +236,28 @@ class Proto(RetrievalModel):
 
     def own_probe(self, queries: EncodedQueries) -> Branches:
         """Each sentence among its own prototypes."""
-        c, queries = self.config, ProtoQueries.of(queries)
+        c = self.config
+        queries = ProtoQueries.of(queries)
         clip, frame = (F.normalize(own, dim=-1)[:, None] for own in (queries.sentence, queries.frame_sentence))
         return {"clip": c.clip_weight * clip, "frame": c.frame_weight * frame}
 
     def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
-        queries, videos = ProtoQueries.of(step.queries), ProtoVideos.of(step.videos)
-        c, batch, draws = self.config, step.batch, step.draws
+        queries = ProtoQueries.of(step.queries)
+        videos = ProtoVideos.of(step.videos)
+        c = self.config
+        batch = step.batch
+        draws = step.draws
         index = batch.video_index
-        cosine, dot = self.branch_sims(queries, videos), self.branch_sims(queries, videos, "dot")
+        cosine = self.branch_sims(queries, videos)
+        dot = self.branch_sims(queries, videos, "dot")
         prototypes = {"clip": videos.clips, "frame": videos.frame_prototypes}
         noise = draws.uniform("masked_words", *batch.queries.mask.shape).to(index.device)
         hidden = masked_words(batch.queries.mask, noise, share=c.masked_share)
         terms: dict[str, Tensor] = {}
-        words, frames, apart = [], [], []
+        words = []
+        frames = []
+        apart = []
         for name, part in (("clip", self.clip_branch), ("frame", self.frame_branch)):
             terms |= branch_terms(name, cosine[name].value, dot[name].value, index, margin=c.margin, draws=draws)
             won = required_best(cosine[name]).gather(1, index[:, None])[:, 0]
@@ -272,7 +281,9 @@ class Proto(RetrievalModel):
 
     def _guidance_loss(self, queries: ProtoQueries, step: Step) -> Float[Tensor, ""]:
         """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
-        c, batch, num_videos = self.config, step.batch, len(step.batch.videos)
+        c = self.config
+        batch = step.batch
+        num_videos = len(step.batch.videos)
         if num_videos == 1:
             return 0 * queries.sentence.sum()
         shift = 1 + int(step.draws.uniform("mixing", 1).item() * (num_videos - 1))

@@ -125,7 +125,8 @@ class RAL(Attachment):
 
     def __init__(self, config: RALConfig, model: Carrier):
         super().__init__(config, model)
-        dim, tower = model.config.dim, model.text_tower
+        dim = model.config.dim
+        tower = model.text_tower
         has_own_words = config.csa and config.word_tower == "own"
         self.word_tower = SiblingTower(tower) if has_own_words and tower is not None else None
         self.csa = WordMaxSim(dim, config.confidences) if config.csa else None
@@ -262,7 +263,8 @@ class RAL(Attachment):
         """The Gaussian of each video."""
         assert self.video_head is not None
         frames, mask = frames_of(videos)
-        rows, is_released = self.video_rows(model, frames, mask), self.config.distribution_form == "released"
+        rows = self.video_rows(model, frames, mask)
+        is_released = self.config.distribution_form == "released"
         return self.video_head(rows, pooled_videos(frames, mask) if is_released else pooled_rows(rows, mask))
 
     def _samples(self, term: str, gaussian: Gaussian, draws: Draws) -> Float[Tensor, "N K D"]:
@@ -277,11 +279,13 @@ class RAL(Attachment):
         As released, what the encoder makes of padding words takes part, and so do the zero rows of a buffer for 26
         captions of the batch's longest.
         """
-        words, mask = self.own(queries).words, self.own(queries).word_mask
+        words = self.own(queries).words
+        mask = self.own(queries).word_mask
         if self.config.support == "set":
             owner, group = video_index.unique(return_inverse=True)
         else:
-            owner, group = video_index, torch.arange(len(words), device=words.device)
+            owner = video_index
+            group = torch.arange(len(words), device=words.device)
         if self.config.pooling_rows == "real":
             return Rows(words, group, mask, words.new_zeros(len(owner))), owner
         num_captions = torch.bincount(group, minlength=len(owner))
@@ -302,10 +306,13 @@ class RAL(Attachment):
         """
         form = self.config.alignment_form
         if form == "released":
-            text_mean, video_mean = both.text_samples.mean(dim=1), both.video_samples.mean(dim=1)
+            text_mean = both.text_samples.mean(dim=1)
+            video_mean = both.video_samples.mean(dim=1)
         else:
-            text_mean, video_mean = both.text.mean, both.video.mean
-        own_mean, own_scale = video_mean[both.video_index], both.video.log_scale[both.video_index]
+            text_mean = both.text.mean
+            video_mean = both.video.mean
+        own_mean = video_mean[both.video_index]
+        own_scale = both.video.log_scale[both.video_index]
         return (
             kl_to_normal(video_mean, both.video.log_scale, form=form),
             kl_to_normal(text_mean, both.text.log_scale, form=form),

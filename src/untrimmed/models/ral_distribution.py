@@ -100,7 +100,8 @@ class SeparateHead(DistributionHead):
 
     def __init__(self, dim: int, aggregation: Aggregation):
         super().__init__()
-        is_local, self.is_global = aggregation != "global", aggregation != "local"
+        is_local = aggregation != "global"
+        self.is_global = aggregation != "local"
         self.mean_pooling = GatedPooling(dim, dim // 2) if is_local else None
         self.mean_map = nn.Linear(dim, dim)
         self.mean_norm = LayerNorm(dim, decay_gain=True)

@@ -87,7 +87,8 @@ class Registers(Attachment):
     def beside(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> Beside:
         """Registers as either branch reads them; what losses read of them is kept where there may be a loss."""
         context = self.context(clips)
-        gaussian, condition = self.distribution(context), self.condition(context)
+        gaussian = self.distribution(context)
+        condition = self.condition(context)
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
         made = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
         # An index would hold 12 vectors a video more that nothing there reads.
@@ -130,7 +131,8 @@ class Registers(Attachment):
         names |= released.token_layer(f"{prefix}.reader", "video_qformer.cross_attention")
         for branch in ("clip", "frame"):
             names |= released.input_layer(f"{prefix}.{branch}_input", f"{branch}_encoder.noise_input_layer")
-        sampler, gru = "video_probabilistic_variational_sampler", f"{prefix}.pooling.gru"
+        sampler = "video_probabilistic_variational_sampler"
+        gru = f"{prefix}.pooling.gru"
         for direction in ("l0", "l0_reverse"):
             for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
                 names[f"{sampler}.gpo.gru.{part}_{direction}"] = released.Slot(f"{gru}.{part}_{direction}")

@@ -136,7 +136,9 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
 
     Raises: as `create_model`.
     """
-    cls, where, given = model_class(name), where or str(name), dict(settings)
+    cls = model_class(name)
+    where = where or str(name)
+    given = dict(settings)
     named_losses = [attachment for attachment in name.attachments if is_loss(attachment)]
     named_parts = [attachment for attachment in name.attachments if not is_loss(attachment)]
     parts: dict[str, AttachmentConfig] = {}

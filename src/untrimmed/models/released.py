@@ -95,7 +95,8 @@ def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
 
     Five names a layer are the curvature of the manifold, the constant 1.
     """
-    attention, heads = f"{ours}.attention", f"{theirs}.self.lorentz_multiattention"
+    attention = f"{ours}.attention"
+    heads = f"{theirs}.self.lorentz_multiattention"
     names = {f"{theirs}.self.scale_alpha": Slot(f"{attention}.log_scale", (block,))}
     for side in ("input", "output"):
         names |= pair(f"{attention}.{side}_norm", f"{theirs}.self.{side}_proj.LayerNorm", (block,))
@@ -154,7 +155,8 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
         raise CheckpointError(f"the release has no {named(uncovered)}; import it into the method's released form")
     for name in needed:
-        target, source = names[name].export(state), released[name]
+        target = names[name].export(state)
+        source = released[name]
         if target.shape != source.shape:
             raise CheckpointError(
                 f"released tensor {name} has shape {tuple(source.shape)}, this model wants {tuple(target.shape)}; "

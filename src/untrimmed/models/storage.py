@@ -26,7 +26,8 @@ from untrimmed.models.registry import build_model, configure, model_class, plain
 from untrimmed.plugins import plain, read_sources, require, sources_of
 
 FORMAT = 1
-WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
+SETTINGS = "config.json"
 DIGESTS = "weights_sha256"
 
 

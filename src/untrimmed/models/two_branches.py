@@ -60,7 +60,8 @@ class ClipFrameModel(RetrievalModel):
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of a branch that scores every query against every video."""
-        index, margin = step.batch.video_index, self.config.margin
+        index = step.batch.video_index
+        margin = self.config.margin
         return branch_terms(branch, cosine, dot, index, margin=margin, draws=step.draws)
 
     def branch_weight(self, branch: str) -> float:
@@ -165,7 +166,8 @@ class TwoBranchModel(ClipFrameModel):
     @property
     def own_rows(self) -> TensorNames:
         """Clips and frames."""
-        c, rows = self.config, {"clip": ("clips",), "frame": ("frames", "frame_mask")}
+        c = self.config
+        rows = {"clip": ("clips",), "frame": ("frames", "frame_mask")}
         if self.frame_pooling is not None or "frame" in c.provided:
             rows.pop("frame")
         return {branch: names for branch, names in rows.items() if self.branch_weight(branch) >= 0}
@@ -183,7 +185,8 @@ class TwoBranchModel(ClipFrameModel):
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of one branch."""
-        c, index = self.config, step.batch.video_index
+        c = self.config
+        index = step.batch.video_index
         return branch_terms(
             branch, cosine, dot, index, margin=c.margin, draws=step.draws, triplet=c.triplet, contrast=c.nce
         )
@@ -192,7 +195,9 @@ class TwoBranchModel(ClipFrameModel):
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
         """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
-        c, sentence, videos = self.config, queries.sentence, TwoBranchVideos.of(videos)
+        c = self.config
+        sentence = queries.sentence
+        videos = TwoBranchVideos.of(videos)
         sims = {"clip": max_sim(sentence, videos.clips, similarity=similarity)}
         if "frame" in c.provided:
             return sims

@@ -61,7 +61,8 @@ JSG_WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # those
 
 def sliding_proposals(num_units: int, *, step: int, min_width: float, max_width: float) -> Proposals:
     """All windows of 1, 1 + step, 1 + 2 step ... units, each length slid over the video (JSG Table 5, w/o CBPG)."""
-    centers, widths = [], []
+    centers = []
+    widths = []
     for length in range(1, num_units + 1, step):
         count = num_units - length + 1
         edge = length / (2 * num_units)
@@ -147,7 +148,8 @@ def pool(
     row_times: RowTimes = "released",
 ) -> Float[Tensor, "V P D"]:
     """One vector for each proposal of each sequence (JSG Eq. 5 and 10); with a mask, proposals span real rows only."""
-    center, width = proposals.center.to(rows.device), proposals.width.to(rows.device)
+    center = proposals.center.to(rows.device)
+    width = proposals.width.to(rows.device)
     if mask is None:
         grid = time_grid(rows.shape[1], pooling, rows.device, row_times=row_times)
         return pooling_weights(center, width, grid, pooling=pooling).to(rows.dtype) @ rows
@@ -160,7 +162,8 @@ def pool(
     grid = grid.masked_fill(~mask, torch.inf)
     weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
     # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.
-    weights, rows = weights.masked_fill(~mask[:, None], 0), rows.masked_fill(~mask[..., None], 0)
+    weights = weights.masked_fill(~mask[:, None], 0)
+    rows = rows.masked_fill(~mask[..., None], 0)
     return weights.to(rows.dtype) @ rows
 
 
@@ -179,7 +182,8 @@ def side_windows(center: Float[Tensor, " Q"], width: Float[Tensor, " Q"], kind: 
     Eq. 11 (`paper`) centres a window in each rest; the release centres them on the ends of the video and pools them at
     half the scale, hence twice as wide.
     """
-    left, right = (center - width / 2).clamp_min(0), (1 - center - width / 2).clamp_min(0)
+    left = (center - width / 2).clamp_min(0)
+    right = (1 - center - width / 2).clamp_min(0)
     widths = torch.stack([left, right], dim=-1)
     if kind == "paper":
         return SideWindows(torch.stack([left / 2, 1 - right / 2], dim=-1), widths, WIDTHS_PER_DEVIATION)

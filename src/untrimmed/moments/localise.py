@@ -83,7 +83,8 @@ def rank_windows(
             f"video {row} of the corpus has duration {float(duration_s[row])} s, wanted a positive number; moments "
             "in seconds need it, add it to the annotations"
         )
-    spans, duration_s = proposals.spans.cpu(), duration_s.cpu().float()
+    spans = proposals.spans.cpu()
+    duration_s = duration_s.cpu().float()
     chunk = max(1, NUMBERS_AT_A_TIME // (max(num_queries, POOLED_DIM) * len(spans)))
     best = RankedMoments.empty(num_queries)
     for start in range(0, len(duration_s), chunk):

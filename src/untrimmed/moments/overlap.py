@@ -19,7 +19,10 @@ def iou(spans: Float[np.ndarray, "*#spans 2"], others: Float[np.ndarray, "*#span
     >>> iou(np.array([[0.0, 4.0]]), np.array([[2.0, 6.0], [8.0, 9.0]])).round(3).tolist()
     [0.333, 0.0]
     """
-    start, end, other_start, other_end = spans[..., 0], spans[..., 1], others[..., 0], others[..., 1]
+    start = spans[..., 0]
+    end = spans[..., 1]
+    other_start = others[..., 0]
+    other_end = others[..., 1]
     inside = np.maximum(np.minimum(end, other_end) - np.maximum(start, other_start), 0)
     union = np.maximum(end, other_end) - np.minimum(start, other_start)
     return np.divide(inside, union, out=np.zeros_like(inside), where=union > 0)

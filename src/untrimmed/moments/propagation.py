@@ -49,7 +49,8 @@ def normalised_graph(levels: Sequence[Segments]) -> Float64[np.ndarray, "N N"]:
         graph[own, own] += np.exp(-np.abs(centres[:, None] - centres))
     for start, (one, other) in zip(starts, pairwise(levels), strict=False):
         rows, columns, weights = _overlaps(one, other)
-        rows, columns = rows + start, columns + start + len(one.vectors)
+        rows = rows + start
+        columns = columns + start + len(one.vectors)
         graph[rows, columns] = graph[columns, rows] = weights
     np.fill_diagonal(graph, 1.0)
     scale = 1 / np.sqrt(graph.sum(axis=1))
@@ -67,7 +68,8 @@ def _overlaps(
 ) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float64[np.ndarray, " P"]]:
     """The pairs that share frames, in order of time in both, and IoU times cosine of each, at least 0."""
     edges = joint_edges([one.edges, other.edges])
-    rows, columns = owners(one.edges, edges), owners(other.edges, edges)
+    rows = owners(one.edges, edges)
+    columns = owners(other.edges, edges)
     shared = np.diff(edges)  # two spans meet in one span, so that each pair is there once
     together = np.diff(one.edges)[rows] + np.diff(other.edges)[columns] - shared
     cosines = np.einsum("nd,nd->n", one.vectors[rows], other.vectors[columns])
@@ -113,7 +115,8 @@ class _Level:
     """What joins the segments of one level; a segment and itself have 1."""
 
     def __init__(self, level: Segments):
-        self._vectors, self._decay = level.vectors, np.exp(-np.diff(_centres(level)))
+        self._vectors = level.vectors
+        self._decay = np.exp(-np.diff(_centres(level)))
         parts = range(0, len(level.vectors), _ROWS_AT_A_TIME)
         lowest = [(self._vectors[at : at + _ROWS_AT_A_TIME] @ self._vectors.T).min(axis=1) for at in parts]
         self._with_negative = np.flatnonzero(np.concatenate(lowest) < 0)
@@ -124,7 +127,8 @@ class _Level:
         for start in range(0, len(self._with_negative), _ROWS_AT_A_TIME):
             rows = self._with_negative[start : start + _ROWS_AT_A_TIME]
             y[rows] = np.maximum(self._vectors[rows] @ self._vectors.T, 0) @ x
-        before, after = np.zeros_like(x[0]), np.zeros_like(x[0])
+        before = np.zeros_like(x[0])
+        after = np.zeros_like(x[0])
         for row, decay in enumerate(self._decay, start=1):
             before = decay * (before + x[row - 1])
             y[row] += before
@@ -135,14 +139,17 @@ class _Level:
 
 def _conjugate_gradients(system: Callable[[Matrix], Matrix], wanted: Matrix) -> Matrix:
     """What a symmetric positive definite system makes into `wanted`, all columns as one vector."""
-    found, rest = np.zeros_like(wanted), wanted.copy()
-    direction, left = rest.copy(), float(np.vdot(rest, rest))
+    found = np.zeros_like(wanted)
+    rest = wanted.copy()
+    direction = rest.copy()
+    left = float(np.vdot(rest, rest))
     enough = left * _RESIDUAL**2
     while left > enough:
         made = system(direction)
         step = left / float(np.vdot(direction, made))
         found += step * direction
         rest -= step * made
-        before, left = left, float(np.vdot(rest, rest))
+        before = left
+        left = float(np.vdot(rest, rest))
         direction = rest + left / before * direction
     return found

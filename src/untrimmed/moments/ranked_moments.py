@@ -90,7 +90,8 @@ def _suppress_block(
     """All (query, video) pairs side by side: one row of a table each, their moments in the columns by rank."""
     row, rank = np.nonzero(video >= 0)
     order = np.lexsort((rank, video[row, rank], row))
-    row, rank = row[order], rank[order]
+    row = row[order]
+    rank = rank[order]
     new_pair = np.ones(len(row), dtype=bool)
     new_pair[1:] = (np.diff(row) != 0) | (np.diff(video[row, rank]) != 0)
     starts = np.flatnonzero(new_pair)
@@ -99,18 +100,23 @@ def _suppress_block(
 
     spans = np.zeros((len(starts), column.max(initial=-1) + 1, 2), dtype=span.dtype)
     real = np.zeros(spans.shape[:2], dtype=bool)
-    spans[pair, column], real[pair, column] = span[row, rank], True
+    spans[pair, column] = span[row, rank]
+    real[pair, column] = True
     keep = suppress(spans, real, max_iou=max_overlap, limit=limit_per_video)[pair, column]
     row, rank, first_rank = row[keep], rank[keep], rank[starts[pair]][keep]
     order = np.lexsort((rank, first_rank, -score[row, rank], row))
-    row, rank = row[order], rank[order]
+    row = row[order]
+    rank = rank[order]
     place = np.arange(len(row)) - np.searchsorted(row, row)
-    row, rank, place = row[place < limit], rank[place < limit], place[place < limit]
+    row = row[place < limit]
+    rank = rank[place < limit]
+    place = place[place < limit]
     result = RankedMoments(
         np.full((len(video), place.max(initial=-1) + 1), -1, dtype=np.int64),
         np.zeros((len(video), place.max(initial=-1) + 1, 2), dtype=span.dtype),
         np.zeros((len(video), place.max(initial=-1) + 1), dtype=score.dtype),
     )
     result.video_index[row, place] = video[row, rank]
-    result.span_s[row, place], result.score[row, place] = span[row, rank], score[row, rank]
+    result.span_s[row, place] = span[row, rank]
+    result.score[row, place] = score[row, rank]
     return result

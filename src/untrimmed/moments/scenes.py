@@ -27,7 +27,8 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
     [[0, 2], [2, 3], [3, 5], [2, 5], [0, 5]]
     """
-    sums, counts = vectors.astype(np.float32), np.ones(len(vectors))
+    sums = vectors.astype(np.float32)
+    counts = np.ones(len(vectors))
     first = np.arange(len(vectors))  # frame of each run, and the row of its sum
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
@@ -35,7 +36,8 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # of neighbouring runs
     found: list[Int[np.ndarray, "_ 2"]] = []
     while len(first) > 1:
-        before, after = counts[:-1], counts[1:]
+        before = counts[:-1]
+        after = counts[1:]
         spread = squares[:-1] / before**2 + squares[1:] / after**2 - 2 * products / (before * after)
         costs = spread * before * after / (before + after)
         if not found and (costs >= penalty).all():
@@ -44,8 +46,12 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
         sums[first[:-1][merged]] += sums[first[1:][merged]]
         squares[:-1] += np.where(merged, squares[1:] + 2 * products, 0)
         counts[:-1] += np.where(merged, counts[1:], 0)
-        kept, is_new = np.append(True, ~merged), np.append(merged, False)
-        first, squares, counts, is_new = first[kept], squares[kept], counts[kept], is_new[kept]
+        kept = np.append(True, ~merged)
+        is_new = np.append(merged, False)
+        first = first[kept]
+        squares = squares[kept]
+        counts = counts[kept]
+        is_new = is_new[kept]
         products = products[~merged]
         changed = is_new[1:] | is_new[:-1]
         products[changed] = _products(sums, first[:-1][changed], first[1:][changed])

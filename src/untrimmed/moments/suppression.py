@@ -18,7 +18,8 @@ def suppress(
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]
     """
-    kept, left = np.zeros_like(real), real.copy()
+    kept = np.zeros_like(real)
+    left = real.copy()
     rows = np.arange(len(spans))
     for _ in range(min(limit, spans.shape[1])):
         best = left.argmax(axis=1)

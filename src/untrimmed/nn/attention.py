@@ -49,7 +49,8 @@ class StackedSelfAttention(nn.Module):
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if beside is not None:
             _, other_key, other_value = (self._split_heads(part) for part in self._project(beside))
-            key, value = torch.cat([key, other_key], dim=-2), torch.cat([value, other_value], dim=-2)
+            key = torch.cat([key, other_key], dim=-2)
+            value = torch.cat([value, other_value], dim=-2)
             mask = None if mask is None else F.pad(mask, (0, beside.shape[-2]), value=True)
             windows = None if windows is None else F.pad(windows, (0, beside.shape[-2]), value=1.0)
         if windows is None and isinstance(self.dropout, nn.Dropout) and not runs_here(x):
@@ -75,12 +76,14 @@ class StackedSelfAttention(nn.Module):
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values [K, N, T, D] each."""
-        count, dim = self.weight.shape[1], self.weight.shape[-1]
+        count = self.weight.shape[1]
+        dim = self.weight.shape[-1]
         if x.ndim == 3:
             joint = F.linear(x, self.weight.flatten(0, 2), self.bias.flatten())
             return tuple(joint.unflatten(-1, (3, count, dim)).permute(2, 3, 0, 1, 4))
         rows = x.flatten(1, 2)
-        weight, bias = self.weight.transpose(-1, -2), self.bias[:, :, None]
+        weight = self.weight.transpose(-1, -2)
+        bias = self.bias[:, :, None]
         return tuple(torch.baddbmm(bias[i], rows, weight[i]).unflatten(1, x.shape[1:3]) for i in range(3))
 
     def _split_heads(self, x: Tensor) -> Tensor:
@@ -193,7 +196,8 @@ class _Reading(Function):
         of_read = weights.new_zeros(*query.shape[:-1], values.shape[-2]) if of_read is None else of_read
         d_weights = of_read @ values if of_weights is None else of_read @ values + of_weights
         d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-        d_key, d_value = d_logits.transpose(-1, -2) @ query, weights.transpose(-1, -2) @ of_read
+        d_key = d_logits.transpose(-1, -2) @ query
+        d_value = weights.transpose(-1, -2) @ of_read
         return d_logits @ key, d_key, d_value, None, None, None
 
 

@@ -54,8 +54,11 @@ class ParallelLayers(nn.Module):
         super().__init__()
         count = len(widths)
         self.skip_padding = skip_padding
-        self.widths, self.norm_order = tuple(widths), norm
-        self.constraint, self.window_formula, self.window_length = constraint, window_formula, window_length
+        self.widths = tuple(widths)
+        self.norm_order = norm
+        self.constraint = constraint
+        self.window_formula = window_formula
+        self.window_length = window_length
         decay_gain = ffn_ratio > 0
         self.attention = StackedSelfAttention(count, dim, num_heads, dropout) if attention is None else attention
         self.output = StackedLinear(count, dim, dim) if output_map else nn.Identity()
@@ -151,7 +154,8 @@ class StackedFeedForward(nn.Module):
 
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
         """The same without the last dropout, which the residual applies."""
-        one, two = self.layer1, self.layer2
+        one = self.layer1
+        two = self.layer2
         return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, rate(self.dropout))
 
 
@@ -160,7 +164,8 @@ class LayersOfTwoKinds(nn.Module):
 
     def __init__(self, first: ParallelLayers, second: ParallelLayers):
         super().__init__()
-        self.first, self.second = first, second
+        self.first = first
+        self.second = second
 
     @property
     def widths(self) -> tuple[float, ...]:

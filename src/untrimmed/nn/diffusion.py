@@ -30,7 +30,8 @@ class Schedule:
     @property
     def kept(self) -> tuple[float, ...]:
         """The share of the signal, as a variance, that is left after each step."""
-        shares, kept = [], 1.0
+        shares = []
+        kept = 1.0
         for added in self.added:
             kept *= 1 - added
             shares.append(kept)
@@ -120,11 +121,14 @@ class Diffusion(nn.Module):
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
         """The K vectors after each step back, the noisiest first; the last are in [-1, 1]."""
         with torch.autocast(start.device.type, enabled=False):
-            start, condition = start.to(self.denoiser.steps.dtype), condition.to(self.denoiser.steps.dtype)
+            start = start.to(self.denoiser.steps.dtype)
+            condition = condition.to(self.denoiser.steps.dtype)
             hints = self.denoiser.hints(condition)
             noise = start[:, None].expand_as(condition)
-            kept, posterior = self.schedule.kept, self.schedule.posterior
-            x, made = noise, []
+            kept = self.schedule.kept
+            posterior = self.schedule.posterior
+            x = noise
+            made = []
             for t in reversed(range(len(kept))):
                 of_clean, of_present, variance = posterior[t]
                 guessed = self.denoiser(x, [hint[t] for hint in hints])

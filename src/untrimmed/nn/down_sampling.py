@@ -16,7 +16,8 @@ class DownSampling(nn.Module):
 
     def __init__(self, pool_size: int, pool_stride: int, conv_size: int, conv_stride: int):
         super().__init__()
-        self.pool_size, self.pool_stride = pool_size, pool_stride
+        self.pool_size = pool_size
+        self.pool_stride = pool_stride
         self.conv = nn.Conv1d(1, 1, conv_size, stride=conv_stride)
         self.min_rows = (conv_size - 1) * pool_stride + pool_size
 
@@ -25,7 +26,8 @@ class DownSampling(nn.Module):
     ) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
         """The maximum of every group of rows, padding taking part as it is; short sequences are padded with zeros."""
         missing = max(0, self.min_rows - x.shape[1])
-        x, mask = F.pad(x, (0, 0, 0, missing)), F.pad(mask, (0, missing))
+        x = F.pad(x, (0, 0, 0, missing))
+        mask = F.pad(mask, (0, missing))
         pooled = F.max_pool1d(x.transpose(1, 2), self.pool_size, self.pool_stride).transpose(1, 2)
         return pooled, self._shortened(mask, self.pool_size, self.pool_stride)
 
@@ -34,7 +36,8 @@ class DownSampling(nn.Module):
     ) -> tuple[Float[Tensor, "V L C"], Bool[Tensor, "V L"]]:
         """The short sequence and which of its rows are real."""
         pooled, mask = self.pooled(x, mask)
-        size, stride = self.conv.weight.shape[-1], self.conv.stride[0]
+        size = self.conv.weight.shape[-1]
+        stride = self.conv.stride[0]
         windows = pooled.unfold(1, size, stride)  # one matrix-vector product, not a convolution a dimension
         return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
 

@@ -71,18 +71,23 @@ class _InputProjection(Function):
         trains: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        count, width, scale = len(x) if rows is None else len(rows), x.shape[1], 1 / (1 - p)
+        count = len(x) if rows is None else len(rows)
+        width = x.shape[1]
+        scale = 1 / (1 - p)
         narrow = dtype != x.dtype
         keep = keep_mask((count, width), p, dtype) if p else None
         out = x.new_empty(count, len(weight), dtype=dtype)
         kept = x.new_empty(count if narrow and trains else 0, width, dtype=dtype)
         if narrow:
             bias = bias if p else bias + weight @ shift
-            shifted, weight_in = (weight * shift).to(dtype), weight * gain
+            shifted = (weight * shift).to(dtype)
+            weight_in = weight * gain
             affine = torch.ones_like(gain), torch.zeros_like(shift)
         else:
-            weight_in, affine = weight, (gain, shift)
-        weight_in, bias = weight_in.to(dtype), bias.to(dtype)
+            weight_in = weight
+            affine = (gain, shift)
+        weight_in = weight_in.to(dtype)
+        bias = bias.to(dtype)
         for piece in _pieces(count, width):
             normal = torch.native_layer_norm(_rows(x, rows, piece), x.shape[1:], *affine, 1e-5)[0].to(dtype)
             if keep is not None:
@@ -133,7 +138,8 @@ def input_projection(
     probability: float,
 ) -> Float[Tensor, "R D"]:
     """ReLU(linear(dropout(norm(x)))) of the given rows; the features themselves get no gradient."""
-    trains, dtype = torch.is_grad_enabled(), product_dtype(x)
+    trains = torch.is_grad_enabled()
+    dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
         parameters = (norm.weight, norm.bias, linear.weight, linear.bias)
         return _InputProjection.apply(x, rows, *parameters, probability, trains, dtype).to(x.dtype)
@@ -154,7 +160,9 @@ class _FeedForward(Function):
         trains: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        count, num_rows, hidden_dim = len(x), x.shape[1], weight1.shape[1]
+        count = len(x)
+        num_rows = x.shape[1]
+        hidden_dim = weight1.shape[1]
         rows, one, two, shift1, shift2 = (same.to(dtype) for same in (x, weight1, weight2, bias1, bias2))
         pieces = _pieces(num_rows, hidden_dim)
         kept_rows = num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0)
@@ -168,16 +176,21 @@ class _FeedForward(Function):
                     part.mul_(keep_mask(tuple(part.shape), p, dtype))
                 torch.addmm(shift2[k], part, two[k].T, alpha=1 / (1 - p), out=out[k, piece])
         ctx.save_for_backward(rows, one, two, kept)
-        ctx.p, ctx.dtype = p, x.dtype
+        ctx.p = p
+        ctx.dtype = x.dtype
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, one, two, hidden = ctx.saved_tensors
-        scale, dtype, nothing = 1 / (1 - ctx.p), ctx.dtype, hidden.new_zeros(())
-        d_x, d_hidden = torch.empty_like(x, dtype=dtype), torch.empty_like(hidden[0])
-        d_weight1, d_weight2 = torch.empty_like(one, dtype=dtype), torch.empty_like(two, dtype=dtype)
+        scale = 1 / (1 - ctx.p)
+        dtype = ctx.dtype
+        nothing = hidden.new_zeros(())
+        d_x = torch.empty_like(x, dtype=dtype)
+        d_hidden = torch.empty_like(hidden[0])
+        d_weight1 = torch.empty_like(one, dtype=dtype)
+        d_weight2 = torch.empty_like(two, dtype=dtype)
         d_bias1 = d_x.new_empty(len(hidden), hidden.shape[2])
         for k in range(len(x)):
             for piece in _pieces(*d_hidden.shape):
@@ -200,7 +213,8 @@ def feed_forward(
     probability: float,
 ) -> Float[Tensor, "K M D"]:
     """Two linear maps with ReLU and dropout between them; under autocast the result is in its format."""
-    trains, dtype = torch.is_grad_enabled(), product_dtype(x)
+    trains = torch.is_grad_enabled()
+    dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
         return _FeedForward.apply(x, weight1, bias1, weight2, bias2, probability, trains, dtype)
 
@@ -215,7 +229,9 @@ class _AddNorm(Function):
         parts = [torch.native_layer_norm(summed[k], y.shape[-1:], gain[k], bias[k], 1e-5) for k in range(len(y))]
         out, mean, deviation = (_stacked(same) for same in zip(*parts, strict=True))
         ctx.save_for_backward(summed, mean, deviation, gain, bias, keep)
-        ctx.p, ctx.shared, ctx.dtype = p, x.ndim < y.ndim, y.dtype
+        ctx.p = p
+        ctx.shared = x.ndim < y.ndim
+        ctx.dtype = y.dtype
         return out
 
     @staticmethod
@@ -269,7 +285,8 @@ class _SelfAttention(Function):
             read = _products(weights, value, 1 / (1 - p)).view(*query.shape)
             out[:, _index(rows)] = read.permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
         ctx.save_for_backward(joint, windows, *keeps)
-        ctx.groups, ctx.p = groups, p
+        ctx.groups = groups
+        ctx.p = p
         return out
 
     @staticmethod
@@ -277,14 +294,16 @@ class _SelfAttention(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         joint, windows, *keeps = ctx.saved_tensors
         count, num_heads, head_dim = joint.shape[2:]
-        scales, scale = _logit_scales(windows, head_dim), 1 / (1 - ctx.p)
+        scales = _logit_scales(windows, head_dim)
+        scale = 1 / (1 - ctx.p)
         d_joint = torch.empty_like(joint)
         for place, rows in enumerate(_attended_together(ctx.groups, count * num_heads)):
             query, key, value = _heads(joint, rows)
             weights = _attention_weights(query, key, scales)
             shape = (count, *rows.shape, num_heads, head_dim)
             incoming = gradient[:, _index(rows)].reshape(shape).permute(1, 0, 3, 2, 4).contiguous()
-            d_weights, kept = _products(incoming, value.transpose(-1, -2), scale), weights.to(value.dtype)
+            d_weights = _products(incoming, value.transpose(-1, -2), scale)
+            kept = weights.to(value.dtype)
             if ctx.p:
                 d_weights.mul_(keeps[place])
                 kept = kept * keeps[place]
@@ -299,7 +318,8 @@ class _SelfAttention(Function):
 
 def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
     """scale * a @ b for many small matrices, the scale at no cost."""
-    left, right = a.flatten(0, -3), b.flatten(0, -3)
+    left = a.flatten(0, -3)
+    right = b.flatten(0, -3)
     out = left.new_empty(len(left), left.shape[1], right.shape[2])
     return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out).view(*a.shape[:-1], b.shape[-1])
 
@@ -318,7 +338,8 @@ def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _index(rows: Tensor) -> Tensor | slice:
     """All rows in order; a slice where they are consecutive, as those of a batch sorted by length are."""
-    first, last = int(rows[0, 0]), int(rows[-1, -1])
+    first = int(rows[0, 0])
+    last = int(rows[-1, -1])
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
 
 

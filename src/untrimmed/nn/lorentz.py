@@ -17,7 +17,8 @@ from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-SHORTEST, LONGEST = 1e-9**0.5, 10.0  # lengths of tangent vectors that the exponential map tells apart
+SHORTEST = 1e-9**0.5  # lengths of tangent vectors that the exponential map tells apart
+LONGEST = 10.0
 LEAST_TIME = 1.1  # of what a Lorentz linear map gives
 LEAST_SQUARE = 1e-8  # of the Minkowski norm that a sum of points is divided by
 CLOSEST = 1e-9  # time^2 - 1 below which a point counts as the origin
@@ -41,7 +42,8 @@ def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
 
     Vectors off the hyperboloid are taken for points with their time: the space part gets arcosh(t) / sqrt(t^2 - 1).
     """
-    time, space = points[..., :1], points[..., 1:]
+    time = points[..., :1]
+    space = points[..., 1:]
     square = time.square() - 1
     is_origin = square < CLOSEST
     root = square.masked_fill(is_origin, 1).sqrt()  # a root of 0 has no gradient

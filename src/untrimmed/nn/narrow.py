@@ -25,7 +25,9 @@ def linear(
     x: Float[Tensor, "M I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"], *, relu: bool = False
 ) -> Float[Tensor, "M O"]:
     """A linear map in bfloat16, with ReLU behind it or not."""
-    x, weight, bias = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
+    x = x.bfloat16()
+    weight = weight.bfloat16()
+    bias = bias.bfloat16()
     if _has_fused_linear():
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu" if relu else "none", [], "")
     made = F.linear(x, weight, bias)
@@ -47,10 +49,12 @@ def after_attention(
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
     """The rest of K post-norm layers of one input, from what their heads have read: norms, perceptron, residuals."""
-    out, shape = x.new_empty(read.shape), x.shape[-1:]
+    out = x.new_empty(read.shape)
+    shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):
         for k in range(len(read)):
-            one, two = layer1.weight[k].bfloat16(), layer2.weight[k].bfloat16()
+            one = layer1.weight[k].bfloat16()
+            two = layer2.weight[k].bfloat16()
             for start in range(0, len(x), ROWS):
                 piece = slice(start, start + ROWS)
                 y = torch.add(x[piece], read[k, piece])

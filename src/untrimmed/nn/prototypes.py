@@ -62,8 +62,10 @@ class PrototypeBuilder(nn.Module):
         norm: NormPlace = "before",
     ):
         super().__init__()
-        self.num_heads, self.iterations = num_heads, iterations
-        self.builder, self.residual = builder, residual
+        self.num_heads = num_heads
+        self.iterations = iterations
+        self.builder = builder
+        self.residual = residual
         is_added = residual == "all" and builder != "slot_attention"
         start = scale * READ_SCALE * dim if is_added else 1.0
         self.prototypes = nn.Parameter(start * torch.randn(num_prototypes, dim))
@@ -88,7 +90,8 @@ class PrototypeBuilder(nn.Module):
     def readings(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Iterator[Prototypes]:
         """The prototypes of each sequence after each reading."""
         rows = self.input_norm(x)
-        key, value = self._split_heads(self.key(rows)), self._split_heads(self.value(rows))
+        key = self._split_heads(self.key(rows))
+        value = self._split_heads(self.value(rows))
         source = Source.of(key, value, mask)
         vectors = self.prototypes.expand(len(x), -1, -1)
         for iteration in range(self.iterations):

@@ -32,11 +32,15 @@ def constraint_windows(
     """
     position = torch.arange(length, dtype=torch.float64, device=device)
     if formula == "released":
-        grid, centre = position / max(length - 1, 1), position / length
-        deviations, scale = [max(width, 0.01) / 9 for width in widths], 1.0
+        grid = position / max(length - 1, 1)
+        centre = position / length
+        deviations = [max(width, 0.01) / 9 for width in widths]
+        scale = 1.0
     else:
-        grid, centre = position, position
-        deviations, scale = [math.sqrt(width / 2) for width in widths], 1 / (2 * math.pi)
+        grid = position
+        centre = position
+        deviations = [math.sqrt(width / 2) for width in widths]
+        scale = 1 / (2 * math.pi)
     distance = (grid[None, :] - centre[:, None]).abs()
     windows = [
         torch.ones_like(distance) if math.isinf(width) else scale * _window(distance, deviation, constraint)

@@ -24,13 +24,15 @@ from untrimmed.running.batches import in_batches, query_batch, query_batches, tr
 def preprocessing(case: Case) -> Arrays:
     """Segment bounds and means, frames cut to the maximum, unit length; with size suffixes when there are several."""
     case.require(("seq_lengths", "seq_frames", "l2_input"))
-    lengths, rows = case.batch["seq_lengths"], case.batch["seq_frames"].astype(np.float64)
+    lengths = case.batch["seq_lengths"]
+    rows = case.batch["seq_frames"].astype(np.float64)
     sequences = np.split(rows, np.cumsum(lengths)[:-1])
     made: Arrays = {
         "l2_output": normalise(case.batch["l2_input"]),
         "l2_output_from_float64": normalise(case.batch["l2_input"].astype(np.float64)).astype(np.float32),
     }
-    clip_counts, frame_limits = case.setting("map_size"), case.setting("max_ctx_l")
+    clip_counts = case.setting("map_size")
+    frame_limits = case.setting("max_ctx_l")
     for count in np.atleast_1d(clip_counts).tolist():
         suffix = f"_{count}" if isinstance(clip_counts, list) else ""
         made[f"clip_bounds{suffix}"] = np.stack([segment_bounds(len(s), count, np.float32) for s in sequences])
@@ -62,7 +64,8 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
         "max_words": case.setting("max_desc_l"),
     }
     if "store" in case.config:
-        name, features = case.setting("collection"), case.setting("visual_feature")
+        name = case.setting("collection")
+        features = case.setting("visual_feature")
         with tempfile.TemporaryDirectory() as cache:  # what is mapped outlives its name
             return load_dataset(
                 name, store_root(case), split, cache_dir=cache, video_features=features, teacher=teacher, **sizes
@@ -83,7 +86,8 @@ def collate(case: Case) -> Arrays:
     """One training batch and all evaluation batches of a toy data set."""
     made = training_arrays(case)
     dataset = toy_dataset(case, case.config.get("eval_split", "val"))
-    captions, videos = np.array(dataset.caption_ids), np.array(dataset.video_ids)
+    captions = np.array(dataset.caption_ids)
+    videos = np.array(dataset.video_ids)
     for i, rows in enumerate(query_batches(dataset, case.setting("eval_query_bsz"), "released")):
         queries = query_batch(dataset, rows)
         made[f"text_batch{i}_feat"] = queries.words.numpy()
@@ -148,7 +152,9 @@ def metrics(case: Case) -> Arrays:
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
     truth = np.array([column[str(caption_id).partition("#")[0]] for caption_id in case.batch["caption_ids"]])
-    plain, tied, several = case.batch["scores_plain"], case.batch["scores_ties"], case.batch["multi_gt"]
+    plain = case.batch["scores_plain"]
+    tied = case.batch["scores_ties"]
+    several = case.batch["multi_gt"]
     made = {
         "gt_video_index": truth,
         "plain_rank": ranks(plain, truth),

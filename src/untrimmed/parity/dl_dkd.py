@@ -107,7 +107,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         frame = "visual" if later else "frame"
         taps = []
         for branch in ("inheritance", "exploration") if model.config.two_branches else ("inheritance",):
-            prefix, tower = prefixes[branch], f"{branch}.frame_tower"
+            prefix = prefixes[branch]
+            tower = f"{branch}.frame_tower"
             taps += [
                 Tap(f"{prefix}{frame}_input_proj", f"{tower}.input"),
                 Tap(f"{prefix}{frame}_pos_embed", f"{tower}.positions"),
@@ -124,7 +125,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
     def encodings(self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Frame and query vectors of each branch."""
-        queries, videos = DLDKDQueries.of(queries), DLDKDVideos.of(videos)
+        queries = DLDKDQueries.of(queries)
+        videos = DLDKDVideos.of(videos)
         made = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}
         if queries.exploration is not None and videos.exploration_frames is not None:
             made["exploration_query"] = queries.exploration
@@ -135,8 +137,11 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """Branches and teacher: the best frame by cosine and by dot product, and the cosine of every frame."""
-        scores, dot = model.score(queries, videos), model.branch_sims(queries, videos, "dot")
-        sentence, frames, mask = batch.queries.teacher, batch.videos.teacher, batch.videos.frame_mask
+        scores = model.score(queries, videos)
+        dot = model.branch_sims(queries, videos, "dot")
+        sentence = batch.queries.teacher
+        frames = batch.videos.teacher
+        mask = batch.videos.frame_mask
         assert sentence is not None
         assert frames is not None
         made = {
@@ -156,8 +161,10 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Both branches with the halves of their losses, and the divergence of each query."""
-        batch, c = case.training_batch(), model.config
-        index, mask = batch.video_index, batch.videos.frame_mask
+        batch = case.training_batch()
+        c = model.config
+        index = batch.video_index
+        mask = batch.videos.frame_mask
         assert batch.queries.teacher is not None
         assert batch.videos.teacher is not None
         student = own_frame_cosines(scores["inheritance_query"], scores["inheritance_frames"], index)
@@ -167,7 +174,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
             "kl_per_query": distillation_per_query(student, taught, mask[index], temperature=c.temperature),
         }
         for branch in ("inheritance", "exploration") if c.two_branches else ("inheritance",):
-            cosine, dot = scores[f"{branch}_scores"], scores[f"{branch}_scores_raw"]
+            cosine = scores[f"{branch}_scores"]
+            dot = scores[f"{branch}_scores_raw"]
             made |= branch_losses(branch, cosine, dot, index, draws, c.margin)
             guide = scores["teacher_scores_raw"] if branch == "inheritance" else dot
             parts = soft_nce_parts(dot, guide, index, hard_share=c.hard_share, label_share=c.label_share)
@@ -187,7 +195,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
     """The cosine of every query and frame, frames on the second axis, padding marked as released."""
-    rows, real = frames.flatten(0, 1)[:, None], mask.flatten()
+    rows = frames.flatten(0, 1)[:, None]
+    real = mask.flatten()
     cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
     return cosine.unflatten(1, mask.shape).transpose(1, 2)
 

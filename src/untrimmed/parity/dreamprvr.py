@@ -90,7 +90,8 @@ class DreamPRVRParity(GMMFormerV2Parity):
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
             return encoded
-        made, part = RegisterVideos.of(videos.attached["registers"]), _registers_of(model)
+        made = RegisterVideos.of(videos.attached["registers"])
+        part = _registers_of(model)
         trajectory = part.diffusion.trajectory(made.mean, made.condition)
         return encoded | {
             "mid.position_weights": part.pooling.weights(model.config.num_clips),
@@ -126,7 +127,8 @@ class DreamPRVRParity(GMMFormerV2Parity):
         """The generator behind its layer over clips, its gradients, and schedules."""
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
-        names, given = model.released_names(), as_tensors(case.weights)
+        names = model.released_names()
+        given = as_tensors(case.weights)
         import_released(model, names, export_released(names, model.state_dict()) | given)
         part = _registers_of(model.to(case.precision).eval())  # type: ignore[arg-type]
         context, condition, queries = (

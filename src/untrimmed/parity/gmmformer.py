@@ -71,8 +71,10 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         index = case.training_batch().video_index
         made = {"query_diverse": terms[self.terms[2]]}
         for branch in ("clip", "frame"):
-            made[f"nce_{branch}"], made[f"triplet_{branch}"] = terms[f"{branch}_nce"], terms[f"{branch}_triplet"]
-            cosine, dot = scores[f"{branch}_scores"], scores[f"{branch}_scores_raw"]
+            made[f"nce_{branch}"] = terms[f"{branch}_nce"]
+            made[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
+            cosine = scores[f"{branch}_scores"]
+            dot = scores[f"{branch}_scores_raw"]
             made |= branch_losses(branch, cosine, dot, index, draws, model.config.margin)
         return made
 

@@ -95,7 +95,8 @@ class HLFormerParity(ConsolidatedParity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Also the angle of each caption and the aperture of its video."""
-        index, curvature = case.training_batch().video_index, scores["curvature"]
+        index = case.training_batch().video_index
+        curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]
         return super().loss_arrays(case, model, scores, terms, draws) | {
             "pop": terms["partial_order"],

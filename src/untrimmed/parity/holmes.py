@@ -109,15 +109,15 @@ class HolmesParity(GMMFormerV2Parity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """The losses of both branches, and what stands behind the evidential ones."""
-        made, index = (
-            GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws),
-            case.training_batch().video_index,
-        )
-        c, t = _config(model, Evidence), _config(model, Transport)
+        made = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
+        index = case.training_batch().video_index
+        c = _config(model, Evidence)
+        t = _config(model, Transport)
         cosines = [scores[f"{branch}_scores"] for branch in BRANCHES]
         settings = {"temperature": c.temperature, "bound": c.division_bound, "smoothing": c.smoothing}
         made |= evidence_arrays(cosines, index, is_switched=bool(self.epoch(case)), **settings)
-        query, clips = scores["query_vectors"], scores["encoded_clips"]
+        query = scores["query_vectors"]
+        clips = scores["encoded_clips"]
         share = case.setting("pot_prompt_ratio")
         plan = plan_arrays(query, clips, index, share, regularisation=t.regularisation, iterations=t.iterations)
         return made | {f"transport_{name}": array for name, array in plan.items()} | {"intra_video": terms["transport"]}
@@ -127,7 +127,8 @@ class HolmesParity(GMMFormerV2Parity):
         if not self.epoch(case, step):
             return {}
         scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
-        c, cosines = _config(model, Evidence), [scores[branch].value for branch in BRANCHES]
+        c = _config(model, Evidence)
+        cosines = [scores[branch].value for branch in BRANCHES]
         parts = _divisions(cosines, batch.video_index, temperature=c.temperature, bound=c.division_bound)
         return {"ambiguous_per_step": evidence.ambiguous(parts).long()}
 

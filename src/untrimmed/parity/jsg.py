@@ -37,7 +37,8 @@ from untrimmed.scores.max_sim import max_sim
 from untrimmed.scores.score import required_best
 
 BRANCHES = ("glance", "attention", "gaze")
-CONV_BIAS, CONV_WEIGHT = "global_conv1d.conv_layer.bias", "global_conv1d.conv_layer.weight"
+CONV_BIAS = "global_conv1d.conv_layer.bias"
+CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
 TIE = 1e-5  # cosine by which the golden data call a best proposal unique
 
@@ -159,9 +160,11 @@ class JSGParity(RetrievalParity[JSG]):
         """What is recorded of inference; a loss case records the gaze of training under the same names."""
         if model.training:
             return self._training_scores(model, queries, videos, batch)
-        scores, sentence = model.score(queries, videos), queries.sentence
+        scores = model.score(queries, videos)
+        sentence = queries.sentence
         videos = JSGVideos.of(videos)
-        glance_proposals, gaze_proposals = model.glance_pooled(videos), model.gaze_pooled(videos)
+        glance_proposals = model.glance_pooled(videos)
+        gaze_proposals = model.gaze_pooled(videos)
         return {
             "proposal_center": model.proposals.center,
             "proposal_width": model.proposals.width,
@@ -180,11 +183,14 @@ class JSGParity(RetrievalParity[JSG]):
     def _training_scores(
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        sentence, index, videos = queries.sentence, batch.video_index, JSGVideos.of(videos)
+        sentence = queries.sentence
+        index = batch.video_index
+        videos = JSGVideos.of(videos)
         glance = max_sim(sentence, model.glance_pooled(videos))
         own_best = required_best(glance).gather(1, index[:, None])[:, 0]
         gaze = model.gaze(sentence, videos, own_best, index)
-        unit_query, unit_proposals = F.normalize(sentence, dim=-1), F.normalize(gaze.proposals, dim=-1)
+        unit_query = F.normalize(sentence, dim=-1)
+        unit_proposals = F.normalize(gaze.proposals, dim=-1)
         return {
             "focus_center": gaze.focus,
             "focus_width": gaze.widths,
@@ -213,14 +219,17 @@ class JSGParity(RetrievalParity[JSG]):
     def _events(self, case: Case) -> Arrays:
         """Down-sampled input and ranked moments."""
         case.require(("durations",))
-        model, batch = self.model(case).eval(), case.training_batch()
+        model = self.model(case).eval()
+        batch = case.training_batch()
         assert isinstance(model, JSG)
-        frames, mask = batch.videos.frames, batch.videos.frame_mask
+        frames = batch.videos.frames
+        mask = batch.videos.frame_mask
         made: dict[str, Tensor] = {}
         if model.down_sampling is not None:
             made["pooled_features"], made["pooled_mask"] = model.down_sampling.pooled(frames, mask)
             made["coarse_input"], made["coarse_mask"] = model.down_sampling(frames, mask)
-        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        queries = model.encode_queries(batch.queries)
+        videos = model.encode_videos(batch.videos)
         settings = LocateSettings(
             per_video=case.setting("npev"),
             before_suppression=case.setting("max_vcmr_props"),
@@ -261,7 +270,8 @@ class JSGParity(RetrievalParity[JSG]):
 
 def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
     """By how much the best proposal of each query and video [Q, V] beats the second in cosine."""
-    unit_query, unit_proposals = F.normalize(query.double(), dim=-1), F.normalize(proposals.double(), dim=-1)
+    unit_query = F.normalize(query.double(), dim=-1)
+    unit_proposals = F.normalize(proposals.double(), dim=-1)
     best = torch.einsum("qd,vpd->qvp", unit_query, unit_proposals).topk(2).values
     return best[..., 0] - best[..., 1]
 
@@ -296,9 +306,11 @@ def feature_pipeline(case: Case) -> Arrays:
     made = {}
     for name in case.expected:
         kind, _, count = name.partition("_")
-        size, fixed = int("".join(c for c in kind if c.isdigit())), not kind.startswith("notfixed")
+        size = int("".join(c for c in kind if c.isdigit()))
+        fixed = not kind.startswith("notfixed")
         settings = PackSettings(num_clips=size, max_frames=size, fixed_frames=fixed, precision="float32")
-        frames, words = {"v": case.batch[f"features_{count}"]}, {"v#0": np.ones((1, 1), np.float32)}
+        frames = {"v": case.batch[f"features_{count}"]}
+        words = {"v#0": np.ones((1, 1), np.float32)}
         features = dataset_of_arrays(frames, words, [Annotation("v", "v#0", "?")], settings).features
         made[name] = features.clips[0] if kind.startswith("clip") else features.frames.rows
     return made
@@ -310,7 +322,8 @@ def metrics(case: Case) -> Arrays:
     before = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")
     kept = suppress_ranked(before, max_overlap=case.setting("nms_threshold"), limit=limit)
-    counts, spans = case.batch["ground_truth_count"], case.batch["ground_truth_span"]
+    counts = case.batch["ground_truth_count"]
+    spans = case.batch["ground_truth_span"]
     truth = [own[:count] for own, count in zip(spans, counts, strict=True)]
     made = {"nms_count": kept.count, "nms_video": kept.video_index, "nms_span": kept.span_s, "nms_score": kept.score}
     for name, moments in (("recall_with_nms", kept), ("recall_without_nms", ranked)):

@@ -44,8 +44,10 @@ def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
     """Points, angles and apertures of pairs, and the loss summed over some of them."""
     text, video = (given[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
-    text_point, video_point = lifted(text, c), lifted(video, c)
-    angle, opening = exterior_angle(video_point, text_point, c), aperture(video_point, c, radius=0.1)
+    text_point = lifted(text, c)
+    video_point = lifted(video, c)
+    angle = exterior_angle(video_point, text_point, c)
+    opening = aperture(video_point, c, radius=0.1)
     loss = ((angle - opening).clamp_min(0) * given["loss_rows"]).sum()
     loss.backward()
     return {
@@ -98,7 +100,8 @@ def lorentz_attention(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, width: float) -> ParallelLayers:
-    dim, heads = case.setting("hidden_size"), case.setting("n_heads")
+    dim = case.setting("hidden_size")
+    heads = case.setting("n_heads")
     attention = LorentzAttention(1, dim, case.setting("lorentz_dim"), heads, dropout=0.0)
     layers = ParallelLayers(dim, heads, 0.0, widths=(width,), output_map=False, ffn_ratio=4, attention=attention)
     return layers.to(case.precision)
@@ -108,10 +111,12 @@ def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
     """What the block makes of the case's input on the way, its output, and the gradient of the input."""
     x = torch.from_numpy(case.batch["input"]).to(case.precision).requires_grad_()
     mask = torch.from_numpy(case.batch["mask"]) > 0
-    attention, windows = layers.attention, layers.windows(x.shape[1], x.device)
+    attention = layers.attention
+    windows = layers.windows(x.shape[1], x.device)
     assert isinstance(attention, LorentzAttention)
     with torch.no_grad():
-        tangent, scale = attention.tangent(x), attention.scale()
+        tangent = attention.tangent(x)
+        scale = attention.scale()
         points = exponential_map(scale * tangent)
         query, key, value = attention.linear(points)
         logits = attention.logits(query, key, windows, mask)

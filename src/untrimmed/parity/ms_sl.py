@@ -71,7 +71,8 @@ class MSSLParity(RetrievalParity[MSSL]):
         """Both branches, the square training matrices and the guided frame vectors."""
         scores = model.score(queries, videos)
         videos = MSSLVideos.of(videos)
-        sentence, clips = queries.sentence, videos.clips
+        sentence = queries.sentence
+        clips = videos.clips
         key_clip = required_best(scores["clip"])
         assert model.guided_attention is not None, "the golden cases are of MS-SL with its own frame branch"
         seen = model.positive_frames(videos, key_clip, batch.video_index)
@@ -92,7 +93,8 @@ class MSSLParity(RetrievalParity[MSSL]):
         self, case: Case, model: MSSL, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """The clip branch as in all methods; the frame branch by rows and columns of its square matrix."""
-        index, margin = case.training_batch().video_index, model.config.margin
+        index = case.training_batch().video_index
+        margin = model.config.margin
         made = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)
         square = scores["train_frame_scores"]
         rows = draws.candidate_ranks("frame_rows", *square.shape)

@@ -68,8 +68,10 @@ class RALParity(GMMFormerV2Parity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Both branches, what is attached, and the parts of RAL's two losses."""
-        batch, ral = case.training_batch(), _ral(model)
-        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        batch = case.training_batch()
+        ral = _ral(model)
+        queries = model.encode_queries(batch.queries)
+        videos = model.encode_videos(batch.videos)
         both = ral.distributions(model, Step(queries, videos, batch, self.draws(case)))
         texts, _ = ral.text_rows(queries, batch.video_index)
         kl_video, kl_text, kl_between = ral.alignment_parts(both)
@@ -102,7 +104,8 @@ class RALParity(GMMFormerV2Parity):
 
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
     """The words of the frame branch and their confidences, by recorded name."""
-    csa, own = _ral(model).csa, _ral(model).own(queries)
+    csa = _ral(model).csa
+    own = _ral(model).own(queries)
     assert csa is not None
     assert own.word_weights is not None
     return {
@@ -126,14 +129,14 @@ def _ral(model: TwoBranchModel) -> RAL:
 
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
     """The padded buffers of the release, which our pooling does without: words of a video's captions, then zeros."""
-    words, mask = queries.words, queries.word_mask
-    tokens, masks = (
-        words.new_zeros(num_videos, room, *words.shape[1:]),
-        words.new_zeros(num_videos, room, mask.shape[1]),
-    )
+    words = queries.words
+    mask = queries.word_mask
+    tokens = words.new_zeros(num_videos, room, *words.shape[1:])
+    masks = words.new_zeros(num_videos, room, mask.shape[1])
     for video in range(num_videos):
         own = video_index == video
-        tokens[video, : own.sum()], masks[video, : own.sum()] = words[own], mask[own].to(words.dtype)
+        tokens[video, : own.sum()] = words[own]
+        masks[video, : own.sum()] = mask[own].to(words.dtype)
     return tokens.flatten(1, 2), masks.flatten(1, 2)
 
 

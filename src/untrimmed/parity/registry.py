@@ -73,7 +73,9 @@ def run_case(folder: Path, method: str | None = None) -> list[Comparison]:
         raise UnknownNameError.among("parity code for method", name, sorted(_METHODS))
     parity = _METHODS[name]()
     try:
-        ours, exact, rules = parity.produce(case), parity.exact(case), parity.rules(case)
+        ours = parity.produce(case)
+        exact = parity.exact(case)
+        rules = parity.rules(case)
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -84,7 +86,8 @@ def run_case(folder: Path, method: str | None = None) -> list[Comparison]:
         ) from error
     results = []
     for file in (file for file in RECORDED_FILES if (folder / f"{file}.npz").is_file()):
-        recorded, rounding = read_arrays(folder / f"{file}.npz"), {}
+        recorded = read_arrays(folder / f"{file}.npz")
+        rounding = {}
         theirs = {array: recorded[array] for array in recorded if f"{file}/{array}" not in parity.unused}
         for array in theirs:
             key = f"{file}/{array}"

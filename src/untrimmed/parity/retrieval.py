@@ -194,13 +194,15 @@ class RetrievalParity(MethodParity, Generic[M]):
         return RecordedDraws(case, self.recorded_ranks)
 
     def _network(self, case: Case) -> Arrays:
-        model, batch = self.model(case), case.training_batch()
+        model = self.model(case)
+        batch = case.training_batch()
         if case.kind.startswith("dropout-probe"):
             replace_dropout(model, lambda p: Scaling(1 + self.probe_sign * p))
         model.train(not case.kind.startswith("forward"))
         with ExitStack() as stack:
             tapped = _listen(model, self.taps(model), stack)
-            queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+            queries = model.encode_queries(batch.queries)
+            videos = model.encode_videos(batch.videos)
         scores = self.scores(model, queries, videos, batch)
         made = {f"mid.{name}": tensor for name, tensor in tapped.items()}
         made |= self.encodings(model, queries, videos) | scores
@@ -215,11 +217,15 @@ class RetrievalParity(MethodParity, Generic[M]):
         return expected(made) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
 
     def _optim(self, case: Case) -> Arrays:
-        model, batch = self.model(case).train(), case.training_batch()
-        weights, draws = self.loss_weights(case), self.draws(case)
+        model = self.model(case).train()
+        batch = case.training_batch()
+        weights = self.loss_weights(case)
+        draws = self.draws(case)
         schedule = {"total_steps": case.setting("t_total"), "warmup_share": case.setting("lr_warmup_proportion")}
         optimizer = BertAdam(parameter_groups(model, case.config.get("wd", 0.01)), lr=case.setting("lr"))
-        losses, term_values, norms = [], [], []
+        losses = []
+        term_values = []
+        norms = []
         null: Arrays = {}
         watched: dict[str, list[Tensor]] = {}
         num_steps = number_of_steps(case)
@@ -241,7 +247,8 @@ class RetrievalParity(MethodParity, Generic[M]):
                 group["lr"] = case.setting("lr") * warmup_linear(step, **schedule)
             optimizer.step()
         model.eval()
-        queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
+        queries = model.encode_queries(batch.queries)
+        videos = model.encode_videos(batch.videos)
         num_factors = len(case.expected.get("lr_multiplier_all", losses))
         factors = [warmup_linear(step, **schedule) for step in range(num_factors)]
         arrays = self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)
@@ -267,7 +274,8 @@ class RetrievalParity(MethodParity, Generic[M]):
 
     def _evaluation(self, case: Case) -> Arrays:
         """A toy data set through validation; rows in the order in which the release goes through the captions."""
-        model, dataset = self.model(case).eval(), toy_dataset(case, case.config.get("eval_split", "val"))
+        model = self.model(case).eval()
+        dataset = toy_dataset(case, case.config.get("eval_split", "val"))
 
         def encode(encoder: Callable[[Any], Any], rows: Any, /) -> Any:
             return encoder(rows.to("cpu", case.precision))

@@ -80,8 +80,10 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
     """Few ticks, among the values, with room for their labels and for the figures beside the points."""
     from matplotlib.ticker import MaxNLocator
 
-    middle, half = (min(values) + max(values)) / 2, max(0.5, (max(values) - min(values)) / 2)
-    low, high = middle - half, middle + half
+    middle = (min(values) + max(values)) / 2
+    half = max(0.5, (max(values) - min(values)) / 2)
+    low = middle - half
+    high = middle + half
     axes.set_xlim(low - 0.3 * half, high + 0.8 * half)
     ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high)
     axes.set_xticks([tick for tick in ticks if low <= tick <= high])

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 MOST_CAPTIONS = 5
 TICK_IN = 0.1  # from a tick's label to the axes, and all margins
-STRIP_IN, TEXT_IN, REST_IN = 0.17, 0.19, 1.1
+STRIP_IN = 0.17
+TEXT_IN = 0.19
+REST_IN = 1.1
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """
     require_same_split(runs)
-    dataset, first = runs[0].dataset, runs[0].caption(caption_id)
+    dataset = runs[0].dataset
+    first = runs[0].caption(caption_id)
     video = int(dataset.video_index[first])
     rows = np.array([first]) if caption_id is not None else dataset.captions_of(video)[:MOST_CAPTIONS]
     duration_s = runs[0].duration_s(video)
@@ -125,7 +128,8 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
 
     num_strips = len(caption.strips)
     for row, strip in enumerate(caption.strips):
-        low, high = strip.similarity.min(), strip.similarity.max()
+        low = strip.similarity.min()
+        high = strip.similarity.max()
         scaled = (strip.similarity - low) / max(high - low, 1e-9)
         axes.pcolormesh(
             duration_s * strip.edges, (num_strips - row - 1, num_strips - row), scaled[None], cmap=HEAT, vmin=0, vmax=1

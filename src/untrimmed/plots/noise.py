@@ -52,7 +52,9 @@ class NoisyFrames(VectorSource):
     """The frames of another source behind noise."""
 
     def __init__(self, source: VectorSource, level: float):
-        self.source, self.level, self.place = source, level, source.place
+        self.source = source
+        self.level = level
+        self.place = source.place
 
     @property
     def dim(self) -> int:
@@ -78,7 +80,8 @@ class NoisyFrames(VectorSource):
 
 def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDataset:
     """The run's split with noise before every video, resampled as the run's features are."""
-    data, dataset = run.config.data, run.dataset
+    data = run.config.data
+    dataset = run.dataset
     assert dataset.features.folder is not None, "the features of a run are in files"
     layout = Layout.at(dataset.features.folder.parents[1].parent, data.name)
     sources = PackSources(

@@ -69,7 +69,8 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
     Raises: FeatureError for a video without a duration, ConfigError for a model that keeps no attention.
     """
-    dataset, row = run.dataset, run.caption(caption_id)
+    dataset = run.dataset
+    row = run.caption(caption_id)
     video = int(dataset.video_index[row])
     duration_s = run.duration_s(video)
     encoded = run.videos(np.array([video]))
@@ -119,12 +120,14 @@ def attendance_of(run: TrainedRun) -> Attendance:
     located = np.flatnonzero(np.isfinite(dataset.moment_ratios))
     if not len(located):
         raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment to look inside")
-    shares, chance = [], []
+    shares = []
+    chance = []
     for rows, encoded in run.all_videos():
         attention = _attention(run, encoded)
         for row in located[np.isin(dataset.video_index[located], rows)]:
             video = int(np.searchsorted(rows, dataset.video_index[row]))
-            moment, duration_s = dataset.annotations[row].main_moment, dataset.annotations[row].duration_s
+            moment = dataset.annotations[row].main_moment
+            duration_s = dataset.annotations[row].duration_s
             assert moment is not None
             assert duration_s is not None
             inside = covered(moment, duration_s, attention.shape[2])

@@ -79,9 +79,11 @@ def best_windows(
 
     Windows are those that the package finds moments with (JSG's), pooled over the very parts of the course.
     """
-    encoded, queries = run.videos(np.array([video])), run.queries(captions)
+    encoded = run.videos(np.array([video]))
+    queries = run.queries(captions)
     units, mask = parts(run.model, encoded)
-    similarity, row_times = partial(run.model.similarity, queries), run.model.row_times
+    similarity = partial(run.model.similarity, queries)
+    row_times = run.model.row_times
     fits = window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=row_times)(slice(0, 1))[:, 0]
     course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
     return course, JSG_WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()

@@ -36,9 +36,16 @@ if TYPE_CHECKING:
 
 NUM_VIDEOS = 3  # of one run; of several the first of each
 MOST_CAPTIONS = 4
-NUM_FRAMES, FRAME_PIXELS = 6, (96, 72)  # width and height
-LEGEND_IN, TITLE_IN, NAME_IN, GAP_IN, CURVE_IN, FRAMES_IN = 0.28, 0.29, 0.14, 0.17, 0.28, 0.42
-LEFT, WIDTH = 0.02, 0.96  # shares of the picture that strips have
+NUM_FRAMES = 6  # width and height
+FRAME_PIXELS = (96, 72)
+LEGEND_IN = 0.28
+TITLE_IN = 0.29
+NAME_IN = 0.14
+GAP_IN = 0.17
+CURVE_IN = 0.28
+FRAMES_IN = 0.42
+LEFT = 0.02  # shares of the picture that strips have
+WIDTH = 0.96
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,8 @@ def video_files(folder: Path) -> dict[str, Path]:
 
 def _shown(run: TrainedRun, answer: Answer, found: FoundVideo, files: dict[str, Path]) -> ShownVideo:
     duration_s = run.duration_s(found.row)
-    queries, encoded = run.queries(np.array([answer.row])), run.videos(np.array([found.row]))
+    queries = run.queries(np.array([answer.row]))
+    encoded = run.videos(np.array([found.row]))
     units, mask = run.model.timeline(encoded)
     rows = units if mask is None else units[:, mask[0]]
     relevance = run.model.similarity(queries, rows)[0, 0].float().cpu().numpy()
@@ -171,7 +179,8 @@ def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> N
     from matplotlib.patches import Rectangle
 
     top = 1 if video.frames is None else 1 + FRAMES_IN / CURVE_IN
-    low, high = min(own.min() for own in scale), max(own.max() for own in scale)
+    low = min(own.min() for own in scale)
+    high = max(own.max() for own in scale)
     heights = 0.9 * (video.relevance - low) / max(high - low, 1e-9)
     axes.fill_between(video.times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
     axes.plot(video.times_s, heights, color=BLUE, linewidth=0.8)

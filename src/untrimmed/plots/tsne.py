@@ -86,7 +86,8 @@ def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
 
 def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
     captions, query_video = run.captions_of(videos)
-    queries, encoded = run.queries(captions), run.videos(videos)
+    queries = run.queries(captions)
+    encoded = run.videos(videos)
     sentence = F.normalize(queries.sentence, dim=-1).cpu().numpy()
     units, mask = parts(run.model, encoded)
     clips = [
@@ -175,7 +176,8 @@ def draw_embeddings(data: Embeddings) -> Figure:
 
 def _draw_points(axes: Axes, own: Embedded) -> None:
     for video in np.unique(own.clip_video):
-        colour, of_video = COLOURS[video], own.clip_video == video
+        colour = COLOURS[video]
+        of_video = own.clip_video == video
         for matched in (False, True):
             x, y = own.clips[of_video & (own.matched == matched)].T
             axes.plot(x, y, MARKERS[video], color=colour, fillstyle="full" if matched else "none", markeredgewidth=0.8)
@@ -198,7 +200,8 @@ def draw_captions(data: Captions) -> Figure:
     for axes, (label, points) in zip(panels, data.by_run.items(), strict=True):
         for video in range(len(data.video_ids)):
             own = points[data.video == video]
-            colour, marker = COLOURS[video % len(COLOURS)], MARKERS[(video + video // len(COLOURS)) % len(MARKERS)]
+            colour = COLOURS[video % len(COLOURS)]
+            marker = MARKERS[(video + video // len(COLOURS)) % len(MARKERS)]
             middle = own.mean(axis=0)
             for x, y in own:
                 axes.plot([x, middle[0]], [y, middle[1]], color=colour, linewidth=0.5, alpha=0.6)

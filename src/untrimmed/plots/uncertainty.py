@@ -18,7 +18,8 @@ from untrimmed.plots.trained_run import TrainedRun, require_same_split
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_GROUPS, FEWEST_CAPTIONS = 10, 5
+MOST_GROUPS = 10
+FEWEST_CAPTIONS = 5
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ def draw_positioning_variances(data: PositioningVariances) -> Figure:
     if len(data.annotated):
         axes.hist(data.annotated, edges, weights=_percent(data.annotated), color="#d0d0d0", label="annotated moments")
     for place, (label, values) in enumerate(data.by_run.items()):
-        colour, style = COLOURS[place], ("-", "--", "-.", ":")[place % 4]
+        colour = COLOURS[place]
+        style = ("-", "--", "-.", ":")[place % 4]
         axes.hist(
             values, edges, weights=_percent(values), histtype="step", color=colour, linestyle=style,
             linewidth=1.3, label=label,

@@ -53,14 +53,18 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
 
     Raises: FeatureError for a video without a duration.
     """
-    dataset, row = run.dataset, run.caption(caption_id)
+    dataset = run.dataset
+    row = run.caption(caption_id)
     video = int(dataset.video_index[row])
     duration_s = run.duration_s(video)
-    queries, encoded = run.queries(np.array([row])), run.videos(np.array([video]))
-    said, (frames, mask) = RALQueries.of(queries.attached["ral"]), frames_of(encoded)
+    queries = run.queries(np.array([row]))
+    encoded = run.videos(np.array([video]))
+    said = RALQueries.of(queries.attached["ral"])
+    (frames, mask) = frames_of(encoded)
     assert said.word_weights is not None, "asked for of runs with CSA only"
     real = said.word_mask[0]
-    words, seen = F.normalize(said.words[0][real], dim=-1), F.normalize(frames[0][mask[0]], dim=-1)
+    words = F.normalize(said.words[0][real], dim=-1)
+    seen = F.normalize(frames[0][mask[0]], dim=-1)
     return WordConfidence(
         dataset.video_ids[video],
         duration_s,

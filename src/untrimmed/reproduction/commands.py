@@ -13,7 +13,8 @@ import yaml
 from untrimmed.reproduction.runner import Place, columns_there, pairs_of, trial_of
 from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 
-TRAIN, EVALUATE = "untrimmed train {} --root DIR --out RUN", "untrimmed evaluate RUN {}"
+TRAIN = "untrimmed train {} --root DIR --out RUN"
+EVALUATE = "untrimmed evaluate RUN {}"
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ def _others(paper: Paper, wanted: Sequence[Entry], place: Place) -> Iterator[tup
             notes = (note for note in (*entry.notes, *drawn_by(entry)) if note not in SAID_ONCE)
             yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
     for reason, alike in reasons.items():
-        names, titles = ", ".join(entry.name for entry in alike), "; ".join(entry.title for entry in alike)
+        names = ", ".join(entry.name for entry in alike)
+        titles = "; ".join(entry.title for entry in alike)
         yield names, titles, f"not covered: {reason}"
 
 
@@ -171,7 +172,8 @@ def _code(commands: Iterable[str]) -> str:
 
 
 def _preface(command: str, place: Place) -> str:
-    train, evaluate = TRAIN.format("TRAIN"), EVALUATE.format("--no-moments")
+    train = TRAIN.format("TRAIN")
+    evaluate = EVALUATE.format("--no-moments")
     made_with = conditions().replace(", 1 threads", ", 1 thread")
     lines = [
         "# What the papers print, and what comes out here",
@@ -206,7 +208,8 @@ def _index(papers: Sequence[Paper], wanted: Sequence[Entry], place: Place) -> st
     for paper in papers:
         sections = {section.name.split(", ")[0]: section for section in _sections(paper, wanted, place)}
         inside = {name for section in sections.values() for name in section.name.split(", ")}
-        home, gathered = _anchor(paper.title), list[str]()
+        home = _anchor(paper.title)
+        gathered = list[str]()
         cells: dict[str, list[str]] = {"table": [], "figure": []}
         for entry in paper.entries:
             own = sections.get(entry.name)

@@ -41,7 +41,8 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
             for row in table.rows
             if column.name in row.paper or (row.name, column.name) in typed
         ]
-        several, figures = len(columns) > 1, table.has_figures
+        several = len(columns) > 1
+        figures = table.has_figures
         changed = any(row.evaluated_with for row, _ in shown)
         lines = []
         for row, column in shown:

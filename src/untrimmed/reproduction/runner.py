@@ -146,11 +146,13 @@ def trial_of(row: Row, column: Column, place: Place) -> Trial:
     """The training of a row on a data set; its settings are checked here."""
     candidates = (column.preset_name, column.data_name)
     preset = next((name for name in candidates if has_preset(row.method, name)), None)
-    root, data = place.root, column.data_name
+    root = place.root
+    data = column.data_name
     if root is None:
         preset = preset or OWN_DATA_PRESET
         overrides = {**place.scale.overrides_of(column), **row.overrides, "train.seed": place.data_seed}
-        root, data = place.runs / "data", _simulated_name(place)
+        root = place.runs / "data"
+        data = _simulated_name(place)
     else:
         seeded = {} if place.seed is None else {"train.seed": place.seed}
         overrides = {**column.overrides, **row.overrides, **seeded}
@@ -206,7 +208,8 @@ def _evaluate(run: Run, row: Row, column: Column, device: str) -> dict[str, floa
 
 def simulated_data(place: Place, tell: Callable[[str], None] = lambda doing: None) -> tuple[Path, str]:
     """The root and name of the simulated data set, which is written if it is not there."""
-    root, name = place.runs / "data", _simulated_name(place)
+    root = place.runs / "data"
+    name = _simulated_name(place)
     if not (root / name).is_dir():
         tell("simulating features")
         root.mkdir(parents=True, exist_ok=True)  # an unwritable place is named as it was given

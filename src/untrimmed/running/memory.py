@@ -4,7 +4,8 @@ import ctypes
 import sys
 
 # Parameters of glibc's mallopt(3).
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_TRIM_THRESHOLD = -1
+_MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:

@@ -155,13 +155,16 @@ class OpenedModel:
                 f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
                 "or its training diverged, train it again with a lower train.learning_rate, or fix nan among features"
             )
-        note, events = why_no_events(dataset) if moments else "event-level recall was left out", None
+        note = why_no_events(dataset) if moments else "event-level recall was left out"
+        events = None
         if not note:
             try:
                 events = self.event_recall()
             except NoTimelineError as error:
                 note = f"{error}; event-level recall was left out"
-        name, fused, branches = self.model.name, scores.fused, scores.branches
+        name = self.model.name
+        fused = scores.fused
+        branches = scores.branches
         return split_report(name, dataset, fused, branches, events=events, note=note, labels=labels)
 
 

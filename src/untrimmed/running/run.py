@@ -27,7 +27,9 @@ from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
 from untrimmed.precision import Format
 from untrimmed.presets import Preset
 
-CONFIG, METRICS, LAST = "config.yaml", "metrics.jsonl", "last.safetensors"
+CONFIG = "config.yaml"
+METRICS = "metrics.jsonl"
+LAST = "last.safetensors"
 FORMAT = 1
 """The format of what a run stores. Raised when a run of the version before can no longer be read."""
 

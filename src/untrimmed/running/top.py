@@ -89,7 +89,8 @@ def top_videos(opened: OpenedModel, captions: Int[np.ndarray, " N"], count: int)
     """
     if count < 1:
         raise ConfigError(f"found {count} as the number of videos to show, wanted at least 1")
-    dataset, queries = opened.dataset, _encoded(opened, captions)
+    dataset = opened.dataset
+    queries = _encoded(opened, captions)
     scores = opened.score(queries).fused
     best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
     rank = ranks(scores, dataset.video_index[captions])

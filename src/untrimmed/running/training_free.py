@@ -174,7 +174,8 @@ def _spans(
     limits: LocateSettings,
 ) -> RankedMoments:
     """The clearest spans of one video for every query; `others` is the mean relevance of all videos."""
-    settings, num_frames = SpanSettings(), int(moments.edges[-1])
+    settings = SpanSettings()
+    num_frames = int(moments.edges[-1])
     spans = moments.candidates
     up_to = np.pad(np.cumsum(scores * np.diff(moments.edges), axis=1), ((0, 0), (1, 0)))
     first, stop = np.searchsorted(moments.edges, spans.T)

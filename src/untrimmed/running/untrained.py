@@ -80,12 +80,16 @@ class Ridge:
     @classmethod
     def fit(cls, train: RetrievalDataset, val: RetrievalDataset) -> Ridge:
         """The map of least squares on `train` with the penalty that gives the best SumR on `val`."""
-        words, videos = _means(train.features.words_packed), _means(train.features.frames)
+        words = _means(train.features.words_packed)
+        videos = _means(train.features.frames)
         frames = videos[train.video_index]
-        mean_word, mean_frame = words.mean(axis=0), frames.mean(axis=0)
-        words, frames = words - mean_word, frames - mean_frame
+        mean_word = words.mean(axis=0)
+        mean_frame = frames.mean(axis=0)
+        words = words - mean_word
+        frames = frames - mean_frame
         scatter, axes = np.linalg.eigh((words.T @ words).astype(np.float64))
-        along, unpenalised = axes.astype(np.float32), (axes.T @ (words.T @ frames)).astype(np.float32)
+        along = axes.astype(np.float32)
+        unpenalised = (axes.T @ (words.T @ frames)).astype(np.float32)
         scale = float(scatter.mean())
 
         def of(penalty: float) -> Ridge:
@@ -123,7 +127,8 @@ def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, 
     array([1. , 0.8])
     """
     up_to = np.concatenate([np.zeros_like(frames[:1]), frames.cumsum(axis=0)])
-    along, best = up_to @ queries.T, np.full(len(queries), -1.0)
+    along = up_to @ queries.T
+    best = np.full(len(queries), -1.0)
     for length in 2 ** np.arange(len(frames).bit_length()):
         norm = np.maximum(np.linalg.norm(up_to[length:] - up_to[:-length], axis=1, keepdims=True), 1e-6)
         best = np.maximum(best, ((along[length:] - along[:-length]) / norm).max(axis=0))

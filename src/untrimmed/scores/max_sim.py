@@ -17,7 +17,8 @@ Padding = Literal["excluded", "zero"]
 Branches = dict[str, Tensor]  # vectors `N M D` by the branch of a score that compares them
 TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors that have the same rows, by branch
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
-TILE_QUERIES, TILE_VIDEOS = 512, 16  # of similarities in bfloat16: a tile stays in the cache
+TILE_QUERIES = 512  # of similarities in bfloat16: a tile stays in the cache
+TILE_VIDEOS = 16
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 
@@ -105,7 +106,8 @@ def units(
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:
     """Score a video by its one vector (GMMFormer Eq. 3); there is no best clip."""
     if similarity == "cosine":
-        query, video = F.normalize(query, dim=-1), F.normalize(video, dim=-1)
+        query = F.normalize(query, dim=-1)
+        video = F.normalize(video, dim=-1)
     return Score(query @ video.T)
 
 
@@ -124,7 +126,8 @@ def best_rows(
     """The similarity of each query (or word) with its best row of each video, and which that is; padding never wins."""
     if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
         if similarity == "cosine":
-            query, rows = F.normalize(query, dim=-1), F.normalize(rows, dim=-1)
+            query = F.normalize(query, dim=-1)
+            rows = F.normalize(rows, dim=-1)
         value, best = _BestRows.apply(query, rows, mask)
         return value, best
     if _in_bfloat16.get() and rows.device.type == "cpu":
@@ -162,7 +165,8 @@ def _best_rows_in_tiles(
     a float32 and its row's place the lower, so that one maximum finds both.
     """
     if similarity == "cosine":
-        query, rows = F.normalize(query, dim=-1), F.normalize(rows, dim=-1)
+        query = F.normalize(query, dim=-1)
+        rows = F.normalize(rows, dim=-1)
     real = rows.new_ones(rows.shape[:2], dtype=torch.bool) if mask is None else mask
     place = torch.arange(rows.shape[1], dtype=torch.int32).expand(real.shape)
     lengths = torch.where(real, place + 1, 0).amax(dim=1)
@@ -171,11 +175,14 @@ def _best_rows_in_tiles(
         place = torch.where(mask, place, first[:, None].int())
         rows = rows.where(mask[..., None], rows[torch.arange(len(rows)), first][:, None])
     mean = torch.bmm(real[:, None] / real.sum(dim=1).clamp_min(1)[:, None, None], rows)[:, 0]
-    narrow_query, narrow_rows = query.bfloat16(), (rows - mean[:, None]).bfloat16()
-    value, best = mean @ query.T, torch.empty(len(rows), len(query), dtype=torch.int64)
+    narrow_query = query.bfloat16()
+    narrow_rows = (rows - mean[:, None]).bfloat16()
+    value = mean @ query.T
+    best = torch.empty(len(rows), len(query), dtype=torch.int64)
     for videos in lengths.argsort().split(TILE_VIDEOS):
         length = int(lengths[videos].max().clamp_min(1))
-        tile, places = narrow_rows[videos, :length].flatten(0, 1), place[videos, :length, None]
+        tile = narrow_rows[videos, :length].flatten(0, 1)
+        places = place[videos, :length, None]
         for start in range(0, len(query), TILE_QUERIES):
             part = slice(start, start + TILE_QUERIES)
             found = (tile @ narrow_query[part].T).float().view(len(videos), length, -1)

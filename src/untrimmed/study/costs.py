@@ -32,7 +32,8 @@ class Stepper:
 
     def __init__(self, preset: Preset, encode: Encode = encode_here):
         torch.manual_seed(0)
-        self.preset, self.encode = preset, encode
+        self.preset = preset
+        self.encode = encode
         self.model = create_model(preset.name, **preset.settings).train()
         self.weights = preset.weights_in(self.model.config)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
@@ -61,7 +62,8 @@ def costs_of(trials: Sequence[Trial]) -> list[Costs]:
     """The costs of each; all make a step in the same round, so that other programs disturb all alike."""
     keep_freed_memory()
     cpu = torch.device("cpu")
-    steppers, batches = [], []
+    steppers = []
+    batches = []
     for trial in trials:
         preset = trial.fitted_settings
         steppers.append(Stepper(preset, Encoding(cpu, choose_format(trial.precision, "cpu").name)))

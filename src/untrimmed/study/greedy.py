@@ -48,7 +48,10 @@ def grow(
     if alone is None:
         return Growth((), (base,), {}, (base,))
     best = Tried(base, alone, base)
-    tried, kept, refused, left = [best], [base], dict[Candidate, str](), list(attachments)
+    tried = [best]
+    kept = [base]
+    refused = dict[Candidate, str]()
+    left = list(attachments)
     waiting: list[Candidate] = []
     while most is None or len(kept) <= most:
         reasons = {name: refusal(best.candidate.carrying(name)) for name in left}

@@ -61,7 +61,8 @@ def _short_of_untrained(found: Found, best: Candidate) -> str:
 
 def section(found: Found) -> Iterator[str]:
     """One world."""
-    world, plan = found.world, found.plan
+    world = found.world
+    plan = found.plan
     train_set, val_set, test_set = world.sets
     seeds = min((len(own) for own in found.reports.values()), default=0)
     kind = "simulated features" if world.simulated else "features as stored"
@@ -92,7 +93,9 @@ def table(found: Found) -> Grid:
     lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in found.untrained.items()]
     above: tuple[Report, ...] = ()
     for candidate in ordered(found):
-        own, base, costs = found.reports[candidate], found.compared_with(candidate), found.costs[candidate]
+        own = found.reports[candidate]
+        base = found.compared_with(candidate)
+        costs = found.costs[candidate]
         against = (
             ("", "") if candidate == base else (_p(own, found.reports[base]), _p_of_seeds(own, found.reports[base]))
         )

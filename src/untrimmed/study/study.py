@@ -87,7 +87,8 @@ class Found:
 
     def compared_with(self, candidate: Candidate) -> Candidate:
         """What it grew from; for one that was named as it is, the same without attachments, if that has results."""
-        base, bare = self.base_of(candidate), replace(candidate, name=ModelName(candidate.name.method))
+        base = self.base_of(candidate)
+        bare = replace(candidate, name=ModelName(candidate.name.method))
         return bare if base == candidate and bare in self.reports else base
 
     @property
@@ -245,7 +246,8 @@ def _finalists(found: Found) -> tuple[Candidate, ...]:
 
 def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
     """The finalists on test videos, a seed after the other."""
-    world, plan = found.world, found.plan
+    world = found.world
+    plan = found.plan
 
     def trial(candidate: Candidate, seed: int) -> Trial:
         rate = found.rates[found.base_of(candidate)]

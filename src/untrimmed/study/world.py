@@ -110,7 +110,8 @@ class World:
         layout = Layout.at(self.root, self.data)
         captions = read_split(self.data, self.root, "test")
         ids = [caption.caption_id for caption in captions]
-        words, frames = open_words(layout), open_frames(layout)
+        words = open_words(layout)
+        frames = open_frames(layout)
         tables = [words.read(caption_id) for caption_id in ids[:CAPTIONS]] + [frames.read(videos_of(captions)[0])]
         content = "\n".join([*ids, *map(_beginning, tables)])
         return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
@@ -132,7 +133,8 @@ class World:
         if not self._noted.is_file():
             return
         there = dict(json.loads(self._noted.read_text(encoding="utf-8")))
-        data, sizes = there.pop("data"), self._sizes
+        data = there.pop("data")
+        sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
         runs = set(names) - {self._noted.name, UNTRAINED}  # and what is kept of them
         for name in there if runs else ():

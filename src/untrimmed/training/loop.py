@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
 Stage = Literal["training", "validating", "validated", "finished"]
 _NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # of an entry of the history
-DRAWS, DROPOUT = 0, 1  # streams of random numbers; process p has dropout stream 1 + p
+DRAWS = 0  # streams of random numbers; process p has dropout stream 1 + p
+DROPOUT = 1
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class TrainingLoop:
         return batch.to(self.fabric.device)
 
     def _train_epoch(self) -> None:
-        state, train = self.state, self.config.train
+        state = self.state
+        train = self.config.train
         self.model.train()
         batches = epoch_batches(self.num_items, train.batch_size, seed=train.seed, epoch=state.epoch)
         started = time.monotonic()
@@ -177,7 +179,8 @@ class TrainingLoop:
                 self._save()
 
     def _update(self, batch: TrainingBatch) -> None:
-        state, train = self.state, self.config.train
+        state = self.state
+        train = self.config.train
         torch.manual_seed(seed_of(train.seed, state.updates, DROPOUT + self.fabric.global_rank))
         generator = torch.Generator().manual_seed(seed_of(train.seed, state.updates, DRAWS))
         hard = state.epoch >= train.hard_negatives_from_epoch
@@ -220,7 +223,8 @@ class TrainingLoop:
 
     def _validate(self) -> None:
         """Close the epoch: results on the validation split, the best model, whether to stop."""
-        state, train = self.state, self.config.train
+        state = self.state
+        train = self.config.train
         self._require_finite_weights()
         self._report("validating")
         started = time.monotonic()
@@ -237,10 +241,14 @@ class TrainingLoop:
         sum_r = figures[train.select_by]
         is_best = state.best_sum_r is None or sum_r > state.best_sum_r
         if is_best:
-            state.best_epoch, state.best_sum_r = state.epoch, sum_r
+            state.best_epoch = state.epoch
+            state.best_sum_r = sum_r
         state.failures = 0 if is_best else state.failures + 1
         self._report("validated")
-        state.epoch, state.step, state.seconds, state.sums = state.epoch + 1, 0, 0.0, {}
+        state.epoch = state.epoch + 1
+        state.step = 0
+        state.seconds = 0.0
+        state.sums = {}
         state.finished = state.epoch >= train.epochs or state.failures > train.patience or self._stopped
         if self.fabric.is_global_zero:
             if is_best:
@@ -270,10 +278,12 @@ class TrainingLoop:
     def _report(self, stage: Stage) -> None:
         state = self.state
         last = state.history[-1] if state.history else None
-        epoch, step = min(state.epoch + 1, self.config.train.epochs), state.step
+        epoch = min(state.epoch + 1, self.config.train.epochs)
+        step = state.step
         means = {name: value / max(1, step) for name, value in state.sums.items()}
         if stage == "finished" and last is not None:
-            epoch, step = min(last["epoch"], epoch), last["updates"] - sum(e["updates"] for e in state.history[-2:-1])
+            epoch = min(last["epoch"], epoch)
+            step = last["updates"] - sum(e["updates"] for e in state.history[-2:-1])
             means = {name: value for name, value in last.items() if name not in _NOT_LOSSES}
         answer = self.callback(
             Progress(

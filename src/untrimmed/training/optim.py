@@ -48,7 +48,8 @@ class BertAdam(Optimizer):
         if not state:
             state["mean"] = torch.zeros_like(parameter)
             state["square"] = torch.zeros_like(parameter)
-        mean, square = state["mean"], state["square"]
+        mean = state["mean"]
+        square = state["square"]
         beta_mean, beta_square = group["betas"]
         norm = tensor_norms(parameter.grad, group["stacked_dims"])  # type: ignore[arg-type]
         gradient = parameter.grad * (group["max_norm"] / (norm + 1e-6)).clamp_max(1)

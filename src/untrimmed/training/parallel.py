@@ -32,7 +32,8 @@ class SharedEncoding(Encoding):
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of the whole batch, in its order, on every process."""
         assert self.fabric is not None
-        total, size = len(rows), self.fabric.world_size
+        total = len(rows)
+        size = self.fabric.world_size
         share = -(-total // size)
         # Rows are dealt in turn, so that each process gets long and short videos; a short last round begins again.
         own = (torch.arange(share) * size + self.fabric.global_rank) % total

@@ -25,7 +25,8 @@ def read(path: Path) -> list[Annotation]:
     annotations = []
     for name, values in Row.of(read_json(path), str(path), []).values.items():
         row = Row.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])
-        spans, sentences = row.entries("timestamps"), row.entries("sentences")
+        spans = row.entries("timestamps")
+        sentences = row.entries("sentences")
         if len(spans) != len(sentences):
             found = f"{len(spans)} timestamps for {len(sentences)} sentences"
             raise FeatureError(f"{row.place}: {found}, wanted one each; download the file again")

@@ -28,13 +28,15 @@ def read(path: Path) -> list[Annotation]:
     Raises:
         FeatureError: naming file and line, or entry.
     """
-    is_test, data = path.stem.endswith("_test"), path.with_name(DATA)
+    is_test = path.stem.endswith("_test")
+    data = path.with_name(DATA)
     rows = list(read_table(path, ["video_id", "sentence"] if is_test else ["video_id"]))
     if is_test:
         durations = _durations(data) if data.is_file() else {}
         texts = [[row.sentence("sentence")] for row in rows]
     else:
-        durations, known = _durations(data), _sentences(data)
+        durations = _durations(data)
+        known = _sentences(data)
         texts = [known.get(row.video_id("video_id"), []) for row in rows]
     annotations = []
     for row, own in zip(rows, texts, strict=True):

@@ -23,7 +23,8 @@ def read_normalised(path: Path) -> list[Annotation]:
     """
     annotations = []
     for line in read_rows(path, ["video", "duration", "captions"]):
-        video, duration_s = line.video_id(), line.known_length_s()
+        video = line.video_id()
+        duration_s = line.known_length_s()
         for caption in line.entries("captions"):
             row = Row.of(caption, f"{line.place}, video {video!r}", ["caption", "start", "end"])
             moments = _moments(row, duration_s)

@@ -67,7 +67,8 @@ def merge(annotations: list[Annotation]) -> list[Annotation]:
         merged_duration[source] = total
     merged = []
     for annotation in annotations:
-        source, shift = _parts(annotation.video)[0], start_of[annotation.video]
+        source = _parts(annotation.video)[0]
+        shift = start_of[annotation.video]
         moments = tuple((start_s + shift, end_s + shift) for start_s, end_s in annotation.moments)
         merged.append(replace(annotation, video=source, moments=moments, duration_s=merged_duration[source]))
     return number_captions(merged)

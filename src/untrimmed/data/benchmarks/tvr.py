@@ -23,7 +23,8 @@ def read(path: Path) -> list[Annotation]:
     for row in read_rows(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
         duration_s = row.length_s()
         moments = usable_moment(*row.span(row.values["ts"], "ts"), duration_s)
-        video, text = row.video_id("vid_name"), row.sentence("desc")
+        video = row.video_id("vid_name")
+        text = row.sentence("desc")
         annotations.append(Annotation(video, "", text, moments, duration_s, row.kind()))
     return number_captions(annotations)
 

@@ -41,7 +41,8 @@ def invent(num_videos: int, rng: np.random.Generator) -> list[Annotation]:
     for video in range(num_videos):
         duration_s = float(np.round(rng.uniform(60, 180), 2))
         num_captions = int(rng.integers(3, 6))
-        slot_s, spans = duration_s / num_captions, []
+        slot_s = duration_s / num_captions
+        spans = []
         for slot in range(num_captions):
             length_s = rng.uniform(3, 15)
             start_s = slot * slot_s + rng.uniform(0, slot_s - length_s) if slot_s > length_s else slot * slot_s

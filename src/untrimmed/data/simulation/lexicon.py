@@ -76,7 +76,8 @@ class Lexicon:
 
     def _new_word(self, word: str) -> tuple[Float[np.ndarray, " M"], float]:
         rng = generator(self.seed, "word", word)
-        own, centre = unit(rng.standard_normal(MEANING_DIM)), self._centres[rng.integers(CLUSTERS)]
+        own = unit(rng.standard_normal(MEANING_DIM))
+        centre = self._centres[rng.integers(CLUSTERS)]
         return unit(np.sqrt(1 - TOGETHER**2) * own + TOGETHER * centre), float(rng.beta(1.5, 1.5))
 
 

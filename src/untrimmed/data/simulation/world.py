@@ -48,7 +48,8 @@ DISTRACTOR = 0.7
 """Its strength against that of what captions tell."""
 NEAR = 0.5
 """Share of it that has a rare word of the video's own captions."""
-CONTEXT, OWN = 0.5, 0.3
+CONTEXT = 0.5
+OWN = 0.3
 """Weights of the sentence's intent and of noise in a token, against its word's meaning."""
 COMMON = 0.3
 """Root mean square of what all words share; with what the network adds, half of what a word is besides."""
@@ -120,7 +121,9 @@ class World:
     def __init__(
         self, settings: SimulationSettings, corpus: Sequence[Annotation] = (), *, main_moments: bool = False
     ) -> None:
-        self.settings, self._corpus, self._main_moments = settings, tuple(corpus), main_moments
+        self.settings = settings
+        self._corpus = tuple(corpus)
+        self._main_moments = main_moments
         self._num_videos = len({caption.video for caption in corpus})
         self._lexicon = Lexicon(settings.seed, [caption.text for caption in corpus])
         self._text = View(self._rng("text"), 2 * MEANING_DIM, settings.query_dim)
@@ -157,10 +160,13 @@ class World:
 
     def events(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T M"]:
         """The hidden meaning of what happens in each frame of a video; zero where nothing does."""
-        settings, rng, duration_s = self.settings, self._rng("events", captions[0].video), captions[0].duration_s
+        settings = self.settings
+        rng = self._rng("events", captions[0].video)
+        duration_s = captions[0].duration_s
         assert duration_s, "only videos of known length are simulated"
         num_frames = max(1, round(duration_s * settings.frames_per_second))
-        shown, busy = np.zeros((num_frames, MEANING_DIM)), np.zeros(num_frames, dtype=bool)
+        shown = np.zeros((num_frames, MEANING_DIM))
+        busy = np.zeros(num_frames, dtype=bool)
         for caption in captions:
             main = caption.main_moment
             for moment in (main,) if self._main_moments and main is not None else caption.moments:
@@ -192,7 +198,8 @@ class World:
 
     def _surroundings(self, video: str, num_frames: int) -> Float[np.ndarray, "T B"]:
         """Scenes that a corpus shares, mixed for each video, and the shots that it is cut into."""
-        settings, rng = self.settings, self._rng("surroundings", video)
+        settings = self.settings
+        rng = self._rng("surroundings", video)
         own = unit(rng.standard_normal(SURROUNDINGS_DIM))
         scene = unit(self._scenes[rng.integers(NUM_SCENES, size=3)].sum(axis=0) + 0.6 * own)
         shot = np.cumsum(rng.random(num_frames) < 1 / (SHOT_S * settings.frames_per_second))
@@ -206,7 +213,9 @@ class World:
         anew = rng.random(drawn.shape) > np.exp(-1 / (MEMORY_S * self.settings.frames_per_second))
         last = np.maximum.accumulate(np.where(anew, np.arange(num_frames)[:, None], 0), axis=0)
         seen = unit(np.take_along_axis(drawn, last, axis=0) @ meanings)
-        peak, width, base = rng.random(), rng.uniform(0.15, 0.5), self.settings.base
+        peak = rng.random()
+        width = rng.uniform(0.15, 0.5)
+        base = self.settings.base
         distance = ((np.arange(num_frames) + 0.5) / num_frames - peak) / width
         return (base + (1 - base) * np.exp(-(distance**2) / 2))[:, None] * seen
 
@@ -216,7 +225,8 @@ class World:
         """Let other videos' captions happen in part of the time that is not busy."""
         if self._num_videos < 2:
             return
-        video, rng = captions[0].video, self._rng("distraction", captions[0].video)
+        video = captions[0].video
+        rng = self._rng("distraction", captions[0].video)
         rare = self._lexicon.rare([caption.text for caption in captions])
         for span in _free_stretches(busy, STRETCH_S * self.settings.frames_per_second, rng):
             if rng.random() < self.settings.distraction:

@@ -173,7 +173,8 @@ class BestRows:
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
         """Take a model and its encoding of any video."""
-        sketch, tensors = model.sketch(template), dict(long_tensors(template))
+        sketch = model.sketch(template)
+        tensors = dict(long_tensors(template))
         self._tensors = {
             # A sketch may begin with an additional row, see `scores.max_sim.units`.
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])

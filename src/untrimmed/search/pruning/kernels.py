@@ -19,7 +19,8 @@ from numba import types
 ROUNDING = np.float32(1e-6)  # tolerance of sums in float32
 HALF = 160  # bytes of a row's codes, `CODED` / 2: a literal, because numba caches the code by this file
 
-_F4, _INT = types.float32, types.intp
+_F4 = types.float32
+_INT = types.intp
 
 
 def _array(kind: Any, axes: int) -> Any:
@@ -27,8 +28,11 @@ def _array(kind: Any, axes: int) -> Any:
     return types.Array(kind, axes, "C", readonly=True, aligned=False)
 
 
-_CODES, _ROWS, _UNITS = _array(types.uint8, 2), _array(types.int8, 2), _array(_F4, 1)
-_PLACES, _QUERY = _array(_INT, 1), _array(types.int16, 1)
+_CODES = _array(types.uint8, 2)
+_ROWS = _array(types.int8, 2)
+_UNITS = _array(_F4, 1)
+_PLACES = _array(_INT, 1)
+_QUERY = _array(types.int16, 1)
 
 
 def compiled(*signature: Any, **options: Any) -> Callable[[Any], Any]:
@@ -84,7 +88,8 @@ def best_codes(
     The error is at most query_rest * rest_length + row_error * unit + query_error.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
-    low, high = query[:HALF], query[HALF : 2 * HALF]
+    low = query[:HALF]
+    high = query[HALF : 2 * HALF]
     query_sum = _sum(low, high)
     for place in range(len(videos)):
         top = reach = np.float32(-np.inf)
@@ -124,11 +129,13 @@ def best_rows(
     Unless `is_open` is empty, is_open[i, row] becomes whether that row may still be the best.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
-    low, high = query[:HALF], query[HALF : 2 * HALF]
+    low = query[:HALF]
+    high = query[HALF : 2 * HALF]
     query_sum = _sum(low, high)
     bound = np.empty(1, np.float32)
     for place in range(len(videos)):
-        begin, end = first_row[videos[place]], first_row[videos[place] + 1]
+        begin = first_row[videos[place]]
+        end = first_row[videos[place] + 1]
         if len(bound) < end - begin:
             bound = np.empty(end - begin, np.float32)
         target = needed[place]

@@ -226,12 +226,14 @@ def best_before(
     width = 1
     while True:
         times = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
-        left, right = best[start[times]], best[stop[times] - width]
+        left = best[start[times]]
+        right = best[stop[times] - width]
         place[times] = np.where(values[left] >= values[right], left, right)
         value[times] = values[place[times]]
         if 2 * width > len(values):
             break
-        left, right = best[: len(best) - width], best[width:]
+        left = best[: len(best) - width]
+        right = best[width:]
         best = np.where(values[left] >= values[right], left, right)
         width *= 2
     return place, value
@@ -252,5 +254,6 @@ def _around(values: Curve, place: int, free: Bool[np.ndarray, " T"]) -> tuple[in
     """Return the range of free times around a place whose values are at least half way from the mean to its value."""
     low = (values < (values[place] + values.mean()) / 2) | ~free
     low[place] = False
-    before, after = np.flatnonzero(low[:place]), np.flatnonzero(low[place:])
+    before = np.flatnonzero(low[:place])
+    after = np.flatnonzero(low[place:])
     return (int(before[-1]) + 1 if len(before) else 0), (place + int(after[0]) if len(after) else len(values))

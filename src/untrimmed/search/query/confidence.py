@@ -54,7 +54,8 @@ class Confidence:
         >>> round(scale.of(scale.least_score(0.9)), 6)
         0.9
         """
-        c, confidence = self.calibration, min(max(confidence, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
+        c = self.calibration
+        confidence = min(max(confidence, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
         return self.usual_best + (math.log(confidence / (1 - confidence)) - c.offset) / c.per_above
 
 

@@ -61,9 +61,11 @@ def find_gone(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[P
 
 
 def _missing_root(path: Path, alive: set[Path]) -> Path | None:
-    top, folder = path, path.parent
+    top = path
+    folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
-        top, folder = folder, folder.parent
+        top = folder
+        folder = folder.parent
     if top.is_symlink():
         return top
     places = {folder, Path(os.path.realpath(folder))}  # as written, and with links resolved

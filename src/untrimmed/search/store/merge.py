@@ -72,7 +72,8 @@ def missing_parts(folders: Iterable[Path]) -> list[Path]:
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
     for folder, match in matches.items():
         if match is not None:
-            library, total = folder.with_name(match[1]), int(match[3])
+            library = folder.with_name(match[1])
+            total = int(match[3])
             expected |= dict.fromkeys(LibraryPart(number, total).folder(library) for number in range(1, total + 1))
     return [folder for folder in expected if folder not in matches]
 
@@ -163,7 +164,8 @@ def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_Row]:
     rows: dict[str, _Row] = {}
     for number, records in enumerate(libraries):
         for record in records:
-            row, first = _Row(record, number, record.video_id), rows.get(record.path)
+            row = _Row(record, number, record.video_id)
+            first = rows.get(record.path)
             if first is None:
                 rows[record.path] = row
             elif first.content != row.content and first.record.indexed_at < record.indexed_at:
