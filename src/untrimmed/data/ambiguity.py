@@ -45,10 +45,10 @@ def ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
 
 
 def _pairs(sets: list[WordSet]) -> Iterator[tuple[WordSet, WordSet]]:
-    """All pairs of different sets of words of which at least `NEARLY` is common.
+    """All pairs of different word sets that share at least `NEARLY` of their words.
 
-    Two such sets share one of their rarest words: all but the last `NEARLY` of a set, the rarest first. So each is
-    compared only with those before it that have one of these, as in an index of words; smaller sets come first.
+    Two such sets share one of their rarest words: all but the last `NEARLY` of a set, rarest first. An index of those
+    words limits the comparisons.
     """
     count = Counter(chain.from_iterable(sets))
     having: defaultdict[str, list[WordSet]] = defaultdict(list)

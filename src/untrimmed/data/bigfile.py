@@ -13,10 +13,7 @@ from untrimmed.files import whole_folder
 
 
 class BigFile:
-    """Rows of `feature.bin` by name, memory-mapped (`shape.txt`, `id.txt`, `feature.bin` of one folder).
-
-    Raises: FeatureError when a file is missing or the three disagree.
-    """
+    """Rows of `feature.bin` by name, memory-mapped; raises FeatureError if its three files are missing or disagree."""
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
@@ -62,19 +59,13 @@ class BigFile:
         return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
 
     def read_one(self, name: str) -> Float[np.ndarray, " D"]:
-        """One vector.
-
-        Raises: FeatureError for an unknown name.
-        """
+        """Return one vector; raises FeatureError for an unknown name."""
         if name not in self.row_of:
             raise FeatureError(f"{self.folder / 'id.txt'}: no frame named {name!r}; extract it or fix video2frames.txt")
         return np.asarray(self.vectors[self.row_of[name]])
 
     def read_sequence(self, names: Sequence[str]) -> Float[np.ndarray, "T D"]:
-        """The vectors of `names` in the given order: the frames of a video.
-
-        Raises: FeatureError for an unknown name.
-        """
+        """Return the vectors of `names` (frames of a video) in that order; raises FeatureError for an unknown name."""
         unknown = [name for name in names if name not in self.row_of]
         if unknown:
             self.read_one(unknown[0])
@@ -82,10 +73,7 @@ class BigFile:
 
 
 def read_video2frames(path: Path) -> dict[str, list[str]]:
-    """Video id -> frame names in temporal order, from a Python dictionary literal that is parsed, never run.
-
-    Raises: FeatureError when the file is missing or holds anything else.
-    """
+    """Return the frame names of each video in temporal order from a Python dictionary literal, which is never run."""
     content = _read_bytes(path)
     try:
         table = ast.literal_eval(content.decode("utf-8"))
@@ -100,11 +88,9 @@ def read_video2frames(path: Path) -> dict[str, list[str]]:
 
 
 def read_captions(path: Path) -> list[Annotation]:
-    """The captions of a file in file order: `<caption id> <text>` a line, cut at the first space.
+    """Return the captions of a file in file order, one `<caption id> <text>` a line, cut at the first space.
 
-    The video of a caption is the part of its id before the first `#`.
-
-    Raises: FeatureError when the file is missing or a line has no space.
+    The video is the part of the id before the first `#`. Raises: FeatureError if a line has no space.
     """
     captions = []
     try:
@@ -123,10 +109,7 @@ def read_captions(path: Path) -> list[Annotation]:
 
 
 def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
-    """A caption file that `read_captions` reads back; line breaks in a text become spaces.
-
-    Raises: FeatureError for an id with white space, an id that repeats, or an empty text.
-    """
+    """Write a file for `read_captions`; raises FeatureError for an empty text, a repeated id or white space in one."""
     lines = []
     seen = set()
     for caption in captions:
@@ -142,9 +125,9 @@ def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
 
 
 def write_bigfile(folder: Path, videos: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]) -> None:
-    """A BigFile folder with `video2frames.txt`, one video at a time; frame i of a video is named `<video id>_<i>`.
+    """Write a BigFile folder with `video2frames.txt`; frame i of a video is named `<video id>_<i>`.
 
-    Raises: FeatureError when there is no video, widths differ, or an id cannot be part of a frame name.
+    Raises: FeatureError if there is no video, widths differ, or an id cannot be part of a frame name.
     """
     table: dict[str, list[str]] = {}
     widths = set()

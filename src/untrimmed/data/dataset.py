@@ -122,10 +122,7 @@ class RetrievalDataset:
     def training_rows(
         self, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
     ) -> TrainingRows:
-        """The batch of some videos with all their captions, those of a video consecutive.
-
-        Videos come with most frames first, ties in the given order, as released; DL-DKD sorts by number of captions.
-        """
+        """Return videos with all their captions, most frames (DL-DKD: captions) first; ties keep the given order."""
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)
         size = self.features.frames.lengths if sort_by == "frames" else counts

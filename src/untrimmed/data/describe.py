@@ -17,13 +17,12 @@ RATIO_EDGES = tuple(i / 10 for i in range(11))
 
 @dataclass(frozen=True)
 class Description:
-    """What a split consists of; means are None where nothing is known.
+    """Figures of a split; means are None where nothing is known.
 
-    Words are counted between blanks. `equal_elsewhere` and `nearly_equal_elsewhere` are how many captions have such
-    a one in another video (`data/ambiguity.py`; the second counts the first too). Moments are those of the
-    annotation: all windows in QVHighlights, one an annotator in DiDeMo. `moment_ratios` counts captions by length of
-    the main moment over length of the video, in ten bins of equal width from 0 to 1; ratios above 1, as in unedited JSG
-    files, count in the last.
+    Words are separated by blanks. `equal_elsewhere` and `nearly_equal_elsewhere` count captions with an equal or nearly
+    equal caption in another video (`data/ambiguity.py`); the second includes the first. Moments are as annotated.
+    `moment_ratios` counts captions by main moment length over video length, in ten equal bins; the last includes
+    ratios above 1.
     """
 
     split: str
@@ -43,12 +42,7 @@ class Description:
 
 
 def describe_split(name: str, root: Path, split: str) -> Description:
-    """The figures of one split, from its captions alone; features need not be there.
-
-    Raises:
-        UnknownNameError: for an unknown split.
-        FeatureError: if there are no captions, or a file is damaged.
-    """
+    """Return the figures of one split from its captions alone; raises as `read_split`."""
     return describe(read_split(name, root, split), split)
 
 

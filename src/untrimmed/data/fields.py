@@ -17,11 +17,7 @@ from untrimmed.files import write_whole
 
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a text file, gzip or not, with or without a byte order mark, numbered from 1.
-
-    Raises:
-        FeatureError: if the file cannot be read, is cut off, or is not UTF-8.
-    """
+    """Yield the non-blank lines of a UTF-8 file, gzip or not, numbered from 1; raises FeatureError if unreadable."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8-sig") as lines:
@@ -35,11 +31,7 @@ def open_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_json(path: Path) -> Any:
-    """The value of one JSON file.
-
-    Raises:
-        FeatureError: if the file cannot be read or is not JSON.
-    """
+    """Return the value of a JSON file; raises FeatureError if the file cannot be read or is not JSON."""
     try:
         return json.loads("".join(line for _, line in open_lines(path)))
     except json.JSONDecodeError as error:
@@ -47,11 +39,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
-    """Each line of a JSON-lines file, with the required fields present.
-
-    Raises:
-        FeatureError: naming file and line, if a line is not a JSON object or lacks a field.
-    """
+    """Yield each line of a JSON-lines file; a FeatureError names a line that is no object or lacks a required field."""
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
         try:
@@ -62,11 +50,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
 
 
 def read_table(path: Path, required: Sequence[str]) -> Iterator[Row]:
-    """Each line of a CSV file below its line of names, with the required columns filled.
-
-    Raises:
-        FeatureError: naming file and line, if a column is not there, a line leaves it empty, or the file is no text.
-    """
+    """Yield each row of a CSV file; a FeatureError names file and line if a required column is missing or empty."""
     numbered = list(open_lines(path))
     table = csv.DictReader(line for _, line in numbered)
     try:

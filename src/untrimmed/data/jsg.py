@@ -15,13 +15,10 @@ from untrimmed.data.fields import Row, read_rows, write_rows
 
 
 def read_jsg(path: Path) -> list[Annotation]:
-    """The captions of a file, in file order; caption ids are `desc_id` as a string.
+    """Return the captions of a file in file order; caption ids are `desc_id` as a string.
 
-    Spans are taken as they stand, even past the end of the video, because the released evaluation does so; one that
-    does not end after its start is dropped. `duration` may be null.
-
-    Raises:
-        FeatureError: naming file and line.
+    Spans may end after the video, as in the released evaluation; a span that does not end after its start is dropped.
+    `duration` may be null. A FeatureError names file and line.
     """
     annotations = []
     for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):

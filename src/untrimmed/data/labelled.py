@@ -35,10 +35,9 @@ class Label:
 
 
 def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[Label]:
-    """The sentences of a file, in its order; without `splits` nobody asks for these, and none is looked at.
+    """Return the sentences of a file in file order; without `splits`, splits are ignored.
 
-    Raises:
-        FeatureError: naming file and line; also if there are none, or some lines have a split and others have none.
+    Raises: FeatureError for a bad line, for no sentences, or if only some lines have a split.
     """
     labels = [_label(row, splits) for line in read_rows(Path(file), []) for row in _rows(line)]
     if not labels:
@@ -50,11 +49,7 @@ def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[La
 
 
 def inside(span: Span, duration_s: float, *, video: str, place: str) -> Span:
-    """A moment, cut at the end of its video.
-
-    Raises:
-        FeatureError: it begins where the video has ended already; the message begins with `place`, if there is one.
-    """
+    """Return a moment cut at the end of its video; raises FeatureError, which begins with `place`, if it is outside."""
     for cut in usable_moment(*span, duration_s):
         return cut
     raise FeatureError(
@@ -99,8 +94,7 @@ def _label(row: Row, splits: bool) -> Label:
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
     """Return the captions of each split, from labels with the name of the video in the data set and its length in s.
 
-    If the first label has no split, captions are dealt by video, see `deal_videos`. `plain`: number them as the plain
-    layout does.
+    Without splits, `deal_videos` assigns them. With `plain`, captions are numbered as in the plain layout.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:
@@ -122,13 +116,10 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 
 
 def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
-    """Video -> split: in the order of a hash, a tenth val, as many test, the others train; of few, a third at most.
+    """Assign videos to splits in hash order: a tenth val, as many test, the rest train; at most a third of few videos.
 
-    Unlike `data.plain.dealt_split`, which looks at one name at a time, no split of a small data set stays empty, and
-    from nine videos on val has three: with a single one every model finds it, and the first epoch's would be kept.
-
-    Raises:
-        FeatureError: There are fewer than three videos; the message begins with `file`.
+    Unlike `data.plain.dealt_split`, this leaves no split of a small data set empty. From nine videos on, val has three:
+    with one, every model finds it and the first epoch wins. Raises: FeatureError for fewer than three videos.
     """
     ordered = sorted(set(videos), key=stable_hash)
     if len(ordered) < len(SPLITS):

@@ -20,11 +20,7 @@ class Layout:
 
     @classmethod
     def at(cls, root: Path, name: str) -> Layout:
-        """The data set of that name below a root that holds several.
-
-        Raises:
-            ConfigError: if the name is no name of a folder; files inside it are called by it.
-        """
+        """Return the data set of that name below a root; raises ConfigError if the name is not a folder name."""
         if not name or name in (".", "..") or "/" in name or os.sep in name:
             raise ConfigError(f"data set {name!r} is no folder's name; give the folder above it as root")
         return cls(name, root / name)
@@ -36,10 +32,9 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark that the note names, without a note the one called as the folder; None for people's own data.
+        """The benchmark named in the note, or else by the folder; None for people's own data.
 
-        Raises:
-            FeatureError: if no benchmark has the noted name.
+        Raises: FeatureError if no benchmark has the noted name.
         """
         if not self.benchmark_note.is_file():
             return find_benchmark(self.name)
@@ -85,12 +80,9 @@ class Layout:
         return big_files + sorted(self.folder.glob(f"{self.name}_*.hdf5"))
 
     def frames(self, video_features: str | None = None) -> Path:
-        """The frame features: those named, else the ones of the released archive, else the only ones there.
+        """Return the frame features: those named, else those of the released archive, else the only ones.
 
-        Raises:
-            FeatureError: if there are none.
-            UnknownNameError: if the named ones are not there.
-            ConfigError: if there are several and none is named.
+        Raises: FeatureError for none, UnknownNameError for an unknown name, ConfigError for several and none chosen.
         """
         by_name: dict[str, Path] = {}
         for path in self.frame_sources():  # a BigFile folder goes before a JSG file of the same name

@@ -139,10 +139,7 @@ _LAYOUTS: dict[str, DataLayout] = {}
 
 
 def register_layout(name: str) -> Callable[[L], L]:
-    """Make a layout available; its class is created without arguments.
-
-    Raises: ConfigError when the name is taken.
-    """
+    """Register a layout, whose class is created without arguments; raises ConfigError if the name is taken."""
 
     def add(cls: L) -> L:
         if name in _LAYOUTS:
@@ -195,10 +192,7 @@ class _Checked:
 
 
 def layout_of(folder: Path, video_features: str | None = None) -> _Checked | PlainLayout | JSGLayout:
-    """The first layout that recognises the folder: of the registered ones, then of this package's.
-
-    `video_features` chooses frame features where a layout of this package has several.
-    """
+    """Return the first layout that recognises the folder, registered ones first; `video_features` names the frames."""
     load_installed()
     for name, registered in _LAYOUTS.items():
         if (layout := _Checked(name, registered)).recognises(folder):
@@ -208,11 +202,9 @@ def layout_of(folder: Path, video_features: str | None = None) -> _Checked | Pla
 
 
 def read_split(name: str, root: Path, split: str) -> list[Annotation]:
-    """The captions of one split in file order, from whichever layout is at ROOT/NAME.
+    """Return the captions of one split of ROOT/NAME in file order.
 
-    Raises:
-        UnknownNameError: for an unknown split.
-        FeatureError: if there are no captions, or a file is damaged.
+    Raises: UnknownNameError for an unknown split, FeatureError for no captions or damaged files.
     """
     if split not in SPLITS:
         raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
@@ -224,29 +216,17 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
 
 
 def open_frames(layout: Layout, video_features: str | None = None) -> VectorSource:
-    """The frame vectors of a data set in any layout.
-
-    Raises:
-        FeatureError: if there are none or their files are damaged.
-    """
+    """Open the frame vectors of a data set in any layout; raises FeatureError if they are missing or damaged."""
     return layout_of(layout.folder, video_features).frames(layout.folder)
 
 
 def open_words(layout: Layout) -> VectorSource:
-    """The word vectors of a data set in any layout.
-
-    Raises:
-        FeatureError: if there are none or their file is damaged.
-    """
+    """Open the word vectors of a data set in any layout; raises FeatureError if they are missing or damaged."""
     return layout_of(layout.folder).words(layout.folder)
 
 
 def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
-    """CLIP frame vectors of videos and sentence vectors of captions, for DL-DKD.
-
-    Raises:
-        FeatureError: if one of the two files is missing or damaged.
-    """
+    """Open DL-DKD's CLIP frame and sentence vectors; raises FeatureError if a file is missing or damaged."""
     frames = Hdf5Vectors(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
     return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
 

@@ -17,11 +17,7 @@ ORIGIN = "features.json"
 
 
 def encoder_identity_of(folder: Path) -> str | None:
-    """The identity of the encoder whose features lie in a data set's folder, or None where nothing notes it.
-
-    Raises:
-        FeatureError: The note is damaged.
-    """
+    """Return the identity of the encoder that made a data set's features, or None; FeatureError if the note is bad."""
     path = folder / ORIGIN
     if not path.is_file():
         return None

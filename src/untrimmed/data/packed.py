@@ -170,13 +170,10 @@ def open_packed(
     settings: PackSettings,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """The packed features, made first if the cache has none of these.
+    """Return the packed features, first written if the cache has none; `progress` gets videos done and in all.
 
-    `progress` is called with videos done and videos in all while packing.
-
-    Raises:
-        FeatureError: naming file and id for a missing entry, a video without frames, a caption without words, a wrong
-            width, or a value that is not finite; the cache is then left as it was.
+    Raises: FeatureError naming file and id for an entry that is missing, empty, of another width or not finite; the
+        cache is unchanged then.
     """
     folder = cache_dir / sources.key(settings)
     if not folder.is_dir():
@@ -213,9 +210,7 @@ def pack(
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """All features resampled, into files of a folder or, without one, into memory.
-
-    Sizes are known beforehand, so that with a folder nothing larger than one video is held in memory.
+    """Resample all features into files of a folder, holding one video in memory at most; without a folder, into memory.
 
     Raises: FeatureError as `open_packed`.
     """
@@ -307,11 +302,7 @@ def _count(source: VectorSource, name: str, what: str) -> int:
 
 
 def read_finite(source: VectorSource, name: str) -> np.ndarray:
-    """The rows of an entry, all numbers finite.
-
-    Raises:
-        FeatureError: naming source, entry and row otherwise.
-    """
+    """Return the rows of an entry; a FeatureError names source, entry and row of a number that is not finite."""
     rows = source.read(name)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):

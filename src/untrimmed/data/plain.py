@@ -26,10 +26,9 @@ CAPTION_FILE = "captions.jsonl"
 
 
 def read_plain(path: Path) -> dict[str, list[Annotation]]:
-    """The captions of each split, in file order.
+    """Return the captions of each split in file order.
 
-    Raises:
-        FeatureError: naming file and line; also if there are none, or some lines have a split and others have none.
+    Raises: FeatureError for a bad line, for no captions, or if only some lines have a split.
     """
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
     number: Counter[str] = Counter()

@@ -46,15 +46,12 @@ def prepare(
 ) -> Prepared:
     """Write caption files and moments of a benchmark below `out/name` and report the counts.
 
-    All parts are read before anything is written. `parts` replaces the benchmark's own choice of parts for some splits,
-    e.g. `{"test": "val_2"}`. A split whose annotation file is not in the folder is reported, not written.
-    `called` is another name for the data set, which features of another network want; a note in the folder says whose
-    captions they are.
+    All parts are read before anything is written. `parts` replaces the benchmark's parts for some splits, e.g.
+    `{"test": "val_2"}`. A split without annotation file is reported, not written. `called` is another name for the data
+    set, for features of another network; a note in the folder names the benchmark.
 
-    Raises:
-        UnknownNameError: for an unknown benchmark or part.
-        ConfigError: if the folder is that of another benchmark or of another layout, or cannot be called so.
-        FeatureError: if a file is damaged or none is there.
+    Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
+        benchmark or layout, FeatureError if files are damaged or none is there.
     """
     benchmark = get_benchmark(name)
     layout = Layout.at(out, name if called is None else called)

@@ -43,11 +43,7 @@ class VectorSource(ABC):
 
     @abstractmethod
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The rows of an entry as float32 (float64 stays).
-
-        Raises:
-            FeatureError: if the entry is missing, is no table of numbers, or is of another width.
-        """
+        """Return an entry as float32 (float64 stays); FeatureError if it is missing, no table or of another width."""
 
     @abstractmethod
     def files(self, names: list[str]) -> list[Path]:
@@ -55,10 +51,7 @@ class VectorSource(ABC):
 
 
 class BigFileFrames(VectorSource):
-    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`.
-
-    Its tables are parsed when first needed, which a packed cache makes unnecessary.
-    """
+    """Frames of videos in a BigFile folder in the order of `video2frames.txt`; tables are parsed when first needed."""
 
     def __init__(self, folder: Path):
         self.place = folder
@@ -209,10 +202,7 @@ class FolderVectors(_Tables):
 
 
 def to_array(table: Any, place: str) -> Any:
-    """An array of what may be a tensor or lists; arrays stay, be they in memory or in a file.
-
-    Raises: FeatureError for what is no table, such as rows of different lengths.
-    """
+    """Convert a tensor or lists to an array; arrays stay. Raises FeatureError for rows of different lengths."""
     if hasattr(table, "detach"):  # of PyTorch, which need not be installed
         table = table.detach().cpu()
         table = table.float() if "bfloat16" in str(table.dtype) else table  # which numpy does not have
@@ -257,10 +247,7 @@ class FolderArrays(ArrayVectors):
 
 
 class JoinedFrames(VectorSource):
-    """Frames of merged videos out of those of their pieces; a video that the source has as a whole is read as such.
-
-    `table` is the file that says of which pieces each video consists.
-    """
+    """Frames of merged videos from their pieces, listed in the file `table`; videos that the source has stay whole."""
 
     def __init__(self, source: VectorSource, table: Path):
         self.place = source.place
@@ -303,11 +290,7 @@ def iter_datasets(group: Any) -> Any:
 
 
 def read_pieces(path: Path) -> dict[str, list[str]]:
-    """Of which pieces each merged video consists.
-
-    Raises:
-        FeatureError: if the file says anything else.
-    """
+    """Return the pieces of each merged video; raises FeatureError if the file is damaged."""
     pieces = read_json(path)
     if not isinstance(pieces, dict) or not all(isinstance(own, list) and own for own in pieces.values()):
         raise FeatureError(f"{path}: wanted {{video: [piece, ...]}}; run untrimmed data prepare again")

@@ -32,14 +32,11 @@ class TextSimilarity:
 
 
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
-    """The statistics of one split from its word features, as extracted; None for a split of one caption.
+    """Return statistics of one split's word features as extracted; None for a split of one caption.
 
-    `last` is for features whose last row is the sentence, as CLIP's. Of more than 20,000 captions as many are drawn,
-    the same every time.
+    `last` takes the last row as the sentence, as in CLIP. From more than 20,000 captions a fixed sample is drawn.
 
-    Raises:
-        UnknownNameError: for an unknown split.
-        FeatureError: for captions or features that are missing or damaged.
+    Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.
     """
     captions = [annotation.caption_id for annotation in read_split(name, root, split)]
     words = open_words(Layout.at(root, name))

@@ -50,11 +50,9 @@ class Truths:
 
 
 def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
-    """The right videos of the queries of a split, the annotated video always among them.
+    """Return the right videos of a split's queries, the annotated video always among them.
 
-    Raises:
-        FeatureError: naming file and line of what is no label; for a query that is labelled twice, and for a file that
-            labels no query of the split.
+    Raises: FeatureError for a bad line, a query that is labelled twice, or a file without labels for the split.
     """
     row_of = {video: row for row, video in enumerate(videos_of(annotations))}
     query_of = {annotation.caption_id: number for number, annotation in enumerate(annotations)}

@@ -73,10 +73,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
 
 
 def attachment_class(name: str) -> type[Attachment]:
-    """The class of an attachment.
-
-    Raises: UnknownNameError naming the nearest one.
-    """
+    """Return the class of an attachment; an UnknownNameError names the nearest one."""
     _import_all()
     if name not in ATTACHMENTS:
         raise UnknownNameError.among("attachment", name, list_attachments())
@@ -84,10 +81,7 @@ def attachment_class(name: str) -> type[Attachment]:
 
 
 def is_loss(attachment: str) -> bool:
-    """Whether an attachment is a loss, which is one term of its name with settings in the section `losses`.
-
-    Raises: UnknownNameError naming the nearest attachment.
-    """
+    """Return whether an attachment is a loss, one term with settings in `losses`; raises UnknownNameError."""
     return issubclass(attachment_class(attachment), StepLoss)
 
 
@@ -258,10 +252,7 @@ def _why_refused(name: ModelName) -> str:
 
 
 def paper_of(name: str) -> str:
-    """The line that names a method or an attachment and its paper.
-
-    Raises: UnknownNameError for an unknown name.
-    """
+    """Return the line that names a method or an attachment and its paper; raises UnknownNameError."""
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

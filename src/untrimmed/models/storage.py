@@ -57,10 +57,7 @@ def model_classes(model: RetrievalModel) -> list[type]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file; a kill at any moment leaves the old or the new one.
-
-    Raises: CheckpointError when it cannot be written, for instance on a full disk; nothing is left of it then.
-    """
+    """Write a safetensors file atomically; raises CheckpointError, and leaves nothing, if it cannot be written."""
     try:
         with whole_file(path, alone=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
@@ -69,11 +66,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def load_model(folder: Path) -> RetrievalModel:
-    """The model that `save_model` wrote, on the CPU in evaluation mode.
+    """Return the model that `save_model` wrote, on the CPU in evaluation mode.
 
-    Raises:
-        CheckpointError: when a file is missing, truncated, not finite, or does not fit the settings.
-        ConfigError: when it needs code from outside this package that this user has not imported before.
+    Raises: CheckpointError for a file that is missing, truncated, not finite or does not fit the settings, ConfigError
+        if the model needs outside code that this user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
     try:

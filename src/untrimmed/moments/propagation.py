@@ -1,14 +1,11 @@
 """Segments that borrow from each other: relevance propagated over a graph of all segments of a video (TF-PRVR).
 
-Two segments of a level are joined by how alike and how near they are, those of adjacent levels by how much they
-overlap. The propagated vectors are (1 - beta) (I - beta G)^-1 S, S the segments' vectors and G the normalised graph.
-
-Up to `MOST_DENSE` segments G is written down and the system solved. Beyond, that would be cubic in the segments, and a
-square of them in memory. Then the system is solved by conjugate gradients, which need only G times a matrix: rows whose
-cosines are all positive meet a matrix of D x D, a decay with the distance in time is one pass forward and one backward,
-and overlaps are at most as many as segments. Rows with a negative cosine, which count as 0, are multiplied with all
-others a block at a time; encoders whose frames lie in one cone have none, and all pairs are looked at once to know it.
-The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which bounds the steps however long the video is.
+Segments of a level are joined by similarity and nearness, those of adjacent levels by overlap. The propagated vectors
+are (1 - beta) (I - beta G)^-1 S, S the segments' vectors and G the normalised graph. Up to `MOST_DENSE` segments G is
+dense and the system is solved. Beyond, conjugate gradients need only G times a matrix: rows whose cosines are all
+positive need a matrix of D x D, the decay in time one pass each way, and overlaps are at most as many as segments. Rows
+with a negative cosine, which counts as 0, are multiplied in blocks; encoders whose frames lie in one cone have none.
+The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which bounds the steps.
 """
 
 from __future__ import annotations

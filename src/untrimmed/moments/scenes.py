@@ -16,13 +16,10 @@ _ROWS = 1024  # multiplied at once: they fit the caches, and a day of video need
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
-    """First frame and one past the last of every scene: those of no change in order of time, then scenes of scenes.
+    """Return first frame and one past the last of every scene: those of no change in time order, then scenes of scenes.
 
-    Any two are disjoint or one contains the other; the last is the whole video. `penalty` is the squared distance that
-    a change has to explain.
-
-    Raises:
-        ValueError: A vector is not finite.
+    Any two are disjoint or nested; the last is the whole video. `penalty` is the squared distance that a change has to
+    explain. Raises: ValueError if a vector is not finite.
 
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
     [[0, 2], [2, 3], [3, 5], [2, 5], [0, 5]]

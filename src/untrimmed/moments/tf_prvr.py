@@ -21,10 +21,7 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """`wavelet` is one of PyWavelets'; `beta` says how much segments borrow from others, 0 nothing; both as released.
-
-    Raises: ConfigError for a beta outside [0, 1).
-    """
+    """`wavelet` is one of PyWavelets'; `beta` in [0, 1), else ConfigError: how much segments borrow; as released."""
 
     wavelet: str = "db4"
     beta: float = 0.7
@@ -36,10 +33,7 @@ class TFPRVRSettings:
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """Moments of a video in order of time: frames `edges[i]` up to `edges[i + 1]` as vector i, not of unit length.
-
-    `levels` are the edges of the segments of each level, the finest first.
-    """
+    """Moments in order of time: frames `edges[i]` to `edges[i + 1]` as vector i; `levels`: edges, finest first."""
 
     vectors: Float[np.ndarray, "M D"]
     edges: Edges

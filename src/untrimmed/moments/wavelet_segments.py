@@ -45,13 +45,12 @@ def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
 
 
 def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> list[Segments]:
-    """The segments of every level, the finest first; a level without cuts is one segment.
+    """Return the segments of every level, the finest first; a level without cuts is one segment.
 
     Frames need not have unit length; they are in temporal order at equal steps.
 
-    Raises:
-        FeatureError: There are no frames, one is not finite or has no direction, or those of a segment cancel.
-        ConfigError: The wavelet is not known, or has no transform with finite filters.
+    Raises: FeatureError for no frames, frames that are not finite or have no direction, or segments that cancel;
+        ConfigError for a wavelet that is unknown or has no transform with finite filters.
     """
     if not len(frames):
         raise FeatureError("a video without frames has no segments; wanted at least one frame")

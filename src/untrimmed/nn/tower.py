@@ -72,10 +72,7 @@ def lengthened(
 
 
 class Tower(nn.Module):
-    """Input layer, positions and one or more encoder blocks, in this order.
-
-    `skip_padding`: features at masked positions are not read; only for methods that never look at what becomes of them.
-    """
+    """Input layer, positions and encoder blocks. `skip_padding` (for methods that ignore padding) does not read it."""
 
     def __init__(
         self,

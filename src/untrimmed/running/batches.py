@@ -79,20 +79,14 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
 
 
 def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
-    """Sentences given by raw word vectors, prepared as those of a data set are.
-
-    Raises: FeatureError for none, or a table of another width or with numbers that are not finite.
-    """
+    """Prepare sentences given by raw word vectors as those of a data set; raises FeatureError for unfitting tables."""
     tables = [_finite(table, place, "words", sizes.query_dim) for place, table in enumerate(words)]
     rows, mask = _padded([prepare_words(table, max_words=sizes.max_words) for table in tables], "words")
     return QueryBatch(words=torch.from_numpy(rows), mask=torch.from_numpy(mask))
 
 
 def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: bool = False) -> VideoBatch:
-    """Videos given by raw frame vectors, prepared as those of a data set are; `fixed_frames` as in `FeatureSettings`.
-
-    Raises: FeatureError as `query_batch_of`.
-    """
+    """Prepare videos given by raw frame vectors as those of a data set; raises FeatureError as `query_batch_of`."""
     tables = [_finite(table, place, "frames", sizes.video_dim) for place, table in enumerate(frames)]
     prepared = [
         prepare_video(table, num_clips=sizes.num_clips, max_frames=sizes.max_frames, fixed_frames=fixed_frames)

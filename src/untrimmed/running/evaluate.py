@@ -36,16 +36,14 @@ def evaluate(
     truths: Path | str | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The results of a run's best model, of any saved model or of one in memory, on a split; "tf_prvr", which needs no
-    training, takes data sets of one space (`load_shared_space`).
+    """Return the results of a run's best model, a saved model or one in memory on a split.
 
-    The split is `dataset`, or named as in `open_model`; `device` and `precision` are for what is not loaded yet. Where
-    the data has moments, event-level recall is reported for any method, else the report's note says why not;
-    `moments=False` leaves it out, which saves most of the time. `truths` is as in `OpenedModel.report`, `changed` as in
-    `load`; the title names the changed settings.
+    "tf_prvr" needs no training and takes data sets of one space (`load_shared_space`). The split is `dataset`, or named
+    as in `open_model`; `device` and `precision` apply to what is loaded here. Event-level recall is reported if the
+    data has moments, else the note says why not; `moments=False` skips it, which saves most of the time. `truths` is as
+    in `OpenedModel.report`, `changed` as in `load`; the title names the changed settings.
 
-    Raises: ConfigError where a model in memory comes without `dataset`, or a data set is given and named; else what
-        `open_model` raises.
+    Raises: ConfigError for no data set or two of them; else as `open_model`.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:

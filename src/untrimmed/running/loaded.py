@@ -46,8 +46,7 @@ class LoadedModel:
 
     @checked(words="a table of word vectors for each sentence")
     def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
-        """The encodings of sentences, each given by its word vectors [words, query_dim] as their encoder gave them: an
-        array, a tensor, or lists of rows.
+        """Encode sentences, each given by its word vectors [words, query_dim]: an array, a tensor or lists of rows.
 
         Raises: FeatureError for a table of another width, or with numbers that are not finite.
         """
@@ -57,11 +56,7 @@ class LoadedModel:
 
     @checked(frames="a table of frame vectors for each video")
     def encode_videos(self, frames: Sequence[Any]) -> EncodedVideos:
-        """The encodings of videos, each given by its frame vectors [frames, video_dim] in order of time: an array, a
-        tensor, or lists of rows.
-
-        Raises: FeatureError for a table of another width, or with numbers that are not finite.
-        """
+        """Encode videos, each given by its frame vectors [frames, video_dim] in time order; see `encode_queries`."""
         batch = video_batch_of(frames, self.model.config, fixed_frames=self.features.fixed_frames)
         with evaluating(self.model):
             return self.encode(self.model.encode_videos, batch)
@@ -81,11 +76,9 @@ class LoadedModel:
         root: Path | str | None = None,
         video_features: str | None = None,
     ) -> RetrievalDataset:
-        """A split of the run's data set, which may have moved to `root`, or of another, as the model reads features.
+        """Load a split of the run's data set, which may have moved to `root`, or of another, as the model needs it.
 
-        Raises:
-            ConfigError: when the data set is not known.
-            FeatureError: for missing, damaged or unfitting features.
+        Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or unfitting features.
         """
         own = self.data
         name = data or (own.name if own else None)
@@ -102,10 +95,7 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """The model with a split, which may be in memory.
-
-        Raises: FeatureError for features that it was not made for.
-        """
+        """Return the model with a split, maybe in memory; raises FeatureError for features that do not fit."""
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
@@ -137,14 +127,11 @@ def load(
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
-    """The best model of a run, or an imported one, in evaluation mode.
+    """Return the best model of a run, or an imported one, in evaluation mode.
 
-    `changed` are settings that it gets instead of its own, by dotted keys as in training:
-    `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
+    `changed` replaces settings by dotted keys, `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
 
-    Raises:
-        CheckpointError: when the folder holds no model, or a damaged one.
-        ConfigError: when a setting cannot change after training.
+    Raises: CheckpointError for no model or a damaged one, ConfigError if a setting cannot change after training.
     """
     folder = folder.folder if isinstance(folder, Run) else Path(folder)
     encoding = Encoding.on(device, precision)
@@ -162,10 +149,7 @@ def load(
 
 
 def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
-    """A model of no run: it reads features, and is evaluated in batches, as its method's preset says.
-
-    Raises: ConfigError if its weights are not float32.
-    """
+    """Wrap a model without a run, evaluated by its method's preset; raises ConfigError if weights are not float32."""
     require_float32(model)
     method = ModelName.of(model.name).method
     if not has_preset(method, OWN_DATA_PRESET):
@@ -186,16 +170,13 @@ def open_model(
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> OpenedModel:
-    """The best model of a run, or an imported one, with a split of a data set.
+    """Return the best model of a run, or an imported one, with a split of a data set.
 
-    A run has its own data set, which may have moved to `root`, unless `data` and `root` name another; an imported model
-    needs both. Videos are encoded in the released batches, because the window of GMMFormer's second branch depends on
-    the batch. `changed` is as in `load`.
+    By default a run takes its own data set, which may have moved to `root`; an imported model needs `data` and `root`.
+    Videos are encoded in the released batches, because GMMFormer's second window depends on the batch.
 
-    Raises:
-        CheckpointError: when the folder holds no model, or a damaged one.
-        ConfigError: when the data set is not known, or a setting cannot change after training.
-        FeatureError: for missing, damaged or unfitting features.
+    Raises: CheckpointError for no model or a damaged one, ConfigError for an unknown data set or a setting that cannot
+        change after training, FeatureError for missing, damaged or unfitting features.
     """
     loaded = load(folder, device=device, precision=precision)
     if loaded.data is None and data is not None and has_preset(loaded.model.name, data):
@@ -206,10 +187,7 @@ def open_model(
 
 
 def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
-    """The model with other settings, by dotted keys that begin with `model.`, and the weights that it has learned.
-
-    Raises: ConfigError when a setting cannot change after training.
-    """
+    """Return the model with other `model.` settings and its learned weights; raises ConfigError for fixed settings."""
     for key in changed:
         if not key.startswith("model."):
             raise ConfigError(

@@ -9,11 +9,10 @@ _MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what PyTorch frees, for the rest of the process; glibc only, elsewhere nothing happens.
+    """Make glibc keep memory that PyTorch frees, for the rest of the process; does nothing elsewhere.
 
-    Temporary arrays are tens of megabytes. By default each goes back to the system when it is freed and its successor
-    comes as fresh pages, which the kernel has to clear: a fifth of a training step (docs/benchmarks.md). The process
-    then stays as large as it once was.
+    Otherwise every temporary array gets fresh pages, which the kernel clears: a fifth of a training step
+    (docs/benchmarks.md). The process then keeps its largest size.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -80,10 +80,7 @@ class OpenedModel:
             yield own, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """All scores of some queries, or of all. Each batch of videos is scored against them and then forgotten.
-
-        Best rows are looked for in bfloat16 if the split is encoded in it.
-        """
+        """Return the scores of some or all queries, one batch of videos at a time, in the precision of the split."""
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
             queries = self.all_queries if queries is None else queries
@@ -134,10 +131,7 @@ class OpenedModel:
         )
 
     def event_recall(self) -> dict[str, float]:
-        """Event-level recall, see `event_recall_of`.
-
-        Raises: FeatureError when no caption has a moment; as `locate`.
-        """
+        """Return event-level recall (`event_recall_of`); raises FeatureError without moments, else as `locate`."""
         if reason := why_no_events(self.dataset):
             raise FeatureError(reason)
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)

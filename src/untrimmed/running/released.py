@@ -21,15 +21,13 @@ from untrimmed.running.training_free import require_learner
 def import_released_file(
     method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[RetrievalModel, str]:
-    """The model in an authors' checkpoint, and the data set whose settings it got.
+    """Return the model in an authors' checkpoint, and the data set whose settings it got.
 
-    A checkpoint does not tell its data set, and settings such as GMMFormer v2's temperature decide what the weights
-    mean: without `data`, the widths must fit one preset only. `overrides` are dotted keys as in training.
+    A checkpoint does not name its data set, but settings such as GMMFormer v2's temperature decide what weights mean:
+    without `data`, the widths must fit one preset only. `overrides` are dotted keys as in training.
 
-    Raises:
-        CheckpointError: for a damaged file, or one that fits no preset or not the method.
-        ConfigError: when several presets fit and `data` is not given, and for a method that needs no training.
-        UnknownNameError: for an unknown method or data set.
+    Raises: CheckpointError for a damaged or unfitting file, ConfigError if several presets fit without `data` or the
+        method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)

@@ -109,10 +109,7 @@ def is_model(folder: Path) -> bool:
 
 
 def open_run(folder: Path | str) -> Run:
-    """The run in a folder.
-
-    Raises: CheckpointError when there is none, or it is damaged.
-    """
+    """Return the run in a folder; raises CheckpointError if there is none or it is damaged."""
     folder = Path(folder)
     if not is_run(folder):
         raise CheckpointError(f"{folder}: no {CONFIG} in it; give the folder of a run (untrimmed train --out)")
@@ -125,10 +122,7 @@ def open_run(folder: Path | str) -> Run:
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The settings of the run in a folder.
-
-    Raises: CheckpointError if the run has another format than this version writes.
-    """
+    """Return the settings of the run in a folder; raises CheckpointError if another version wrote the run."""
     values = read_yaml(folder / CONFIG)
     if values.pop("format", None) != FORMAT:
         raise CheckpointError(f"{folder}: was made by an earlier development version of untrimmed; train it again")

@@ -37,10 +37,7 @@ def load_split(
 
 
 def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, wanted_by: str) -> None:
-    """Refuse features that are not as a model reads them; `wanted_by` names it in messages.
-
-    Raises: FeatureError for another width, ConfigError for arrays that were resampled to other sizes.
-    """
+    """Raise FeatureError for another width or ConfigError for arrays of other sizes; `wanted_by` names the model."""
     place = f"{dataset.name}, split {dataset.split}"
     for what, key, found in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
         if found != (wanted := getattr(sizes, key)):

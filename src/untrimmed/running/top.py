@@ -45,11 +45,9 @@ class Answer:
 
 
 def named_captions(dataset: RetrievalDataset, names: Sequence[str]) -> Int[np.ndarray, " N"]:
-    """The rows of captions given by their ids or their texts; small letters and blanks make no difference in texts.
+    """Return the rows of captions given by ids or texts, ignoring case and blanks; a text means all captions with it.
 
-    A text that several captions share means all of them.
-
-    Raises: UnknownNameError for what is neither.
+    Raises: UnknownNameError for a name that is neither.
     """
     row_of = {caption_id: row for row, caption_id in enumerate(dataset.caption_ids)}
     by_text: dict[str, list[int]] = {}
@@ -71,10 +69,7 @@ def _plain(text: str) -> str:
 
 
 def read_names(queries: Path) -> list[str]:
-    """Ids or texts of captions: the lines of a file, or ids with commas between them where no such file is.
-
-    Raises: ConfigError for a file without any.
-    """
+    """Return ids or texts of captions, from the lines of a file or separated by commas; ConfigError if none."""
     lines = queries.read_text(encoding="utf-8").splitlines() if queries.is_file() else str(queries).split(",")
     names = [line.strip() for line in lines if line.strip()]
     if not names:
@@ -118,10 +113,7 @@ def _encoded(opened: OpenedModel, captions: Int[np.ndarray, " N"]) -> EncodedQue
 def best_moments(
     opened: OpenedModel, queries: EncodedQueries, videos: Int[np.ndarray, "N K"]
 ) -> list[list[Span | None]]:
-    """The window of each of a query's videos that fits it best, in seconds, among those that event recall tries.
-
-    None for a video without a duration, and for a model that has no timeline.
-    """
+    """Return the best window in s of each of a query's videos; None without a duration or timeline."""
     dataset = opened.dataset
     found: list[list[Span | None]] = [[None] * videos.shape[1] for _ in videos]
     for batch in in_batches(np.arange(len(dataset.video_ids)), opened.train.eval_video_batch):

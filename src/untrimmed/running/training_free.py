@@ -62,14 +62,12 @@ def evaluate_training_free(
     truths: Path | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The results of TF-PRVR on a split, with the figures of a trained model; arguments as in `evaluate`.
+    """Return the results of TF-PRVR on a split, with the figures of a trained model; arguments as in `evaluate`.
 
-    A data set in memory needs frames and words of one width, one space: a sentence vector counts as one word. Moments
-    are the spans of `VideoMoments.candidates`, ranked as a library ranks them: by video, the clearest of each first.
+    A data set in memory needs frames and words of one space; a sentence vector counts as one word. Moments are the
+    spans of `VideoMoments.candidates`, ranked by video, the clearest of each first.
 
-    Raises:
-        ConfigError: No data set is named, or a setting is unknown or wrong.
-        FeatureError: As `load_shared_space`, and for a video or a sentence that has a vector of zeros.
+    Raises: ConfigError for no data set or a wrong setting, FeatureError as `load_shared_space` and for zero vectors.
     """
     own, annotators = _settings(name, changed or {})
     if dataset is None:
@@ -124,10 +122,7 @@ def _located(
     fused: Float64[np.ndarray, "Q V"],
     durations_s: Float[np.ndarray, " V"],
 ) -> RankedMoments:
-    """The moments of all videos as a library ranks them: of better videos first, the clearest of a video first.
-
-    The clearest span of a video scores what the video does, another as much less as it is less clear.
-    """
+    """Rank the moments of better videos first, the clearest of a video first; it scores what the video does."""
     limits = LocateSettings()
     totals = [np.diff(video.edges) @ video.vectors for video in videos]  # of the moments of all frames
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
@@ -144,10 +139,7 @@ def _located(
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
-    """One vector a caption, not of unit length.
-
-    Raises: FeatureError for words of another width than frames, and for a sentence of zeros.
-    """
+    """One vector a caption, not of unit length; raises FeatureError for a width unlike the frames', or for zeros."""
     if dataset.query_dim != dataset.video_dim:
         raise FeatureError(
             f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "

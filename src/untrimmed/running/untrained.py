@@ -27,10 +27,7 @@ PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
 def untrained_rows_of(
     name: str, root: Path | str, on: str = "test"
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
-    """The rows of a split of ROOT/NAME, with the oracle if its features are simulated, and that split.
-
-    Raises: FeatureError for missing or damaged features.
-    """
+    """Return the rows of a split of ROOT/NAME, with the oracle if simulated, and the split; raises FeatureError."""
     root = Path(root)
     train, val, shown = (load_dataset(name, root, split) for split in ("train", "val", on))
     return untrained_rows(train, val, shown, open_world(name, root) if is_simulated(name, root) else None), shown

@@ -33,10 +33,7 @@ def require_arguments(
     callback: Callback | None,
     overrides: Mapping[str, Any],
 ) -> str:
-    """The name of the data set, if all that `train` was given goes together.
-
-    Raises: ConfigError naming the first that does not.
-    """
+    """Return the name of the data set; a ConfigError names the first argument of `train` that does not fit."""
     require_sections(overrides)
     if callback is not None:
         _require_callable(callback)
@@ -76,11 +73,9 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Refuse features that the model was not made for or that say nothing, and to learn from a single video.
+    """Refuse features that the model was not made for or that say nothing, and a single training video.
 
-    Of a single one to choose the epoch by it warns.
-
-    Raises: FeatureError, or ConfigError for features in memory that were resampled to other sizes.
+    A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
     """
     train_set, val_set = sets
     for dataset in sets:

@@ -49,10 +49,7 @@ class SharedEncoding(Encoding):
 
 
 def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
-    """This process as one of those that torchrun started, or alone; and how its encoders run.
-
-    Raises: ConfigError when Lightning is not installed or the device is not there.
-    """
+    """Join the processes of torchrun, or run alone; raises ConfigError without Lightning or the device."""
     chosen = choose_device(device)
     try:
         from lightning.fabric import Fabric

@@ -55,10 +55,7 @@ def save_state(path: Path, state: TrainingState, model: RetrievalModel, optimize
 
 
 def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> TrainingState:
-    """Load weights and moments in place and give how far the run was.
-
-    Raises: CheckpointError when the file is damaged or of another model.
-    """
+    """Load weights and moments in place and return the progress; raises CheckpointError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))

@@ -70,24 +70,20 @@ def train(
     packing: Callable[[int, int], None] | None = None,
     **overrides: Any,
 ) -> Run:
-    """Train a method, by its name or as a model made already, and give the finished run.
+    """Train a method, given by name or as a model, and return the finished run.
 
-    `data` is the name of a data set at ROOT/DATA, or two in memory, to learn from and to choose the best epoch by. A
-    model goes on from the weights that it has and is trained in place: it ends as its last epoch left it, the best one
-    is `run.load_model()`; a run in `out` that began with other weights is another's. Settings are those of the
-    preset for method and data set, changed by dotted keys:
-    `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`. `preset` names another data set's preset
-    or a YAML file; people's own data sets take TVR's, and the widths of their features. A folder `out` (default:
-    runs/METHOD-DATA) with the same settings goes on where it stopped; nothing is ever overwritten. `callback` hears of
-    each step and validation and may end the training; `packing` is called with videos done and in all while features
-    are prepared. `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay float32),
-    or auto, settled when the run begins. `compile` sends encoders of training steps through `torch.compile` (for GPUs).
+    `data` is the name of a data set at ROOT/DATA, or two in memory: for training and for choosing the best epoch. A
+    model continues from its weights, in place, and ends with the last epoch's; the best is `run.load_model()`. Settings
+    are the preset's, changed by dotted keys: `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`.
+    `preset` names another data set's preset or a YAML file; other data sets take TVR's preset and their own widths. A
+    folder `out` (default: runs/METHOD-DATA) with the same settings and initial weights is continued; nothing is ever
+    overwritten. `callback` gets each step and validation and may end the training; `packing` is called with videos done
+    and in all while features are prepared. `precision` is the format of products: float32, bfloat16 (losses, weights
+    and updates stay float32), or auto, decided at the start. `compile` applies `torch.compile` to the encoders of
+    training steps (for GPUs).
 
-    Raises:
-        UnknownNameError: for an unknown method, preset or frame feature.
-        ConfigError: for an unknown or wrong setting, other settings than those of the run in `out`, or a loss that is
-            not a number.
-        FeatureError: for missing, damaged or unfitting features.
+    Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
+        setting, other settings than in `out` or a loss that is not a number, FeatureError for unfitting features.
     """
     data_name = require_arguments(method, data, root, video_features, callback, overrides)
     made = method if isinstance(method, RetrievalModel) else None
@@ -174,10 +170,7 @@ def _digest_of(sets: Sets) -> str:
 def _sized_for(
     dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, overrides: Mapping[str, Any]
 ) -> ModelConfig:
-    """The sizes with the widths of a data set and, if it is in memory, with what it was resampled to.
-
-    What the user has set stays.
-    """
+    """Return the sizes with the data set's widths and, in memory, its resampling; user settings stay."""
     own: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:
         made = dataset.features.settings
@@ -195,10 +188,7 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
 
 
 def _begun(folder: Path, config: RunConfig, made: RetrievalModel | None) -> RunConfig:
-    """The settings, with the first weights of a model that is made already: where it goes on with a run, of that.
-
-    Raises: ConfigError if the folder holds anything but a run with these settings.
-    """
+    """Return the settings with a given model's first weights; raises ConfigError if the folder has anything else."""
     is_begun = is_run(folder)
     if made is not None:
         known = _BEGUN.setdefault(made, {})

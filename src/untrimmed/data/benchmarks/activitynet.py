@@ -17,11 +17,7 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a JSON file, in file order.
-
-    Raises:
-        FeatureError: naming file and video.
-    """
+    """Return the captions of a JSON file in file order; a FeatureError names file and video."""
     annotations = []
     for name, values in Row.of(read_json(path), str(path), []).values.items():
         row = Row.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])

@@ -48,22 +48,15 @@ class Benchmark:
         return next((folder / name for name in self.files[part] if (folder / name).is_file()), None)
 
     def read_part(self, part: str, folder: Path) -> list[Annotation]:
-        """The captions of a part, with merged videos where the field merges them.
+        """Return the captions of a part, with merged videos where the field merges them.
 
-        Raises:
-            UnknownNameError: if the benchmark has no such part.
-            FeatureError: if none of its files is in the folder, or a file is damaged.
+        Raises: UnknownNameError for an unknown part, FeatureError for missing or damaged files.
         """
         annotations = self._read_unmerged(part, folder)
         return self.merge(annotations) if self.merge else annotations
 
     def read_pieces(self, part: str, folder: Path) -> dict[str, list[str]]:
-        """The videos that each merged video of a part consists of; empty where nothing is merged.
-
-        Raises:
-            UnknownNameError: if the benchmark has no such part.
-            FeatureError: if none of its files is in the folder, or a file is damaged.
-        """
+        """Return the pieces of each merged video of a part, empty where nothing is merged; raises as `read_part`."""
         return self.pieces(videos_of(self._read_unmerged(part, folder))) if self.pieces else {}
 
     def _read_unmerged(self, part: str, folder: Path) -> list[Annotation]:

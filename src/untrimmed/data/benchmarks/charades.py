@@ -16,11 +16,7 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a text file, in file order, with durations from the csv beside it.
-
-    Raises:
-        FeatureError: naming file and line.
-    """
+    """Return the captions of a text file in file order, durations from the CSV; a FeatureError names file and line."""
     durations = _read_durations(path)
     annotations = []
     for number, line in open_lines(path):

@@ -18,11 +18,7 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a JSON file, in file order.
-
-    Raises:
-        FeatureError: naming file and annotation.
-    """
+    """Return the captions of a JSON file in file order; a FeatureError names file and annotation."""
     rows = read_json(path)
     if not isinstance(rows, list):
         raise FeatureError(f"{path}: found {type(rows).__name__}, wanted a list of annotations; download it again")

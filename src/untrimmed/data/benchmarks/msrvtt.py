@@ -21,12 +21,9 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a list of videos, in its order: those of the test list, else all that the JSON beside it has.
+    """Return the captions of the listed videos in list order: those of the test list, else all in the JSON beside it.
 
-    The test list does without the JSON; durations are unknown then.
-
-    Raises:
-        FeatureError: naming file and line, or entry.
+    The test list needs no JSON; durations are unknown then. A FeatureError names file and line, or entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)

@@ -16,11 +16,7 @@ SEGMENT_S = 5.0
 
 
 def read_normalised(path: Path) -> list[Annotation]:
-    """The captions of a file, in file order.
-
-    Raises:
-        FeatureError: naming file and line.
-    """
+    """Return the captions of a file in file order; a FeatureError names file and line."""
     annotations = []
     for line in read_rows(path, ["video", "duration", "captions"]):
         video = line.video_id()

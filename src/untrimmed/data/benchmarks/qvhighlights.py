@@ -19,11 +19,7 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a release file, one video a cut, in file order.
-
-    Raises:
-        FeatureError: naming file and line.
-    """
+    """Return the captions of a release file in file order, one video per cut; a FeatureError names file and line."""
     annotations = []
     for row in read_rows(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
         duration_s = row.length_s()
@@ -33,12 +29,9 @@ def read(path: Path) -> list[Annotation]:
 
 
 def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
-    """The cuts of each source in order of time; sources in order of first appearance.
+    """Return the cuts of each source in order of time; sources are in order of first appearance.
 
-    A merged video's features are those of its cuts, one after the other in this order.
-
-    Raises:
-        FeatureError: naming a cut that is not `<source>_<start>_<end>`.
+    The features of a merged video are those of its cuts in this order. A FeatureError names a malformed cut.
 
     >>> cuts_of_sources(["a_b_210.0_360.0", "a_b_60.0_210.0"])
     {'a_b': ['a_b_60.0_210.0', 'a_b_210.0_360.0']}

@@ -13,10 +13,7 @@ _BENCHMARKS: dict[str, Benchmark] = {
 
 
 def register_benchmark(benchmark: Benchmark) -> Benchmark:
-    """Make a benchmark from outside this package available by its name: to `data prepare`, `simulate` and training.
-
-    Raises: ConfigError when the name is taken.
-    """
+    """Register a benchmark from outside this package by its name; raises ConfigError if the name is taken."""
     if benchmark.name in _BENCHMARKS:
         raise ConfigError(f"two benchmarks are named {benchmark.name!r}; give yours another name")
     _BENCHMARKS[benchmark.name] = benchmark
@@ -30,11 +27,7 @@ def list_benchmarks() -> list[str]:
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """The benchmark of that name.
-
-    Raises:
-        UnknownNameError: with the nearest known name.
-    """
+    """Return the benchmark of that name; an UnknownNameError suggests the nearest known name."""
     if (found := find_benchmark(name)) is not None:
         return found
     raise UnknownNameError.among("benchmark", name, list_benchmarks())

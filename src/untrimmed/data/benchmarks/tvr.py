@@ -14,11 +14,7 @@ from untrimmed.data.fields import read_rows
 
 
 def read(path: Path) -> list[Annotation]:
-    """The captions of a release file, in file order.
-
-    Raises:
-        FeatureError: naming file and line.
-    """
+    """Return the captions of a release file in file order; a FeatureError names file and line."""
     annotations = []
     for row in read_rows(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
         duration_s = row.length_s()

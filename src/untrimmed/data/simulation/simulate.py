@@ -49,16 +49,13 @@ def simulate(
     settings: SimulationSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulated:
-    """Write a data set of simulated features to `out/name`, whole or not at all.
+    """Write a data set of simulated features to `out/name`, or nothing; `simulation.json` keeps the settings.
 
-    With annotations, a seeded draw of the videos of benchmark `name`, all its parts together; without, `name` is free
-    and a small grammar makes the captions. Videos are dealt 3 : 1 : 1 to train, val and test. `teacher` adds DL-DKD's
-    files. The settings are kept in `simulation.json`.
+    Annotations give a seeded draw of the videos of benchmark `name`, all parts together. Without them `name` is free
+    and a grammar makes the captions. Videos are dealt 3 : 1 : 1 to train, val and test. `teacher` adds DL-DKD's files.
 
-    Raises:
-        UnknownNameError: if annotations are given and no benchmark has that name.
-        ConfigError: if there are not enough videos, the folder is already there, or settings contradict each other.
-        FeatureError: if an annotation file is damaged or none is there.
+    Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
+        settings, FeatureError for missing or damaged annotations.
     """
     settings = settings or SimulationSettings()
     target = Layout.at(Path(out), name)
@@ -164,11 +161,7 @@ def is_simulated(name: str, root: Path) -> bool:
 
 
 def open_world(name: str, root: Path) -> World:
-    """The world that a simulated data set shows, made again from its settings and captions: its hidden side.
-
-    Raises:
-        FeatureError: if the data set is not there, is not a simulated one, or its settings are damaged.
-    """
+    """Rebuild the hidden world of a simulated data set; raises FeatureError if the data set is missing or damaged."""
     layout = Layout.at(root, name)
     path = layout.folder / SETTINGS
     try:

@@ -1,19 +1,13 @@
-"""Two worlds: text and vision as different views of one hidden meaning, which neither of them shows as it is.
+"""Two worlds: text and vision as different views of one hidden meaning, which neither of them shows directly.
 
-Hidden. Every word has a meaning, near those of its synonyms; a sentence's intent is the mean of its words, rare ones
-counting more (`untrimmed.data.simulation.lexicon`). What happens in a video is a series of such meanings: over the span
-of a caption some of its words can be seen, each for a while, strongest around one moment of the span. Half of the time
-that no caption tells of shows other captions of the corpus, half of these with a rare word of the video's own.
-
-Text. A token is its word's meaning, with some of the sentence's intent and some noise, through a fixed random network,
-plus a direction that all words share: features as of RoBERTa.
-
-Vision. A frame is what happens beside where (the video's scene, the present shot), with noise, through another fixed
-random network that ends in a ReLU: features as of ResNet and I3D, never negative.
-
-So no coordinate of the one has anything to do with any of the other: what connects them must be learned. A video's
-features depend on the seed, its id, its captions, and the captions of the corpus. `World.events` and `World.intent` are
-the hidden side: what features of this kind can be read for at most is measured by it (`untrimmed.running.untrained`).
+Hidden: each word has a meaning near those of its synonyms. A sentence's intent is the mean of its words, rare words
+weighted more (`untrimmed.data.simulation.lexicon`). Over the span of a caption some of its words are visible, each
+strongest around one moment. Half of the time without captions shows other captions, half of these with a rare word of
+the video itself. Text: a token is its word's meaning plus some intent and noise, through a fixed random network, plus
+a direction common to all words (as in RoBERTa). Vision: a frame is the event plus scene and shot, with noise, through
+another such network that ends in a ReLU (as in ResNet and I3D). No coordinate of one view corresponds to the other.
+Features depend on the seed, the video's id and captions, and the corpus. `World.events` and `World.intent` are the
+hidden side, by which `untrimmed.running.untrained` measures the most that the features can yield.
 """
 
 from __future__ import annotations
@@ -90,11 +84,9 @@ class SimulationSettings(metaclass=Checked):
 
 
 class View:
-    """How hidden meaning appears in features: a fixed random network, with weights of its own for each view.
+    """A fixed random network, two layers with a tanh, from hidden meaning (rows of length about 1) to features.
 
-    It maps rows of length about 1 by two layers with a tanh between them, never trained.
-
-    `shift` is the mean of the features before `ReLU`, which a view that cannot be negative applies by itself.
+    `shift` is the mean of the features before `ReLU`, which a nonnegative view applies itself.
     """
 
     def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, *, shift: float = 0.0):
@@ -177,10 +169,7 @@ class World:
         return shown
 
     def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """The frames to a model that has learned what words look like, though not well; float32.
-
-        It sees what the frames show and no more, through a map and with noise of its own: a third view.
-        """
+        """Return the frames, float32, as a third view with its own noise: a model that knows roughly how words look."""
         noise = self._rng("teacher's noise", captions[0].video)
         return (self._seen(captions, noise, self.settings.teacher_noise) @ self._teacher).astype(np.float32)
 
