@@ -1,7 +1,5 @@
 """Camera moves over a still picture: what a 16:9 window sees on its eased way from one place to another."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

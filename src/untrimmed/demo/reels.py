@@ -3,8 +3,6 @@
 Everything follows from the seed: which shots a reel has, their lengths, their cuts and fades, every camera move.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

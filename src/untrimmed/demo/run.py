@@ -1,7 +1,5 @@
 """The demo from end to end: render reels, index them, ask 20 queries, say how well the answers meet the truth."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

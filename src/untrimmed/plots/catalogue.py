@@ -1,12 +1,9 @@
 """All pictures by name: what each shows, which figures of the papers it corresponds to, and which runs it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -26,7 +23,7 @@ from untrimmed.plots.prototypes import (
     matching_frequency_of,
     prototype_attention_of,
 )
-from untrimmed.plots.style import COLOURS, require_suffix, save
+from untrimmed.plots.style import COLOURS, Figure, require_suffix, save
 from untrimmed.plots.sweep import draw_sweep, sweep_of
 from untrimmed.plots.top import MOST_CAPTIONS, draw_top, top_of
 from untrimmed.plots.trained_run import TrainedRun, labels, open_trained
@@ -35,9 +32,6 @@ from untrimmed.plots.uncertainty import draw_recall_by_uncertainty, recall_by_un
 from untrimmed.plots.variance import draw_positioning_variances, positioning_variances_of
 from untrimmed.plots.words import draw_word_confidence, word_confidence_of
 from untrimmed.scores.word_max_sim import WordMaxSim
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_IN_A_SWEEP = 64
 
@@ -219,10 +213,7 @@ def plot(
 
 
 def get_picture(name: str) -> Picture:
-    """The picture of that name.
-
-    Raises: UnknownNameError when there is none.
-    """
+    """The picture of that name. Raises UnknownNameError when there is none."""
     if name not in PICTURES:
         raise UnknownNameError.among("picture", name, PICTURES)
     return PICTURES[name]

@@ -1,17 +1,10 @@
 """What combinations reached on validation videos: a panel for each world, a line for what grew out of each method."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from untrimmed.plots.style import BLUE, GREY, VERMILION, new_figure, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figure, styled
 
 LINE_IN = 0.16  # the height of one line of a name
 NAME = 30  # characters of a line: about half of the picture

@@ -1,16 +1,10 @@
 """How results on the validation split change while a method learns, and with them what RAL is uncertain of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from untrimmed.plots.style import COLOURS, MARKERS, legend_over, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of videos", "--")}  # name, look
 

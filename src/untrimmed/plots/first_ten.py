@@ -1,18 +1,12 @@
 """How alike captions and the videos that they find first are, by place (RAL Fig. 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PLACES = 10
 QUARTILES = (25, 50, 75)

@@ -1,10 +1,7 @@
 """Where in its video a model sees a caption: the cosine with every clip over time, the true moment marked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +14,8 @@ from untrimmed.plots.style import (
     DPI,
     HEAT,
     VERMILION,
+    Axes,
+    Figure,
     mark_moments,
     new_figure,
     short,
@@ -24,10 +23,6 @@ from untrimmed.plots.style import (
 )
 from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_CAPTIONS = 5
 TICK_IN = 0.1  # from a tick's label to the axes, and all margins

@@ -1,20 +1,14 @@
 """How well models find videos of which a caption describes a small or a large part."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
-from untrimmed.plots.style import COLOURS, HATCHES, legend_over, new_figure, styled
+from untrimmed.plots.style import COLOURS, HATCHES, Figure, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
 

@@ -1,12 +1,9 @@
 """How much models lose when every video begins with a segment of noise (RAL Fig. 5)."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -18,11 +15,8 @@ from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.packed import PackSources, open_packed
 from untrimmed.data.sources import VectorSource
 from untrimmed.evaluation.recall import ranks, recall
-from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 

@@ -1,10 +1,7 @@
 """What prototypes look at, whether that is where a caption is true, and how evenly they are used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,12 +12,21 @@ from untrimmed.data.annotations import Span
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.proto import Proto, ProtoVideos
 from untrimmed.models.prototype_clips import PrototypeShares
-from untrimmed.plots.style import BLACK, BLUE, GREY, HEAT, ORANGE, legend_above, mark_moments, new_figure, short, styled
+from untrimmed.plots.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    HEAT,
+    ORANGE,
+    Figure,
+    legend_above,
+    mark_moments,
+    new_figure,
+    short,
+    styled,
+)
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEARBY = 1 / 20  # how much of its length a moment is widened on each side, as in the paper
 

@@ -4,8 +4,6 @@ Colours are Okabe and Ito's, which stay apart for colour-blind readers; lines di
 their hatching, so that they stay apart in grey. No text is smaller than 7 points at the width of a column.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -16,8 +14,10 @@ from untrimmed.errors import ConfigError
 from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # matplotlib is optional, and drawing functions import it when they run
+    Axes = Figure = Any
 
 D = TypeVar("D", bound=Callable[..., Any])
 

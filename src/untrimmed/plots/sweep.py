@@ -1,22 +1,16 @@
 """How much results depend on one setting: runs that differ from one of them in one number each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from untrimmed.config import flat, to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
-from untrimmed.plots.style import BLUE, VERMILION, legend_above, new_panels, styled
+from untrimmed.plots.style import BLUE, VERMILION, Axes, Figure, legend_above, new_panels, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NOT_SWEPT = ("data", "train.seed", "reported", "dataset")  # runs may differ in these; seeds are averaged
 

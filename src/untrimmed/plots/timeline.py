@@ -1,7 +1,5 @@
 """What a model keeps of a video in temporal order, so that a sentence can be compared with every part of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,12 +1,9 @@
 """The first videos of some captions: relevance over time, the best moment, frames where the video files are at hand."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -21,6 +18,8 @@ from untrimmed.plots.style import (
     GREEN,
     SKY,
     VERMILION,
+    Axes,
+    Figure,
     mark_moments,
     new_figure,
     short,
@@ -29,10 +28,6 @@ from untrimmed.plots.style import (
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.running.top import Answer, FoundVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NUM_VIDEOS = 3  # of one run; of several the first of each
 MOST_CAPTIONS = 4

@@ -1,7 +1,5 @@
 """A trained model with the split that it is shown on: what the data of every picture is computed from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,10 +33,7 @@ class TrainedRun(OpenedModel):
         return ranks(self.score().fused, self.dataset.video_index)
 
     def duration_s(self, video: int) -> float:
-        """The length of a video in seconds.
-
-        Raises: FeatureError when it is not known.
-        """
+        """The length of a video in seconds. Raises FeatureError when it is not known."""
         dataset = self.dataset
         duration_s = float(dataset.durations_s[video])
         if not duration_s > 0:

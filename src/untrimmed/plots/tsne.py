@@ -1,10 +1,7 @@
 """Captions and clips of a few videos in the plane, by t-SNE: whether captions of a video fall on one point."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch.nn.functional as F
@@ -12,13 +9,9 @@ from jaxtyping import Bool, Float, Int
 
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, FeatureError
-from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, new_panels, short, styled
+from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, Axes, Figure, new_panels, short, styled
 from untrimmed.plots.timeline import courses, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NUM_VIDEOS = 2
 NUM_DRAWN = 10  # videos whose captions alone are shown

@@ -1,10 +1,7 @@
 """Whether captions that RAL calls uncertain are found less often, by it and by models compared with it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,11 +9,8 @@ from jaxtyping import Float, Int
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.report import per_query
 from untrimmed.models.ral import RALQueries
-from untrimmed.plots.style import COLOURS, MARKERS, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_GROUPS = 10
 FEWEST_CAPTIONS = 5

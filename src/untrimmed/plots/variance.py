@@ -1,22 +1,16 @@
 """Whether a model sends the captions of a video to different places in it: the variance of their best positions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from untrimmed.errors import FeatureError
-from untrimmed.plots.style import COLOURS, legend_above, new_figure, styled
+from untrimmed.plots.style import COLOURS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.timeline import courses
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NUM_BINS = 20
 

@@ -1,9 +1,6 @@
 """Which words of a caption RAL trusts, and where in the video each of them is seen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch.nn.functional as F
@@ -12,13 +9,10 @@ from jaxtyping import Float
 from untrimmed.batches import frames_of
 from untrimmed.data.annotations import Span
 from untrimmed.models.ral import RALQueries
-from untrimmed.plots.style import BLUE, GREY, HEAT, mark_moments, new_figure, short, styled
+from untrimmed.plots.style import BLUE, GREY, HEAT, Figure, mark_moments, new_figure, short, styled
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.running.loaded import with_settings
 from untrimmed.running.top import top_videos
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -49,10 +43,7 @@ def word_names(text: str, num_rows: int) -> tuple[str, ...]:
 
 
 def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidence:
-    """A caption and its video (RAL Fig. 8).
-
-    Raises: FeatureError for a video without a duration.
-    """
+    """A caption and its video (RAL Fig. 8). Raises FeatureError for a video without a duration."""
     dataset = run.dataset
     row = run.caption(caption_id)
     video = int(dataset.video_index[row])

@@ -1,7 +1,5 @@
 """The commands that train and evaluate one row of a table by itself, as they are typed."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

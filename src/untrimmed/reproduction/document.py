@@ -1,7 +1,5 @@
 """The Markdown document of what the papers print, the commands behind it, and what comes out here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ its successor and RAL fit; products of activations (attention) come on top and a
 work without changing the result, the count is that of the layers as published.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

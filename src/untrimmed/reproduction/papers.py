@@ -97,10 +97,7 @@ PAPERS = _papers()
 
 
 def paper_named(name: str) -> Paper:
-    """The paper of that name.
-
-    Raises: UnknownNameError when there is none.
-    """
+    """The paper of that name. Raises UnknownNameError when there is none."""
     if name not in PAPERS:
         raise UnknownNameError.among("paper", name, PAPERS)
     return PAPERS[name]

@@ -1,7 +1,5 @@
 """Tables as rows of text: what a paper holds with the command behind each part, and Markdown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, TrainedTable, UntrainedTable

@@ -1,7 +1,5 @@
 """What tables come to: what a paper prints with the commands behind it, our figures on real data, costs, settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A row's folder is named by a hash of everything that decides its run, so that tables share rows.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

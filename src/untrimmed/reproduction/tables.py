@@ -1,7 +1,5 @@
 """What a paper prints, as data: tables that can be run, and what stands for everything else in it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a candidate costs at the study's sizes: parameters, time of a training step, numbers that a video keeps."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

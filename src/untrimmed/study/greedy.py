@@ -1,7 +1,5 @@
 """Grow a method by one attachment at a time, as long as that gains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A study as a page: per world one table, what was tried on the way in a picture, and what was refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

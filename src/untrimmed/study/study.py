@@ -1,7 +1,5 @@
 """Which combinations learn best: rates by a search, attachments by greed, then the best with several seeds on test."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time

@@ -241,10 +241,7 @@ def reached(trial: Trial) -> float:
 
 
 def require_teacher(trial: Trial) -> None:
-    """Check that the files of a teacher are there, for a method that has one.
-
-    Raises: FeatureError naming the file.
-    """
+    """Check that the files of a teacher are there, for a method that has one. Raises FeatureError naming the file."""
     if trial.settings.features.teacher:
         open_teacher(Layout.at(trial.root, trial.data))
 
