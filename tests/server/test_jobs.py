@@ -109,7 +109,7 @@ def test_a_name_that_is_no_utf_8_is_escaped(client, start, videos):
 
 def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder, monkeypatch):
     may_go_on, step = queue.SimpleQueue(), IndexJob._wait
-    monkeypatch.setattr(IndexJob, "_wait", lambda job: (may_go_on.put(job._goes_on.is_set()), step(job)))
+    monkeypatch.setattr(IndexJob, "_wait", lambda job: (may_go_on.put(job._is_unpaused.is_set()), step(job)))
     wait(client, start(), "done")
     write_clip(videos / "second.mp4", ["blue"])
     encoder.may.clear()

@@ -149,7 +149,7 @@ def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):
 
 def test_a_file_that_was_away_for_a_moment_and_is_no_video_is_left_alone(client, videos, told):
     (videos / "notes.txt").write_text("x")
-    client.app.state.service.watches._news.put(videos / "notes.txt")  # as when it was looked at while it was away
+    client.app.state.service.watches._changes.put(videos / "notes.txt")  # as when it was looked at while it was away
     write_clip(videos / "last.mp4", ["yellow"])
     wait(client, names={"first.mp4", "stays.mp4", "last.mp4"})
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
@@ -166,7 +166,7 @@ def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(tmp_
     monkeypatch.setattr(jobs, "start", lambda paths, **_: started.extend(paths) or job)
     watches = Watches(jobs, unreadable, lambda job: None, QUICK)
     watches._watched["1"] = Watched("1", tmp_path, is_remote=True)
-    watches._news.put(tmp_path / "gone.mp4")
+    watches._changes.put(tmp_path / "gone.mp4")
     watches._look(0.0)
     watches._look(1.0)
     assert tmp_path / "gone.mp4" in started

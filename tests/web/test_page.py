@@ -112,7 +112,7 @@ def test_a_warning_that_comes_twice_is_shown_twice(visit):
 
 def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     page = visit("?q=yellow")
-    slider = page.get_by_label("Chance at least")
+    slider = page.get_by_label("Minimum confidence")
     slider.wait_for()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     num_found = page.locator("li h2").count()
@@ -124,11 +124,11 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     slider.fill("55")
     page.wait_for_url("**sure=55*")
     slider.fill("95")
-    nothing = page.get_by_text("Nothing found: no video holds it with a chance of 95 % or more.")
+    nothing = page.get_by_text("no video has a confidence of 95 % or more")
     nothing.wait_for()
     shot(page, "nothing")
     slider.evaluate("slider => { slider.value = 5; slider.dispatchEvent(new Event('input')) }")  # not let go yet
-    until(page, "document.querySelector('.chance output').textContent === '5 %'")
+    until(page, "document.querySelector('.confidence output').textContent === '5 %'")
     nothing.wait_for()
     slider.focus()
     for key, at in (("ArrowRight", "10"), ("ArrowLeft", "5")):
@@ -150,12 +150,12 @@ def test_earlier_sentences_are_there_to_be_asked_again(visit):
     page.goto(page.url.partition("?")[0])
     earlier = page.locator("button.earlier")
     earlier.first.wait_for()
-    assert earlier.all_text_contents() == ["white", "blue", "Forget"]
+    assert earlier.all_text_contents() == ["white", "blue", "Clear"]
     page.get_by_role("button", name="blue").click()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert page.input_value("#q") == "blue"
     page.goto(page.url.partition("?")[0])
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Clear").click()
     assert earlier.count() == 0
 
 
@@ -305,7 +305,7 @@ def playing_first(visit):
 def test_enter_presses_what_has_the_focus(visit):
     page = playing_first(visit)
     playing = page.url
-    page.get_by_role("button", name="Into the basket").press("Enter")
+    page.get_by_role("button", name="Add to basket").press("Enter")
     page.wait_for_selector("section[aria-label=Basket] li")
     page.get_by_role("button", name="Help: keys").press("Enter")
     page.wait_for_selector("dialog[open] dl")
@@ -337,7 +337,7 @@ def test_the_focus_stays_where_something_is(visit):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("b")
     until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
-    page.get_by_label("out of the basket").first.press("Enter")
+    page.get_by_label("from the basket").first.press("Enter")
     until(page, "document.activeElement.matches('section[aria-label=Basket] li button')")
     page.keyboard.press("Enter")
     until(page, "document.activeElement.dataset.chosen === 'true'")
@@ -359,17 +359,17 @@ def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
     light, night = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
     page = visit("?q=red", dark=dark)
     page.locator(TILE).first.click()
-    page.wait_for_selector("canvas[aria-label*='how well']")
+    page.wait_for_selector("canvas[aria-label*='relevance']")
     seen = [paper()]
-    for name in ("as the system", "light", "dark"):
+    for name in ("system", "light", "dark"):
         page.get_by_role("button", name=f"Colours: {name}").click()
         seen.append(paper())
     assert seen == [night if dark else light, light, night, night if dark else light]
-    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: system").click()
     if not dark:
         page.get_by_role("button", name="Colours: light").click()
     page.reload()
-    page.wait_for_selector("canvas[aria-label*='how well']")
+    page.wait_for_selector("canvas[aria-label*='relevance']")
     assert paper() == (light if dark else night), "remembered"
     shot(page, f"chosen_{'light' if dark else 'dark'}")
 
@@ -377,7 +377,7 @@ def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
 def test_the_curve_is_drawn_and_leads_to_a_time(visit):
     page = visit("?q=green")
     page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
-    page.wait_for_selector("canvas[aria-label*='how well']")
+    page.wait_for_selector("canvas[aria-label*='relevance']")
     box = page.locator("canvas").bounding_box()
     page.locator("canvas").click(position={"x": box["width"] * 0.75, "y": 30})
     until(page, "Math.abs(document.querySelector('video').currentTime - 9) < 1.2")
@@ -389,7 +389,7 @@ def test_the_curve_is_drawn_and_leads_to_a_time(visit):
     assert inked > 500
     page.keyboard.press("i")
     until(page, "document.querySelector('#q').value === ''")
-    page.wait_for_selector("canvas[aria-label*='how well']")  # of the frame that is searched for
+    page.wait_for_selector("canvas[aria-label*='relevance']")  # of the frame that is searched for
     page.locator("canvas").press("ArrowRight")
     until(page, "Number(document.querySelector('canvas').getAttribute('aria-valuenow')) > 9")
 
@@ -425,9 +425,9 @@ def test_an_empty_library_says_how_it_is_filled(visit, tmp_path):
     with served(untrimmed.open(folder)) as at:
         page = visit(at=at)
         command = f"untrimmed index FOLDER --library '{folder}'"
-        page.get_by_text(f"Nothing is indexed yet. Press Index, or run: {command}").wait_for()
+        page.get_by_text(f"Press Index, or run: {command}").wait_for()
         page.get_by_role("button", name="Index").click()
-        page.get_by_text(f"A first folder: run {command}").wait_for()
+        page.get_by_text(f"To add a folder, run {command}").wait_for()
 
 
 SAVED = {  # what files of the formats begin with
@@ -439,8 +439,8 @@ SAVED = {  # what files of the formats begin with
 def test_the_basket_is_kept_and_saved(visit, tmp_path):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # one that plays: of others a line is said above
-    page.get_by_role("button", name="Into the basket").click()
-    page.get_by_label("Note of").fill('a, "note"')
+    page.get_by_role("button", name="Add to basket").click()
+    page.get_by_label("Note for").fill('a, "note"')
     page.reload()
     page.wait_for_selector("section[aria-label=Basket] li")
     for form, start in SAVED.items():
@@ -482,7 +482,7 @@ def test_hostile_names_are_text(visit):
     assert page.locator("h2[title*='onerror']").text_content() == shown
     assert page.locator("h2[title*='onerror']").get_attribute("title").endswith("/" + shown)
     page.locator(f"{TILE}[aria-label*='onerror']").first.click()
-    page.get_by_role("button", name="Into the basket").click()
+    page.get_by_role("button", name="Add to basket").click()
     page.wait_for_selector("section[aria-label=Basket] li")
     assert page.title() == "untrimmed"
 
@@ -502,19 +502,19 @@ def test_a_dropped_picture_is_searched_for(visit):
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
     page.get_by_text("Then, without, filters").click()
-    page.get_by_label("Lowest score").fill("2")
-    page.get_by_label("Lowest score").press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes('Nothing found')")
+    page.get_by_label("Minimum score").fill("2")
+    page.get_by_label("Minimum score").press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes('No results')")
 
 
 def test_a_picture_may_be_chosen_where_nothing_can_be_dropped(visit, tmp_path):
     Image.new("RGB", (64, 48), (0, 0, 255)).save(tmp_path / "sea.png")
     page = visit(width=390, height=844)
     page.get_by_text("Then, without, filters").click()
-    page.get_by_label("Looks like a picture").set_input_files(tmp_path / "sea.png")
+    page.get_by_label("Similar to a picture").set_input_files(tmp_path / "sea.png")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
-    page.get_by_role("button", name="Without the picture").click()
+    page.get_by_role("button", name="Remove the picture").click()
     until(page, "!document.querySelector('ul[aria-label=Examples]')")
 
 
@@ -525,11 +525,11 @@ def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
     write_clip(world / "videos" / "new.webm", ["white"], **VP9)
     (world / "videos" / "broken.webm").write_text("no video")
     page.get_by_role("button", name="Index").click()
-    page.get_by_role("button", name="Look for new").click()
+    page.get_by_role("button", name="Find new videos").click()
     until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
-    assert "1 new, 5 known, 1 failed" in page.text_content("dialog[open]")
+    assert "1 new, 5 already indexed, 1 failed" in page.text_content("dialog[open]")
     shot(page, "indexing")
-    page.get_by_role("button", name="Try failed again").wait_for()
+    page.get_by_role("button", name="Retry failed files").wait_for()
     page.keyboard.press("Escape")
     ask(page, "white")
     assert any(name.startswith("new.webm") for name in tile_names(page))
@@ -572,7 +572,7 @@ def test_first_this_then_that(visit):
     gap = page.get_by_label("Seconds until then")
     assert gap.get_attribute("placeholder") == "60"
     gap.fill("1.5")
-    page.get_by_label("Without (several").fill("white; red")
+    page.get_by_label("Without (separate").fill("white; red")
     with page.expect_request("**/api/search/lines") as asked:
         gap.press("Enter")
     found = asked.value.post_data_json
@@ -634,7 +634,7 @@ def test_more_and_less_like_this(visit, shot):
     page.keyboard.press("n")
     until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('unlike sun.webm')")
     assert rank() > liked
-    page.get_by_role("button", name="Without sun.webm").click()
+    page.get_by_role("button", name="Remove sun.webm").click()
     until(page, "!document.querySelector('ul[aria-label=Examples]')")
     assert "like=" not in page.url
     assert rank() == before
@@ -646,12 +646,12 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
 
     page = visit("?q=white", dark=dark)
     page.locator(TILE).first.click()
-    page.get_by_role("button", name="Into the basket").click()
-    page.wait_for_selector("canvas[aria-label*='how well']")
+    page.get_by_role("button", name="Add to basket").click()
+    page.wait_for_selector("canvas[aria-label*='relevance']")
     shot(page, "dark" if dark else "light")
     found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
     page.get_by_role("button", name="Index").click()
-    page.get_by_role("button", name="Look for new").wait_for()
+    page.get_by_role("button", name="Find new videos").wait_for()
     found += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
     page.keyboard.press("Escape")
     page.keyboard.press("?")

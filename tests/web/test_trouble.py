@@ -37,7 +37,7 @@ def test_a_service_that_has_stopped_is_named_and_found_again(visit, shot):
     page.context.set_offline(True)
     page.fill("#q", "blue")
     page.press("#q", "Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes('service does not answer')")
+    until(page, "document.querySelector('[role=status]').textContent.includes('service does not respond')")
     page.get_by_role("button", name="Index").click()
     page.get_by_role("dialog").get_by_role("alert").wait_for()
     shot(page, "stopped")
@@ -56,7 +56,7 @@ def test_a_service_whose_process_ends_is_named_and_found_again_once_another_has_
         process.wait()
         page.fill("#q", "blue")
         page.press("#q", "Enter")
-        until(page, "document.querySelector('[role=status]').textContent.includes('service does not answer')")
+        until(page, "document.querySelector('[role=status]').textContent.includes('service does not respond')")
         assert page.locator("ol.stale").locator(TILE).count() > 0, "what was found before stays"
     with serving(library.folder, world / "videos", address.rpartition(":")[2]):
         until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
@@ -72,7 +72,7 @@ def test_a_library_that_is_filled_is_asked_once_more(visit, tmp_path, monkeypatc
         page = visit("?q=blue", at=at, trouble=True)
         page.get_by_text("no library here").wait_for()
         page.get_by_role("button", name="Index").click()
-        page.get_by_role("button", name="Look for new").click()
+        page.get_by_role("button", name="Find new videos").click()
         until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
         assert str(tmp_path / "videos") in page.locator("dialog section").first.text_content()
         page.keyboard.press("Escape")
@@ -82,8 +82,8 @@ def test_a_library_that_is_filled_is_asked_once_more(visit, tmp_path, monkeypatc
 @pytest.mark.parametrize("video_id", ["0123456789abcdef", "zzz"])
 def test_an_address_of_no_video_is_told_beside_the_hits(visit, video_id):
     page = visit(f"?q=white&sure=900&v={video_id}&s=1&e=3", trouble=True)
-    page.get_by_text("The video of this address is not in the library.").wait_for()
-    page.get_by_label("Chance at least").fill("0")
+    page.get_by_text("is not in the library").wait_for()
+    page.get_by_label("Minimum confidence").fill("0")
     ask(page, "blue")
     assert page.get_by_text("is not in the library").count() == 0, "the address is another"
 
@@ -94,7 +94,7 @@ def test_a_question_that_cannot_be_sent_is_not_sent_for_ever(visit):
     page.route("**/api/search/lines", lambda route: tried.append(route.abort()))
     page.fill("#q", "blue")
     page.press("#q", "Enter")
-    page.get_by_text("The question got no answer").wait_for()
+    page.get_by_text("could not send this search").wait_for()
     before = len(tried)
     page.wait_for_timeout(2500)  # a service that was silent is asked again after two seconds
     assert len(tried) == before
@@ -122,7 +122,7 @@ def test_a_service_that_stops_while_a_video_is_shown(visit):
     page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
     page.locator(".screen img").wait_for()
     page.context.set_offline(True)
-    page.locator(".screen").get_by_text("service does not answer").wait_for()
+    page.locator(".screen").get_by_text("service does not respond").wait_for()
     page.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
     page.locator(".screen img").wait_for()
@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_is_named_and_played_once_it_is_back(visit, world, s
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
         page.locator(".screen").get_by_text("cannot be opened").wait_for()
         shot(page, "gone")
-        assert page.get_by_role("button", name="Into the basket").is_enabled()
+        assert page.get_by_role("button", name="Add to basket").is_enabled()
     finally:
         away.rename(file)
     page.get_by_role("button", name="Try again").click()

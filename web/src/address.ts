@@ -1,20 +1,20 @@
-// What the address of the page holds: words under names of their own, fields of a query under those of the service.
+// The page's address: names for the sentences are ours, other query fields have the names of the service.
 
 import { FILTERS, QUERY, WEIGHTS, type AskedPlace, type AskedWeights, type Field } from './service'
 
-export interface Example extends AskedPlace { video: string; end_s: number | null } // its path is for people
+export interface Example extends AskedPlace { video: string; end_s: number | null } // `video` is the path, for display
 export type Value = string | number | null
 
 export const WORDS = { q: 'text', then: 'then', not: 'without' } as const
 const { within_s, min_score, limit, moments } = QUERY
 export const FIELDS: Record<string, Field> = { within_s, min_score, limit, moments, ...FILTERS }
 
-/** The value, if it is one that the field may hold. */
-export function meant(value: Value | undefined, { type, bounds }: Field): Value {
+/** The value if it is valid for the field, else null. */
+export function valid(value: Value | undefined, { type, bounds }: Field): Value {
   if (typeof value === 'string') return type === 'string' ? value.trim() || null : null
   const { min = -Infinity, max = Infinity } = bounds
-  const isMeant = value != null && Number.isFinite(value) && min <= value && value <= max
-  return isMeant && (type === 'number' || Number.isInteger(value)) ? value : null
+  const isInRange = value != null && Number.isFinite(value) && min <= value && value <= max
+  return isInRange && (type === 'number' || Number.isInteger(value)) ? value : null
 }
 
 export function example(text: string): Example[] {
@@ -27,11 +27,11 @@ export function example(text: string): Example[] {
 export function readFields(words: URLSearchParams): Record<string, Value> {
   const set = Object.entries(FIELDS).filter(([name]) => words.has(name))
   const typed = set.map(([name, field]) => [name, field.type === 'string' ? words.get(name) : Number(words.get(name)), field] as const)
-  return Object.fromEntries(typed.map(([name, value, field]) => [name, meant(value, field)]))
+  return Object.fromEntries(typed.map(([name, value, field]) => [name, valid(value, field)]))
 }
 
-/** Weights of parts, as `wthen=2`; those that are not there are the usual ones. */
+/** Weights of query parts, e.g. `wthen=2`. Parts without one have the default weight. */
 export function readWeights(words: URLSearchParams): AskedWeights {
-  const named = Object.entries(WEIGHTS).map(([part, field]) => [part, meant(Number(words.get(`w${part}`)), field)] as const)
+  const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(words.get(`w${part}`)), field)] as const)
   return Object.fromEntries(named.filter(([, weight]) => weight !== null))
 }

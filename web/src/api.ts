@@ -1,16 +1,16 @@
-// The service, as /api/openapi.json describes it.
+// Client of the service that /api/openapi.json describes.
 
 import type { Curve, Facts, Folder, FoundVideo, Job, Mark, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
 
 export type { Curve, Folder, Job, Watch }
 
-/** The service is not there, for the time being. */
-export class Silence extends Error {
+/** The service cannot be reached. */
+export class Unreachable extends Error {
   constructor() {
-    super('The service does not answer: see whether it still runs.')
+    super('The service does not respond. Check that it is running.')
   }
 }
-/** What the service said no to. */
+/** The service refused the request. */
 export class Refusal extends Error {
   constructor(
     message: string,
@@ -19,29 +19,29 @@ export class Refusal extends Error {
     super(message)
   }
 }
-const silent = (error: Error): never => {
-  throw error.name === 'AbortError' ? error : new Silence()
+const unreachable = (error: Error): never => {
+  throw error.name === 'AbortError' ? error : new Unreachable()
 }
 
 async function ask(path: string, init?: RequestInit): Promise<Response> {
-  const answer = await fetch(path, init).catch(silent)
+  const answer = await fetch(path, init).catch(unreachable)
   if (answer.ok) return answer
   const problem = await answer.json().catch(() => null)
   throw new Refusal(problem?.detail ?? `${answer.status} ${answer.statusText}`, answer.status)
 }
 
-function sent(body: unknown, signal?: AbortSignal): RequestInit {
+function jsonBody(body: unknown, signal?: AbortSignal): RequestInit {
   return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body), signal }
 }
 
 const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await ask(path, { signal })).json()
 const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
-  (await ask(path, body === undefined ? { method: 'POST', signal } : sent(body, signal))).json()
+  (await ask(path, body === undefined ? { method: 'POST', signal } : jsonBody(body, signal))).json()
 
 export const videos = (limit: number) => get<VideoList>(`/api/videos?limit=${limit}`)
 export const facts = () => get<Facts>('/api/facts')
-/** Whether the service is there, whatever it says. */
-export const answers = () => facts().then(() => true, (error) => !(error instanceof Silence))
+/** Whether the service responds, even with an error. */
+export const isReachable = () => facts().then(() => true, (error) => !(error instanceof Unreachable))
 export const detail = (id: string) => get<VideoDetail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
 export const watches = () => get<Watch[]>('/api/watches')
@@ -51,20 +51,20 @@ export const unwatch = async (folder_id: string): Promise<Watch[]> =>
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
-/** Ask, and hear of each video as soon as it is found; the answer is the whole. */
-export async function search(query: SearchRequest, signal: AbortSignal, tell: (hit: FoundVideo) => void): Promise<SearchAnswer> {
-  const { body } = await ask('/api/search/lines', sent(query, signal))
+/** Search. Calls `onHit` with each video as soon as it is found and returns the complete answer. */
+export async function search(query: SearchRequest, signal: AbortSignal, onHit: (hit: FoundVideo) => void): Promise<SearchAnswer> {
+  const { body } = await ask('/api/search/lines', jsonBody(query, signal))
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ; ) {
-    const { value, done } = await reader.read().catch(silent)
-    if (done) throw new Silence()
+    const { value, done } = await reader.read().catch(unreachable)
+    if (done) throw new Unreachable()
     const lines = (rest + value).split('\n')
     rest = lines.pop()!
     for (const line of lines) {
       const { hit, answer, problem } = JSON.parse(line) as SearchLine
       if (problem) throw new Error(problem)
       if (answer) return answer
-      if (hit) tell(hit)
+      if (hit) onHit(hit)
     }
   }
 }
@@ -79,9 +79,9 @@ export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`
 export const media = (id: string) => `/api/videos/${id}/media`
 
-/** Write moments in a format, and hand the file to the browser's downloads. */
+/** Export moments to a file that the browser downloads. */
 export async function download(format: string, moments: Mark[]): Promise<void> {
-  const answer = await ask('/api/export', sent({ format, moments }))
+  const answer = await ask('/api/export', jsonBody({ format, moments }))
   const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${format}`
   const link = document.createElement('a')
   link.href = URL.createObjectURL(await answer.blob())
@@ -90,15 +90,15 @@ export async function download(format: string, moments: Mark[]): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
 }
 
-/** A name as it can be shown: letters that turn or break the line would make it look like another one. */
+/** A name that is safe to show. Control and direction characters could make it look like another name. */
 export const plain = (name: string) => name.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
 export const fileName = (path: string) => plain(path.slice(path.lastIndexOf('/') + 1))
 export const folderOf = (path: string) => plain(path.slice(0, path.lastIndexOf('/')))
 
-/** Seconds as a player shows them: 75.25 is 1:15.2. */
+/** Format seconds like a player does: 75.25 is 1:15.2. */
 export function clock(time_s: number): string {
   const near = Math.round(time_s * 10)
-  const tenths = Math.abs(time_s * 10 - near) === 0.5 && near % 2 ? near - 1 : near // as the command line has them
+  const tenths = Math.abs(time_s * 10 - near) === 0.5 && near % 2 ? near - 1 : near // rounds half to even, like the command line
   const hours = Math.floor(tenths / 36000)
   const minutes = Math.floor(tenths / 600) % 60
   const seconds = `${String(Math.floor(tenths / 10) % 60).padStart(2, '0')}.${tenths % 10}`

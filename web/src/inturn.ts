@@ -1,23 +1,23 @@
-// Pictures are asked for a few at a time, once they come into view. A browser has six connections to a service: films,
-// searches and curves would wait behind dozens of pictures, each of which has to be decoded.
+// Requests a few pictures at a time, once they are in view. A browser opens at most six connections to a service, so
+// videos, searches and curves would wait for dozens of pictures that the service has to decode.
 
 import type { Attachment } from 'svelte/attachments'
 
 const AT_ONCE = 3
 const waiting = new Map<HTMLImageElement, string>()
-const onTheWay = new Set<HTMLImageElement>()
+const loading = new Set<HTMLImageElement>()
 
 function next(): void {
   for (const [image, src] of waiting) {
-    if (onTheWay.size >= AT_ONCE) return
+    if (loading.size >= AT_ONCE) return
     waiting.delete(image)
-    onTheWay.add(image)
+    loading.add(image)
     image.src = src
   }
 }
 function leave(image: HTMLImageElement): void {
   waiting.delete(image)
-  if (onTheWay.delete(image)) next()
+  if (loading.delete(image)) next()
 }
 
 const sight = new IntersectionObserver(
@@ -32,7 +32,7 @@ const sight = new IntersectionObserver(
   { rootMargin: '200px' }
 )
 
-/** The picture of an `img`; one that is exchanged, as under the pointer, comes at once, one that is left is given up. */
+/** Load the picture of an `img` in turn. A replaced picture (on hover) loads at once; a removed `img` cancels its load. */
 export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => {
   const before = image.dataset.src
   image.dataset.src = src
@@ -52,8 +52,8 @@ export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => 
     image.removeEventListener('error', done)
     sight.unobserve(image)
     waiting.delete(image)
-    if (!onTheWay.delete(image)) return
+    if (!loading.delete(image)) return
     image.removeAttribute('src')
-    queueMicrotask(next) // those that are left with this one are gone by then
+    queueMicrotask(next) // by then, images removed together with this one have left the queue
   }
 }

@@ -1,4 +1,4 @@
-// What the browser remembers of this page, where it is allowed to remember anything.
+// The page's local storage, if the browser allows any.
 
 export function remembered(key: string): string {
   try {
@@ -8,11 +8,11 @@ export function remembered(key: string): string {
   }
 }
 
-export function stored<T>(key: string, otherwise: T): T {
+export function stored<T>(key: string, fallback: T): T {
   try {
     return JSON.parse(remembered(key)) as T
   } catch {
-    return otherwise
+    return fallback
   }
 }
 
@@ -20,6 +20,6 @@ export function remember(key: string, value: string): void {
   try {
     localStorage.setItem(key, value)
   } catch {
-    // forbidden, or full: it lasts as long as the page is open
+    // forbidden or full: the value lasts until the page is closed
   }
 }

@@ -1,4 +1,4 @@
-// The page by keyboard; the keys are those that users of VISIONE know.
+// Keyboard shortcuts, similar to those of VISIONE.
 
 import { tick } from 'svelte'
 import { session } from './session.svelte'
@@ -10,27 +10,27 @@ interface Target {
 }
 
 export const KEYS: [string, string][] = [
-  ['q or /', 'write what is to be seen'],
-  ['Enter', 'search; on a moment: play it'],
-  ['← →', 'the moment before, the next one'],
-  ['↑ ↓', 'the video before, the next one'],
+  ['q or /', 'describe a moment'],
+  ['Enter', 'search, or play the selected moment'],
+  ['← →', 'previous or next moment'],
+  ['↑ ↓', 'previous or next video'],
   ['Space', 'play or pause'],
-  [', .', 'a tenth of a second back, forward'],
-  ['[ and {', 'the start of the span earlier, later'],
-  ['] and }', 'the end of the span later, earlier'],
-  ['p', 'more like this; once more takes it back'],
+  [', .', 'back or forward by 0.1 seconds'],
+  ['[ and {', 'move the start of the moment earlier or later'],
+  ['] and }', 'move the end of the moment later or earlier'],
+  ['p', 'more like this; press again to undo'],
   ['n', 'less like this'],
-  ['i', 'only moments that look like this one'],
-  ['v', 'the moment in its whole video, and back to the loop'],
-  ['b', 'put the moment into the basket'],
-  ['+ −', 'larger, smaller pictures'],
+  ['i', 'find similar moments'],
+  ['v', 'play the whole video, or loop the moment again'],
+  ['b', 'add the moment to the basket'],
+  ['+ −', 'larger or smaller pictures'],
   ['Esc', 'close the player'],
-  ['?', 'this help']
+  ['?', 'show this help']
 ]
 
 const NUDGE_S = 0.5
 
-/** Do what a key means, unless somebody is writing. */
+/** Run the action of a key, unless the user is typing. */
 export function keys(event: KeyboardEvent, target: Target): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
   const at = event.target as HTMLElement
@@ -38,7 +38,7 @@ export function keys(event: KeyboardEvent, target: Target): void {
   if (isWriting) {
     if (event.key === 'Escape') {
       at.blur()
-      event.preventDefault() // a search field would lose what is written
+      event.preventDefault() // by default Escape clears a search field
     }
     if (event.key === 'ArrowDown' && at.id === 'q') {
       at.blur()
@@ -49,7 +49,7 @@ export function keys(event: KeyboardEvent, target: Target): void {
   }
   const act = actions(target)[event.key]
   if (!act || (at.matches('[role=slider], input, video') && event.key.startsWith('Arrow'))) return
-  if (event.key === 'Enter' && at.matches('button, summary')) return // the deed is its own
+  if (event.key === 'Enter' && at.matches('button, summary')) return // the button handles Enter
   if (event.key === ' ' && at.matches(session.open ? 'button:not(.tile), summary' : 'button, summary')) return
   event.preventDefault()
   act()
@@ -59,7 +59,7 @@ function actions(target: Target): Record<string, () => void> {
   const { open, chosen, hits } = session
   const hit = hits[chosen.hit]
   const onTile = hit && { ...hit, ...hit.moments[chosen.moment] }
-  const span = (session.hasMovedOn ? onTile : open) ?? onTile // what plays, until arrows lead on to another moment
+  const span = (session.hasMovedOn ? onTile : open) ?? onTile // the open moment, until the arrow keys select another
   const judged = session.judged ?? span
   const go = (move: () => void) => () => {
     move()
@@ -84,7 +84,7 @@ function actions(target: Target): Record<string, () => void> {
     '}': () => session.nudge('end_s', -NUDGE_S),
     p: () => judged && void session.judge('like', judged).then(keepFocus),
     n: () => judged && void session.judge('unlike', judged).then(keepFocus),
-    i: () => span && void session.askFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2).then(keepFocus),
+    i: () => span && void session.searchFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2).then(keepFocus),
     v: () => (session.inContext = !session.inContext),
     b: () => span && session.collect(span.video, span.video_id, span.start_s, span.end_s),
     ' ': () => target.player?.toggle(),
@@ -93,7 +93,7 @@ function actions(target: Target): Record<string, () => void> {
   }
 }
 
-/** Where what had the focus is gone, the chosen moment has it, else the search box. */
+/** If the focused element was removed, focus the selected moment, else the search box. */
 export async function keepFocus(): Promise<void> {
   await tick()
   if (document.activeElement !== document.body) return
@@ -101,7 +101,7 @@ export async function keepFocus(): Promise<void> {
   else document.getElementById('q')!.focus()
 }
 
-/** Bring the chosen moment into view, with the focus on it. */
+/** Focus the selected moment and scroll it into view. */
 export function focusChosen(): void {
   void tick().then(() => {
     const tile = document.querySelector<HTMLElement>('[data-chosen=true]')

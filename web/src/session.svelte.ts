@@ -1,6 +1,6 @@
-// What the page shows: the search, its hits, the moment that is open, the basket; and the address that says so.
+// State of the page: query, hits, open moment and basket, all but the basket mirrored in the address.
 
-import { FIELDS, WORDS, example, meant, readFields, readWeights, type Example, type Value } from './address'
+import { FIELDS, WORDS, example, valid, readFields, readWeights, type Example, type Value } from './address'
 import { remember, stored } from './kept'
 import * as api from './api'
 import {
@@ -15,99 +15,99 @@ import {
 } from './service'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
-export interface Kept extends Mark { video: string; note: string }
-/** What a change is to the browser's history: something new to go back from, a draft, the draft as it is meant, nothing. */
-type Change = 'new' | 'typed' | 'asked' | 'small'
+export interface BasketMoment extends Mark { video: string; note: string }
+/** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
+type Change = 'new' | 'typed' | 'submitted' | 'small'
 
-const KEPT = 'untrimmed-basket'
-const SIDE = 'untrimmed-size'
-const EARLIER = 'untrimmed-earlier'
-const MOST_EARLIER = 8
+const BASKET = 'untrimmed-basket'
+const SIZE = 'untrimmed-size'
+const RECENT = 'untrimmed-earlier'
+const MAX_RECENT = 8
 const SIZES = [120, 168, 232, 320]
 
-const SAME = 0.95 // the cosine from which moments count as one
-const AGAIN_MS = 2000 // after which a service that was silent is asked anew
-// What counts where nothing else is said; else it is what the service says.
+const NEAR_DUPLICATE = 0.95 // cosine
+const RETRY_MS = 2000 // between attempts to reach the service
+// Defaults of the page. Other fields have the defaults of the service.
 export const LIMIT = 20
 export const MOMENTS = 4
-export const MOST_CHANCE = 95 // percent
+export const MAX_CONFIDENCE = 95 // percent
 
 class Session {
   text = $state('')
   then = $state('')
-  without = $state('') // sentences, with semicolons between them
+  without = $state('') // sentences separated by semicolons
   like = $state<Example[]>([])
   unlike = $state<Example[]>([])
   picture = $state<File | null>(null)
-  fields = $state<Record<string, Value>>({}) // of a query and its filters, by the names and in the units of the service
-  minChance = $state(0) // percent
-  askedChance = $state(0) // that of the answer
+  fields = $state<Record<string, Value>>({}) // query and filter fields, with the names and units of the service
+  minConfidence = $state(0) // percent
+  usedMinConfidence = $state(0) // percent, of the search that was answered
   flat = $state(false)
   fold = $state(false)
   weights = $state<AskedWeights>({})
   answer = $state<SearchAnswer | null>(null)
   problem = $state('')
-  lost = $state('') // of what the address names and the library does not have
+  lost = $state('') // the address names a video that is not in the library
   isBusy = $state(false)
-  isArriving = $state(false) // the first of what is shown are those of the present question
-  library = $state<FoundVideo[]>([]) // shown while nothing is asked
+  isArriving = $state(false) // the hits shown belong to a search that is still running
+  library = $state<FoundVideo[]>([]) // shown while there is no query
   numVideos = $state(0)
-  place = $state('LIBRARY') // of the library, for a command line
+  libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
-  pair = $state<FoundMoment[] | null>(null) // the moment that was opened, and what follows it
+  pair = $state<FoundMoment[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
-  hasMovedOn = false // from the moment that is open to the one that is chosen
-  judged: Example | null = null // the last deed: keys judge it once more, wherever the answer has put it
-  #openAt: { hit: number; moment: number } | null = null // among the hits, as long as these are the same
+  hasMovedOn = false // whether the arrow keys have selected another moment than the open one
+  judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
+  #openAt: { hit: number; moment: number } | null = null // position of the open moment in the hits, until these change
   inContext = $state(false)
-  basket = $state<Kept[]>(stored<Kept[]>(KEPT, []))
-  earlier = $state<string[]>(stored<string[]>(EARLIER, [])) // sentences, the last one first
-  size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIDE, 1))))
+  basket = $state<BasketMoment[]>(stored<BasketMoment[]>(BASKET, []))
+  recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
+  size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
 
   get hits(): FoundVideo[] {
-    return this.answer?.hits ?? (this.isAsked ? [] : this.library)
+    return this.answer?.hits ?? (this.hasQuery ? [] : this.library)
   }
   get tile(): number {
     return SIZES[this.size]
   }
-  /** Whether there is anything to search for: not only what is unwanted. */
-  get isAsked(): boolean {
+  /** Whether there is a query. Negative parts alone are none. */
+  get hasQuery(): boolean {
     return this.text.trim() !== '' || this.like.length > 0 || this.picture !== null
   }
-  /** What examples find has a score, but no chance. */
+  /** Whether the query has examples. Their hits have a score but no confidence. */
   get hasExamples(): boolean {
     return this.like.length + this.unlike.length > 0 || this.picture !== null
   }
-  /** Whether the library's encoder has chances at all. */
-  get knowsChances(): boolean {
-    return this.minChance > 0 || this.askedChance > 0 || this.hits.some((hit) => hit.confidence != null)
+  /** Whether the library's encoder measures confidence. */
+  get hasConfidence(): boolean {
+    return this.minConfidence > 0 || this.usedMinConfidence > 0 || this.hits.some((hit) => hit.confidence != null)
   }
-  /** The chance that the best hit holds what was asked for. */
-  get bestChance(): number | null {
+  /** The highest confidence of a hit. */
+  get bestConfidence(): number | null {
     const known = this.answer?.hits.flatMap((hit) => hit.confidence ?? []) ?? []
     return known.length ? Math.max(...known) : null
   }
   get sentence(): string {
     return this.text.trim()
   }
-  /** What a curve can show: nothing of a query with a picture, which is not sent again. */
+  /** The query for a relevance curve. Null for a query with a picture, which is not uploaded again. */
   get curveQuery(): SearchRequest | null {
-    return this.picture === null && this.isAsked ? this.#query() : null
+    return this.picture === null && this.hasQuery ? this.#query() : null
   }
-  /** The parts of the query, where there are several that can be weighed. */
-  get weighed(): (keyof AskedWeights)[] {
+  /** The parts of the query that can be weighted, if there are several. */
+  get weightedParts(): (keyof AskedWeights)[] {
     const parts = { text: this.sentence, then: this.then.trim(), without: this.without.trim() }
     const examples = { image: this.picture !== null, like: this.like.length, unlike: this.unlike.length }
-    const used = Object.entries({ ...parts, ...examples }).filter(([, some]) => some)
+    const used = Object.entries({ ...parts, ...examples }).filter(([, value]) => value)
     return used.length > 1 ? used.map(([part]) => part as keyof AskedWeights) : []
   }
   get #setWeights(): [string, number][] {
-    return Object.entries(this.weights).filter(([part, weight]) => meant(weight, WEIGHTS[part as keyof AskedWeights]) !== null)
+    return Object.entries(this.weights).filter(([part, weight]) => valid(weight, WEIGHTS[part as keyof AskedWeights]) !== null)
   }
-  /** The fields that count: what one may not hold is told there, and left out. */
+  /** The fields with a valid value. The form reports the invalid ones. */
   get #set(): [string, Value][] {
-    const set = Object.entries(FIELDS).map(([name, field]): [string, Value] => [name, meant(this.fields[name], field)])
+    const set = Object.entries(FIELDS).map(([name, field]): [string, Value] => [name, valid(this.fields[name], field)])
     return set.filter(([, value]) => value !== null)
   }
   get numFilters(): number {
@@ -123,19 +123,19 @@ class Session {
       ...Object.fromEntries(this.#set.filter(([name]) => !(name in FILTERS))),
       text: this.text.trim(),
       then: this.then.trim(),
-      without: this.without.split(';').map((some) => some.trim()).filter(Boolean),
+      without: this.without.split(';').map((sentence) => sentence.trim()).filter(Boolean),
       like: this.like.map(place),
       unlike: this.unlike.map(place),
       weights: Object.fromEntries(this.#setWeights),
       filters: Object.fromEntries(this.#set.filter(([name]) => name in FILTERS)),
       group_by: this.flat ? 'moment' : 'video',
-      fold: this.fold ? SAME : null,
-      min_confidence: this.minChance > 0 && !this.hasExamples ? this.minChance / 100 : null
+      fold: this.fold ? NEAR_DUPLICATE : null,
+      min_confidence: this.minConfidence > 0 && !this.hasExamples ? this.minConfidence / 100 : null
     }
   }
 
-  /** Ask the service; an answer that comes after the next question is dropped. What the address says already is no change. */
-  async ask(change: Change | null, judged: Example | null = null): Promise<void> {
+  /** Search. A later search cancels this one. `change` is null if the address already holds the query. */
+  async search(change: Change | null, judged: Example | null = null): Promise<void> {
     this.judged = judged
     this.#abort.abort()
     const abort = (this.#abort = new AbortController())
@@ -145,7 +145,7 @@ class Session {
       this.lost = ''
       this.write(change)
     }
-    if (!this.isAsked) {
+    if (!this.hasQuery) {
       this.answer = null
       this.isBusy = this.isArriving = false
       return
@@ -154,46 +154,46 @@ class Session {
     this.isArriving = false
     try {
       const query = this.#query()
-      this.askedChance = query.min_confidence === null ? 0 : this.minChance
+      this.usedMinConfidence = query.min_confidence === null ? 0 : this.minConfidence
       this.answer = await (this.picture
         ? api.searchPicture(this.picture, query, abort.signal)
-        : api.search(query, abort.signal, (hit) => this.#take(hit, abort.signal)))
+        : api.search(query, abort.signal, (hit) => this.#addHit(hit, abort.signal)))
       if (!this.isArriving) this.#startOver()
       if (this.judged) this.#choose(this.judged)
-      const isMeant = change === 'new' || change === 'asked'
-      if (isMeant && this.sentence) this.#remember([this.sentence, ...this.earlier.filter((s) => s !== this.sentence)])
+      const isFinished = change === 'new' || change === 'submitted'
+      if (isFinished && this.sentence) this.#remember([this.sentence, ...this.recent.filter((s) => s !== this.sentence)])
     } catch (error) {
       if (abort.signal.aborted) return
       this.problem = String((error as Error).message)
-      if (error instanceof api.Silence) return void this.#askOnceItAnswers(abort.signal) // what was found stays
+      if (error instanceof api.Unreachable) return void this.#retryWhenReachable(abort.signal) // keeps the hits
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
     } finally {
       if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
   }
-  async #askOnceItAnswers(signal: AbortSignal): Promise<void> {
-    if (await api.answers()) {
-      if (!signal.aborted) this.problem = 'The question got no answer: ask once more, or choose the picture anew.'
-    } else if (await this.#answersAgain(() => signal.aborted)) await this.ask(null, this.judged)
+  async #retryWhenReachable(signal: AbortSignal): Promise<void> {
+    if (await api.isReachable()) {
+      if (!signal.aborted) this.problem = 'The browser could not send this search. Search again, or choose the picture again.'
+    } else if (await this.#untilReachable(() => signal.aborted)) await this.search(null, this.judged)
   }
-  /** Wait until the service answers; false where nobody waits any more. */
-  async #answersAgain(isGivenUp: () => boolean): Promise<boolean> {
+  /** Wait until the service responds. Returns false if `isGivenUp` became true. */
+  async #untilReachable(isGivenUp: () => boolean): Promise<boolean> {
     do {
-      await new Promise((wake) => setTimeout(wake, AGAIN_MS))
+      await new Promise((wake) => setTimeout(wake, RETRY_MS))
       if (isGivenUp()) return false
-    } while (!(await api.answers()))
+    } while (!(await api.isReachable()))
     return !isGivenUp()
   }
   #remember(sentences: string[]): void {
-    this.earlier = sentences.slice(0, MOST_EARLIER)
-    remember(EARLIER, JSON.stringify(this.earlier))
+    this.recent = sentences.slice(0, MAX_RECENT)
+    remember(RECENT, JSON.stringify(this.recent))
   }
-  forget(): void {
+  clearRecent(): void {
     this.#remember([])
   }
-  askAgain(sentence: string): Promise<void> {
+  searchAgain(sentence: string): Promise<void> {
     this.text = sentence
-    return this.ask('new')
+    return this.search('new')
   }
   #startOver(): void {
     this.chosen = { hit: 0, moment: 0 }
@@ -205,7 +205,7 @@ class Session {
     this.hasMovedOn = chosen.hit !== this.#openAt?.hit || chosen.moment !== this.#openAt.moment
     this.judged = null
   }
-  /** Choose a moment where the present answer has it, if it has. */
+  /** Select a moment if the current answer has it. */
   #choose({ video_id, start_s, end_s }: Example): void {
     const hit = this.hits.findIndex(
       (other) => other.video_id === video_id && other.moments.some((span) => span.start_s === start_s && span.end_s === end_s)
@@ -216,8 +216,8 @@ class Session {
     const { open } = this
     this.hasMovedOn = open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s
   }
-  /** Show what is known of an answer already. */
-  #take(hit: FoundVideo, { aborted }: AbortSignal): void {
+  /** Show a hit of an answer that is not complete yet. */
+  #addHit(hit: FoundVideo, { aborted }: AbortSignal): void {
     if (aborted) return
     if (hit.rank === 1) {
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
@@ -225,50 +225,50 @@ class Session {
       this.isArriving = true
     }
     const { hits } = this.answer!
-    if (!hits.some((other) => other.video_id === hit.video_id)) hits.push(hit) // the library may have changed meanwhile
+    if (!hits.some((other) => other.video_id === hit.video_id)) hits.push(hit) // a video can arrive twice if the library changes
   }
 
-  /** Only moments that look like this frame. */
-  askFrame(video: string, video_id: string, time_s: number): Promise<void> {
+  /** Search for moments that look like a frame. */
+  searchFrame(video: string, video_id: string, time_s: number): Promise<void> {
     this.text = this.then = this.without = ''
     this.unlike = []
     this.picture = null
     this.like = [{ video, video_id, start_s: Math.round(time_s * 100) / 100, end_s: null }]
-    return this.ask('new')
+    return this.search('new')
   }
-  askPicture(file: File): void {
+  searchPicture(file: File): void {
     this.picture = file
-    void this.ask('new')
+    void this.search('new')
   }
-  /** Feedback on a moment: more like it, or less; the second time it is taken back, with other edges they are moved. */
+  /** Give feedback on a moment. The same feedback again removes it; a span that overlaps an earlier one replaces it. */
   async judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): Promise<void> {
     const isSame = (other: Example) => other.video_id === video_id && other.start_s === start_s && other.end_s === end_s
     const meets = (other: Example) =>
       other.video_id === video_id && other.start_s < (end_s ?? start_s) && start_s < (other.end_s ?? other.start_s)
-    const wasThere = this[kind].some(isSame)
-    const isAnother = (other: Example) => !isSame(other) && !meets(other)
-    this.like = this.like.filter(isAnother)
-    this.unlike = this.unlike.filter(isAnother)
+    const isUndo = this[kind].some(isSame)
+    const isUnrelated = (other: Example) => !isSame(other) && !meets(other)
+    this.like = this.like.filter(isUnrelated)
+    this.unlike = this.unlike.filter(isUnrelated)
     const judged = { video, video_id, start_s, end_s }
-    if (!wasThere) this[kind].push(judged)
-    await this.ask('new', judged)
+    if (!isUndo) this[kind].push(judged)
+    await this.search('new', judged)
   }
 
-  async askPlace(): Promise<void> {
+  async loadLibraryPath(): Promise<void> {
     const { library } = await api.facts()
-    this.place = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
+    this.libraryPath = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
   }
-  /** What is in the library, and once more what a library without it could not answer. */
-  async loadAnew(): Promise<void> {
+  /** Reload the library and retry what failed without the new videos. */
+  async reload(): Promise<void> {
     if (this.lost) void this.read()
-    else if (this.problem) void this.ask(null)
+    else if (this.problem) void this.search(null)
     await this.loadLibrary()
   }
   async loadLibrary(): Promise<void> {
     try {
       const { total, videos } = await api.videos(48)
       this.numVideos = total
-      if (!total) await this.askPlace()
+      if (!total) await this.loadLibraryPath()
       this.library = videos.map((video, i) => ({
         ...video,
         rank: i + 1,
@@ -284,20 +284,19 @@ class Session {
   }
 
   show(hit: number, moment: number): void {
-    const found = this.hits[hit]
-    const span = found?.moments[moment]
+    const video = this.hits[hit]
+    const span = video?.moments[moment]
     if (!span) return
     this.chosen = this.#openAt = { hit, moment }
     this.hasMovedOn = false
     this.judged = null
-    this.pair = found.then ? [span, found.then[moment]] : null
-    const { video_id, video, duration_s } = found
-    this.open = { video_id, video, duration_s, start_s: span.start_s, end_s: span.end_s }
+    this.pair = video.then ? [span, video.then[moment]] : null
+    this.open = { video_id: video.video_id, video: video.video, duration_s: video.duration_s, start_s: span.start_s, end_s: span.end_s }
     this.inContext = false
     this.lost = ''
     this.write('new')
   }
-  /** Loop another span of the video that is open. */
+  /** Loop another span of the open video. */
   turnTo({ start_s, end_s }: FoundMoment): void {
     if (!this.open) return
     this.hasMovedOn = false
@@ -321,7 +320,7 @@ class Session {
       this.write('small')
     }
   }
-  /** Choose the moment `by` steps further, over all videos. */
+  /** Select the moment `by` steps away, across videos. */
   step(by: number): void {
     let { hit, moment } = this.chosen
     moment += by
@@ -346,29 +345,29 @@ class Session {
   }
   resize(by: number): void {
     this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))
-    remember(SIDE, JSON.stringify(this.size))
+    remember(SIZE, JSON.stringify(this.size))
   }
 
   collect(video: string, video_id: string, start_s: number, end_s: number): void {
     if (this.basket.some((k) => k.video_id === video_id && k.start_s === start_s && k.end_s === end_s)) return
     this.basket.push({ video, video_id, start_s, end_s, note: this.sentence.slice(0, 500) })
-    this.keep()
+    this.storeBasket()
   }
   discard(index: number): void {
     this.basket.splice(index, 1)
-    this.keep()
+    this.storeBasket()
   }
   empty(): void {
     this.basket = []
-    this.keep()
+    this.storeBasket()
   }
-  keep(): void {
-    remember(KEPT, JSON.stringify(this.basket))
+  storeBasket(): void {
+    remember(BASKET, JSON.stringify(this.basket))
   }
 
-  /** Say in the address what is shown, so that it can be shared and reloaded.
+  /** Write the state to the address, so that it can be shared and reloaded.
    *
-   * All that is typed until it is asked for, or left for something new, is one entry of the history: a draft.
+   * Typing changes one history entry, the draft, until the search is submitted or something else is opened.
    */
   write(change: Change): void {
     const isDraft = history.state?.isDraft === true
@@ -378,7 +377,7 @@ class Session {
       if (change === 'small' || (change !== 'new' && isDraft)) history.replaceState(history.state, '', address)
       else history.pushState(change === 'typed' ? { isDraft: true } : null, '', address)
     }
-    if (change === 'asked') history.replaceState(null, '')
+    if (change === 'submitted') history.replaceState(null, '')
   }
   #address(): string {
     const words = new URLSearchParams()
@@ -386,7 +385,7 @@ class Session {
     for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
     for (const [name, value] of this.#set) words.set(name, String(value))
     for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
-    if (this.minChance > 0) words.set('sure', String(this.minChance))
+    if (this.minConfidence > 0) words.set('sure', String(this.minConfidence))
     if (this.flat) words.set('flat', '1')
     if (this.fold) words.set('fold', '1')
     for (const kind of ['like', 'unlike'] as const) {
@@ -402,13 +401,13 @@ class Session {
     return `/${words.size ? `?${words}` : ''}`
   }
 
-  /** Show what the address says. */
+  /** Restore the state from the address. */
   async read(): Promise<void> {
     const words = new URLSearchParams(location.search)
     for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
     this.fields = readFields(words)
     this.weights = readWeights(words)
-    this.minChance = Math.min(MOST_CHANCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
+    this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
     this.flat = words.has('flat')
     this.fold = words.has('fold')
     this.picture = null
@@ -417,36 +416,36 @@ class Session {
     const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
     this.open = null
     this.#nameExamples()
-    await Promise.all([this.#reopen(id, start_s, end_s), this.ask(null)])
+    await Promise.all([this.#reopen(id, start_s, end_s), this.search(null)])
   }
 
   async #reopen(id: string | null, start_s: number, end_s: number): Promise<void> {
     this.lost = ''
     if (!id) return
-    const isLeft = () => new URLSearchParams(location.search).get('v') !== id
+    const hasLeft = () => new URLSearchParams(location.search).get('v') !== id
     try {
       const { video, duration_s } = await api.detail(id)
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
-      const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // no time of it: all
-      if (!isLeft()) this.open = { video_id: id, video, duration_s, ...span }
+      const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span }
     } catch (error) {
-      if (isLeft()) return
+      if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {
-        this.lost = 'The video of this address is not in the library.'
+        this.lost = 'The video in this link is not in the library.'
         return
       }
       this.problem = String((error as Error).message)
-      if (!(error instanceof api.Silence) || !(await this.#answersAgain(isLeft))) return
-      if (!this.isAsked) this.problem = ''
+      if (!(error instanceof api.Unreachable) || !(await this.#untilReachable(hasLeft))) return
+      if (!this.hasQuery) this.problem = ''
       await this.#reopen(id, start_s, end_s)
     }
   }
-  /** An address holds no names; where a video is not there, the search says so. */
+  /** Look up the names of example videos, which the address does not hold. The search reports missing videos. */
   #nameExamples(): void {
     const examples = [...this.like, ...this.unlike]
-    for (const id of new Set(examples.map((one) => one.video_id))) {
-      const own = examples.filter((one) => one.video_id === id)
-      void api.detail(id).then(({ video }) => own.forEach((one) => (one.video = video)), () => {})
+    for (const id of new Set(examples.map((place) => place.video_id))) {
+      const places = examples.filter((place) => place.video_id === id)
+      void api.detail(id).then(({ video }) => places.forEach((place) => (place.video = video)), () => {})
     }
   }
 }

@@ -1,9 +1,9 @@
-// Light or dark: as the system has it, unless somebody has chosen.
+// Light or dark colours. The system's setting applies until the user chooses one.
 
 import { remember, remembered } from './kept'
 
 const KEY = 'untrimmed-theme'
-const NAMES = { system: 'as the system', light: 'light', dark: 'dark' } as const
+const NAMES = { system: 'system', light: 'light', dark: 'dark' } as const
 export type Choice = keyof typeof NAMES
 
 const system = matchMedia('(prefers-color-scheme: dark)')
@@ -13,8 +13,8 @@ class Theme {
   #isSystemDark = $state(system.matches)
 
   constructor() {
-    const kept = remembered(KEY)
-    this.#use(kept in NAMES ? (kept as Choice) : 'system')
+    const name = remembered(KEY)
+    this.#apply(name in NAMES ? (name as Choice) : 'system')
     system.addEventListener('change', () => (this.#isSystemDark = system.matches))
   }
   get name(): string {
@@ -23,13 +23,13 @@ class Theme {
   get isDark(): boolean {
     return this.choice === 'system' ? this.#isSystemDark : this.choice === 'dark'
   }
-  /** The next of the three, remembered. */
-  turn(): void {
+  /** Switch to the next of the three themes and store the choice. */
+  next(): void {
     const all = Object.keys(NAMES) as Choice[]
-    this.#use(all[(all.indexOf(this.choice) + 1) % all.length])
+    this.#apply(all[(all.indexOf(this.choice) + 1) % all.length])
     remember(KEY, this.choice)
   }
-  #use(choice: Choice): void {
+  #apply(choice: Choice): void {
     this.choice = choice
     document.documentElement.dataset.theme = choice
   }

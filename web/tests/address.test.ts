@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { FIELDS, example, meant, readFields, readWeights } from '../src/address'
+import { FIELDS, example, valid, readFields, readWeights } from '../src/address'
 import { WEIGHTS } from '../src/service'
 
 const ID = '0123456789abcdef'
 
-describe('meant', () => {
+describe('valid', () => {
   it('keeps a number that the field may hold', () => {
-    expect(meant(1, FIELDS.limit)).toBe(1)
-    expect(meant(500, FIELDS.limit)).toBe(500)
-    expect(meant(0.1, FIELDS.within_s)).toBe(0.1)
-    expect(meant(' /a ', FIELDS.within)).toBe('/a')
+    expect(valid(1, FIELDS.limit)).toBe(1)
+    expect(valid(500, FIELDS.limit)).toBe(500)
+    expect(valid(0.1, FIELDS.within_s)).toBe(0.1)
+    expect(valid(' /a ', FIELDS.within)).toBe('/a')
   })
   it.each([null, NaN, Infinity, 0, 501, 2.5])('drops %s from a field of whole numbers from 1 to 500', (value) => {
-    expect(meant(value, FIELDS.limit)).toBeNull()
+    expect(valid(value, FIELDS.limit)).toBeNull()
   })
 })
 
@@ -37,6 +37,6 @@ describe('readWeights', () => {
   it('keeps known parts with weights in bounds', () => {
     const words = new URLSearchParams({ wtext: '2', wthen: '0.5', wlike: '0', wimage: 'much', wother: '3' })
     expect(readWeights(words)).toEqual({ text: 2, then: 0.5 })
-    expect(meant(0, WEIGHTS.text)).toBeNull()
+    expect(valid(0, WEIGHTS.text)).toBeNull()
   })
 })

@@ -27,9 +27,9 @@ describe('search', () => {
     expect(ranks).toEqual([1, 2])
     expect(found).toEqual(answer([]))
   })
-  it('raises Silence when the answer ends early', async () => {
+  it('raises Unreachable when the answer ends early', async () => {
     serve('{"hit": {"rank": 1}}\n')
-    await expect(api.search(QUERY, new AbortController().signal, () => {})).rejects.toThrow(api.Silence)
+    await expect(api.search(QUERY, new AbortController().signal, () => {})).rejects.toThrow(api.Unreachable)
   })
   it('raises the problem of a search that fails half way', async () => {
     serve('{"problem": "out of memory"}\n')
@@ -38,12 +38,12 @@ describe('search', () => {
   it('raises Refusal with the status', async () => {
     vi.stubGlobal('fetch', async () => new Response('{"detail": "no such video"}', { status: 404 }))
     await expect(api.detail('x')).rejects.toMatchObject({ status: 404, message: 'no such video' })
-    expect(await api.answers()).toBe(true)
+    expect(await api.isReachable()).toBe(true)
   })
-  it('raises Silence when nothing answers', async () => {
+  it('raises Unreachable when nothing answers', async () => {
     vi.stubGlobal('fetch', async () => Promise.reject(new TypeError('failed')))
-    await expect(api.facts()).rejects.toThrow(api.Silence)
-    expect(await api.answers()).toBe(false)
+    await expect(api.facts()).rejects.toThrow(api.Unreachable)
+    expect(await api.isReachable()).toBe(false)
   })
 })
 

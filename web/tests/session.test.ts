@@ -55,14 +55,14 @@ describe('query', () => {
   it('is sent with trimmed words and the usual bounds', async () => {
     session.text = ' a dog '
     session.without = 'rain; ;snow '
-    await session.ask('new')
+    await session.search('new')
     expect(asked).toHaveLength(1)
     expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], limit: 20, moments: 4, weights: {}, filters: {} })
   })
   it('holds filters in the units of the service', async () => {
     const fields = { min_bytes: 1_500_000, max_bytes: 2_000_000, min_height: 180, max_height: 360, min_duration_s: 90 }
-    Object.assign(session, { text: 'x', fields, flat: true, fold: true, minChance: 50 })
-    await session.ask('new')
+    Object.assign(session, { text: 'x', fields, flat: true, fold: true, minConfidence: 50 })
+    await session.search('new')
     expect(asked[0]).toMatchObject({ group_by: 'moment', fold: 0.95, min_confidence: 0.5 })
     expect(asked[0].filters).toMatchObject({
       min_bytes: 1_500_000, max_bytes: 2_000_000, min_height: 180, max_height: 360, min_duration_s: 90
@@ -70,18 +70,18 @@ describe('query', () => {
   })
   it('leaves out numbers and weights out of bounds', async () => {
     Object.assign(session, { text: 'x', fields: { limit: 501, within_s: -1, min_height: 1.5 }, weights: { text: 2, then: 0 } })
-    await session.ask('new')
+    await session.search('new')
     expect(asked[0]).toMatchObject({ limit: 20, weights: { text: 2 }, filters: {} })
     expect(session.numFilters).toBe(1)
   })
   it('has no chance where an example is part of it', async () => {
-    session.minChance = 50
+    session.minConfidence = 50
     await session.judge('like', { video: 'a', video_id: ID, start_s: 0, end_s: 2 })
     expect(asked[0].min_confidence).toBeNull()
   })
   it('is not sent when only unwanted things are named', async () => {
     session.without = 'rain'
-    await session.ask('new')
+    await session.search('new')
     expect(asked).toEqual([])
     expect(session.answer).toBeNull()
   })
@@ -89,12 +89,12 @@ describe('query', () => {
 
 describe('address', () => {
   it('gives the same search when it is read', async () => {
-    const set = { text: 'a dog', then: 'a cat', fields: { within_s: 30, limit: 7, within: 'holiday', min_duration_s: 1.5 }, minChance: 40, flat: true, weights: { then: 2 } }
+    const set = { text: 'a dog', then: 'a cat', fields: { within_s: 30, limit: 7, within: 'holiday', min_duration_s: 1.5 }, minConfidence: 40, flat: true, weights: { then: 2 } }
     Object.assign(session, set)
     session.unlike = [{ video: 'a', video_id: ID, start_s: 1, end_s: 2.5 }]
-    await session.ask('new')
+    await session.search('new')
     const address = entries.at(-1)!
-    Object.assign(session, { text: '', then: '', fields: {}, minChance: 0, flat: false, weights: {}, unlike: [] })
+    Object.assign(session, { text: '', then: '', fields: {}, minConfidence: 0, flat: false, weights: {}, unlike: [] })
     await session.read()
     expect(session).toMatchObject(set)
     expect(session.unlike[0]).toMatchObject({ video_id: ID, start_s: 1, end_s: 2.5 })
@@ -112,15 +112,15 @@ describe('address', () => {
     await session.read()
     expect(session.open).toMatchObject({ video_id: ID, video: 'known.mp4', start_s, end_s })
   })
-  it('keeps what is typed as one entry until it is meant', async () => {
+  it('keeps what is typed as one entry until it is valid', async () => {
     for (const text of ['a', 'a d', 'a dog']) {
       session.text = text
-      await session.ask('typed')
+      await session.search('typed')
     }
     expect(entries).toEqual(['/', '/?q=a+dog'])
-    await session.ask('asked')
+    await session.search('submitted')
     session.text = 'a cat'
-    await session.ask('typed')
+    await session.search('typed')
     expect(entries).toEqual(['/', '/?q=a+dog', '/?q=a+cat'])
   })
 })
@@ -128,7 +128,7 @@ describe('address', () => {
 describe('selection', () => {
   beforeEach(async () => {
     session.text = 'x'
-    await session.ask('new')
+    await session.search('new')
   })
   it('goes over the moments of all videos, and stops at the ends', () => {
     const seen = [1, 1, 1, -1, -1, -1, -1].map((by) => {

@@ -13,7 +13,7 @@ from untrimmed.types import TextFeatures
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Frames and sentences as vectors whose cosine says how well they fit.
+    """Encodes frames and sentences as vectors whose cosine measures how well they match.
 
     `identity` names the weights exactly (name and content hash): vectors of two encoders may be compared only if their
     identities are equal, so the index stores it. `short_side` is the size in pixels to which the decoder scales the
@@ -27,9 +27,9 @@ class Encoder(Protocol):
     short_side: int
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors (float32) of RGB frames, one a frame; an empty stack gives an empty [0, D]."""
+        """Unit vectors (float32) of RGB frames, one per frame; an empty stack gives an empty [0, D]."""
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word vectors of each text (float32), and which words are unknown or unread."""
+        """A unit sentence vector and the word vectors of each text (float32), and its unknown and unread words."""
         ...

@@ -1,4 +1,4 @@
-"""What an encoder made of a sentence's words: which it does not know, and where it stopped to read."""
+"""Which words of a sentence an encoder does not know, and where it cuts the sentence."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from untrimmed.types import Reading
 
 
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
-    """The `Reading` of a text from its tokens, each with first and last character and whether it means something.
+    """The `Reading` of a text from its tokens: start, end, and whether the token is known.
 
-    A word (between blanks) is known if one of its tokens is; one without tokens of its own, or behind the cut, is
-    neither known nor unknown.
+    A word (between spaces) is known if one of its tokens is known. A word without tokens or after the cut is neither
+    known nor unknown.
 
     >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
     Reading(unknown=('犬',), is_understood=True, num_words_read=None)
     """
-    listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]  # some tokenizers write blanks, too
+    listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]  # some tokenizers also emit spaces
     stop = max((end for _, end, _ in listed), default=0) if is_cut else len(text)
     words = [match.span() for match in re.finditer(r"\S+", text[:stop])]
     unknown, is_understood, at = [], False, 0
@@ -34,9 +34,9 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
 
 
 def known_words(text: str, reading: Reading) -> str:
-    """What an encoder encodes of a text: the words it has read, those left out that it does not know.
+    """The part of a text that an encoder encodes: the words before the cut, without unknown ones.
 
-    A text of which all words are known, or none, stays as it is.
+    A text whose words are all known, or all unknown, is returned unchanged.
 
     >>> known_words("a dog 犬 runs", Reading(unknown=("犬",)))
     'a dog runs'

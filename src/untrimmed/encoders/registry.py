@@ -1,6 +1,6 @@
-"""The encoders by name, which one is used, and the check that it sees and reads.
+"""The encoders by name, the choice of one, and its self-test.
 
-Importing this module is quick; torch and transformers are loaded when an encoder is.
+Importing this module is fast; torch and transformers are imported only when an encoder is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
-HUB_TIMEOUT_S = 5.0  # how long a hub may take to answer before it counts as out of reach
+HUB_TIMEOUT_S = 5.0  # after this time without an answer the hub counts as unreachable
 
 _SELF_TEST_SIDE = 96
 _SELF_TEST_DISTANCE = 1e-3  # of unit vectors; one input twice differs by 1e-7 in float32 and not at all in bfloat16
@@ -28,11 +28,11 @@ _SELF_TEST_DISTANCE = 1e-3  # of unit vectors; one input twice differs by 1e-7 i
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """What to know of a named encoder before its weights are there.
+    """Facts about a named encoder that are known without its weights.
 
-    `hub_id` is None for the encoder whose weights come with installed packages. `width` is that of a frame's vector,
-    `image_px` the side of the picture it sees, `parameters_m` the millions of parameters (image and text together;
-    four bytes each to download).
+    `hub_id` is None for the encoder whose weights come with installed packages. `width` is the width of a frame vector,
+    `image_px` the side of the input picture, `parameters_m` the millions of parameters (image and text together; four
+    bytes each to download).
     """
 
     name: str
@@ -54,7 +54,7 @@ _CARDS = (
         1152,
         384,
         1136,
-        "best results; wants a GPU",
+        "best results; needs a GPU",
     ),
     EncoderCard("clip-b32", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "MIT", 512, 224, 151, "quickest; English"),
     EncoderCard("clip-b16", "laion/CLIP-ViT-B-16-laion2B-s34B-b88K", "MIT", 512, 224, 150, "English"),
@@ -68,11 +68,11 @@ _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --lib
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder ready for use, one line for the user where it stands in for the default, and how it multiplies."""
+    """A loaded encoder, a notice for the user if it replaces the default, and the format of its products."""
 
     encoder: Encoder
     notice: str | None
-    products: str = "float32"  # the number format
+    products: str = "float32"  # number format of matrix products
     why: str = "the encoder has no other"
 
 
@@ -86,15 +86,15 @@ def load_encoder(
 ) -> LoadedEncoder:
     """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
 
-    Where the default's files are neither cached nor to be had from the hub within seconds, or torch or transformers are
-    not installed, `builtin` takes its place and the notice says so; `fallback=False` makes that an error. An encoder
-    asked for by name is never replaced. Every `encoder.name` can be given here again. With `images=False` only its
-    reading is tested: a search needs no pictures, and an encoder may load that half later.
+    If the default's files are not cached and the hub does not answer within seconds, or torch or transformers are not
+    installed, `builtin` is used instead, with a notice; `fallback=False` makes that an error. A named encoder is never
+    replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is tested: a search needs
+    no pictures, and an encoder may load that part later.
 
     Raises:
-        UnknownNameError: the name is none of the three.
-        ConfigError: there is no device of that name.
-        EncoderError: the encoder cannot be loaded, fails its self-test, or multiplies in another format only.
+        UnknownNameError: The name is unknown.
+        ConfigError: The device does not exist.
+        EncoderError: The encoder cannot be loaded, fails its self-test, or does not support the precision.
     """
     check_device(device, mps=True)
     if name is None:
@@ -108,10 +108,10 @@ def load_encoder(
 
 
 def self_test(encoder: Encoder, *, images: bool = True) -> None:
-    """Check that an encoder tells two images apart and two texts, and keeps its own promises of shape and length.
+    """Check that an encoder distinguishes two images and two texts, and the shape and length of its vectors.
 
     Raises:
-        EncoderError: it does not.
+        EncoderError: A check fails.
     """
     features = encoder.encode_texts(["a dog runs along the beach", "three people sit in a kitchen"])
     sentences = np.stack([text.sentence for text in features])
@@ -122,7 +122,7 @@ def self_test(encoder: Encoder, *, images: bool = True) -> None:
         if text.words.shape != (len(text.tokens), encoder.word_dim) or not np.isfinite(text.words).all():
             raise EncoderError(
                 f"{encoder.name}: the self-test failed: word vectors of {text.text!r} are of shape {text.words.shape}, "
-                f"wanted {(len(text.tokens), encoder.word_dim)} and finite; choose another encoder"
+                f"expected {(len(text.tokens), encoder.word_dim)} and finite; choose another encoder"
             )
 
 
@@ -136,7 +136,7 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
         try:
             why = str(error).partition("; ")[0].partition(" (")[0].replace(source, DEFAULT)
             better = f"pip install 'untrimmed[hub]', {_FETCH}" if missing_packages() else _FETCH
-            return _load_builtin(precision, f"encoder 'builtin' in use ({why}); to find more: {better}")
+            return _load_builtin(precision, f"encoder 'builtin' in use ({why}); for better results: {better}")
         except EncoderError as builtin_error:
             raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
     return _load_hub(folder, name=source, device=device, precision=precision)
@@ -163,7 +163,7 @@ def _load_builtin(precision: Precision, notice: str | None) -> LoadedEncoder:
 
 
 def _source(name: str) -> str:
-    """What a name stands for: a folder as it is, the hub id of a short name, a hub id as it is."""
+    """The folder or hub id of a name: short names become hub ids, folders and hub ids stay unchanged."""
     if name in ENCODERS and (hub_id := ENCODERS[name].hub_id) is not None:
         return hub_id
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).is_absolute()
@@ -173,7 +173,7 @@ def _source(name: str) -> str:
 
 
 def _two_images() -> np.ndarray:
-    """A chessboard and a slope from blue to orange: unlike each other in colour, in shape and in detail."""
+    """A chessboard and a gradient from blue to orange, which differ in colour, shape and detail."""
     steps = np.arange(_SELF_TEST_SIDE)
     board = ((steps[:, None] // 12 + steps[None, :] // 12) % 2 * 255).astype(np.uint8)
     slope = np.linspace(0.0, 1.0, _SELF_TEST_SIDE)[None, :, None]
@@ -183,18 +183,18 @@ def _two_images() -> np.ndarray:
 
 
 def _check_vectors(encoder: Encoder, vectors: np.ndarray, what: str) -> None:
-    """Two finite unit vectors of the encoder's width that differ."""
+    """Check for two different finite unit vectors of the encoder's width."""
     if vectors.shape != (2, encoder.frame_dim):
-        found = f"vectors of shape {vectors.shape}, wanted {(2, encoder.frame_dim)}"
+        problem = f"vectors of shape {vectors.shape}, expected {(2, encoder.frame_dim)}"
     elif not np.isfinite(vectors).all():
-        found = "vectors that are not finite"
+        problem = "vectors that are not finite"
     elif np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 1e-3:
-        found = f"vectors of length {np.linalg.norm(vectors, axis=1).round(3).tolist()}, wanted 1"
+        problem = f"vectors of length {np.linalg.norm(vectors, axis=1).round(3).tolist()}, expected 1"
     elif np.linalg.norm(vectors[0] - vectors[1]) < _SELF_TEST_DISTANCE:
-        found = "the same vector for both"
+        problem = "the same vector for both"
     else:
         return
     raise EncoderError(
-        f"{encoder.name}: the self-test failed: two different {what} give {found}; "
-        "the weights are damaged or of no use here: fetch them again, or choose another encoder"
+        f"{encoder.name}: the self-test failed: two different {what} give {problem}; "
+        "the weights are damaged or unsuitable: fetch them again, or choose another encoder"
     )

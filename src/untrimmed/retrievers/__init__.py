@@ -1,1 +1,1 @@
-"""Moments as documents, for pipelines that others' libraries build; each module needs the extra of its name."""
+"""Retrievers that return moments as documents to other libraries. Each module needs the extra of its name."""

@@ -1,4 +1,4 @@
-"""What retrievers share: where moments are searched for, and what a document says of one."""
+"""Finds moments as documents, for all retrievers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from untrimmed.search.query.hits import Hit
 from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query
 from untrimmed.server.client import ask_address
 
-Source: TypeAlias = Library | str  # a library that is open, or the address of a service of one
-_MOST_MOMENTS = 50  # of one video, that a service gives
+Source: TypeAlias = Library | str  # an open library, or the address of a service
+_MOST_MOMENTS = 50  # per video, the maximum of a service
 _METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
 
 
 @dataclass(frozen=True)
 class MomentDocument:
-    """A moment in words, and in numbers.
+    """A moment as a document.
 
-    A library knows frames, no captions: the words are the file's name and the span. `metadata` holds `video` (a path),
-    `video_id`, `start_s`, `end_s`, `score`, `confidence` (None where it was not measured) and the video's `duration_s`.
+    The library has no captions, so the text is the file name and the span. `metadata` has `video` (a path), `video_id`,
+    `start_s`, `end_s`, `score`, `confidence` (None if it was not measured) and the `duration_s` of the video.
     """
 
     document_id: str
@@ -48,7 +48,7 @@ def find_documents(
     filters: Filters = Filters(),
     group_by: GroupBy = "video",
 ) -> list[MomentDocument]:
-    """The moments that fit a sentence best, best first: one of each video, or by `group_by="moment"` any.
+    """Return the moments that match a sentence best, best first: one per video, or any with `group_by="moment"`.
 
     Raises:
         UntrimmedError: The library refuses the query, or no service answers at the address.

@@ -13,17 +13,17 @@ from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):
-    """Finds moments for a sentence, as documents: the file's name and the span, the rest in `metadata`.
+    """Finds moments for a sentence. A document is the file name and span; `metadata` has the details.
 
-    `ainvoke` searches in a thread of its own, so that other work goes on. Errors are those of the library.
+    `ainvoke` searches in a separate thread. Errors are those of the library.
 
     Attributes:
-        source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's own library.
-        token: What the service wants to be told, if anything.
-        limit: How many documents at most.
-        min_confidence: Leave out those whose chance to hold the sentence is smaller, from 0 to 1.
-        filters: Which videos are searched at all.
-        group_by: A document is the best moment of a video, or with `moment` any.
+        source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's library.
+        token: The token of the service, if it requires one.
+        limit: Maximum number of documents.
+        min_confidence: Leave out documents with a lower confidence, from 0 to 1.
+        filters: Which videos to search.
+        group_by: `video` for the best moment of each video, `moment` for any moments.
     """
 
     source: Source = Field(default_factory=Library)
@@ -34,7 +34,7 @@ class MomentRetriever(BaseRetriever):
     group_by: GroupBy = "video"
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = find_documents(
+        documents = find_documents(
             self.source,
             query,
             token=self.token,
@@ -43,4 +43,7 @@ class MomentRetriever(BaseRetriever):
             filters=self.filters,
             group_by=self.group_by,
         )
-        return [Document(id=one.document_id, page_content=one.text, metadata=one.metadata) for one in found]
+        return [
+            Document(id=document.document_id, page_content=document.text, metadata=document.metadata)
+            for document in documents
+        ]

@@ -15,9 +15,9 @@ from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):
-    """Finds moments for a sentence, as nodes with scores: the file's name and the span, the rest in `metadata`.
+    """Finds moments for a sentence. A node is the file name and span; `metadata` has the details.
 
-    `aretrieve` searches in a thread of its own, so that other work goes on. Errors are those of the library.
+    `aretrieve` searches in a separate thread. Errors are those of the library.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class MomentRetriever(BaseRetriever):
         """Choose where and what to search.
 
         Args:
-            source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's own library.
-            token: What the service wants to be told, if anything.
-            limit: How many nodes at most.
-            min_confidence: Leave out those whose chance to hold the sentence is smaller, from 0 to 1.
-            filters: Which videos are searched at all.
-            group_by: A node is the best moment of a video, or with `moment` any.
-            callback_manager: LlamaIndex's own.
+            source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's library.
+            token: The token of the service, if it requires one.
+            limit: Maximum number of nodes.
+            min_confidence: Leave out nodes with a lower confidence, from 0 to 1.
+            filters: Which videos to search.
+            group_by: `video` for the best moment of each video, `moment` for any moments.
+            callback_manager: Passed to LlamaIndex.
         """
         super().__init__(callback_manager)
         self._find = partial(
@@ -56,9 +56,10 @@ class MomentRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [
             NodeWithScore(
-                node=TextNode(id_=one.document_id, text=one.text, metadata=one.metadata), score=one.metadata["score"]
+                node=TextNode(id_=document.document_id, text=document.text, metadata=document.metadata),
+                score=document.metadata["score"],
             )
-            for one in self._find(query_bundle.query_str)
+            for document in self._find(query_bundle.query_str)
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

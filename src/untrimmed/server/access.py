@@ -1,8 +1,8 @@
-"""Who may ask: this service's own page and programs that mean it, by Host, Origin and token, on every route.
+"""Access control for all routes: Host, Origin and token checks.
 
-A browser lets any page that is open in it send requests to programs of the same machine. Three things keep those out:
-the Host header must name this machine (a foreign name that resolves to it does not), a request that a page makes must
-come from this service's own page, and beyond this machine's own addresses a token is asked for.
+Any page that is open in a browser can send requests to programs on the same machine. Three checks reject such requests.
+The Host header must name this machine; a foreign name that resolves to it is rejected. A request from a page must come
+from this service's own page. A service that other machines can reach requires a token.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
 MOST_BODY_BYTES = 1 << 20
-IS_HEAD = "untrimmed.is_head"  # in the scope of a request whose answer's body is dropped
-_TOO_LONG = f"the body has more than {MOST_BODY_BYTES >> 20} MB; send less at once"
-_PICTURE = "/api/search/picture"  # its body has a cap of its own
+IS_HEAD = "untrimmed.is_head"  # scope key of a HEAD request: the body of the answer is dropped
+_TOO_LONG = f"the request body is larger than {MOST_BODY_BYTES >> 20} MB; send a smaller request"
+_PICTURE = "/api/search/picture"  # this route has its own size limit
 SHORTEST_TOKEN = 16
-# Scripts, styles, pictures and films of this service alone; nothing may put the page into a frame.
+# Allow only this service's own scripts, styles, pictures and videos, and forbid embedding the page in a frame.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -47,38 +47,38 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """The names under which the service may be asked, and the token that it wants.
+    """The host names and tokens that a service accepts.
 
-    `own_token` is known to programs of this user alone (the file beside the library); it is accepted as well.
+    `own_token` is also accepted. It is stored in a file in the library folder that only this user can read.
     """
 
     names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
-    any_address: bool = False  # numbers, of which no foreign name can be made
+    any_address: bool = False  # accept any IP address: a foreign host name cannot look like one
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @classmethod
     def to(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
-        """Of a service that listens at an address.
+        """The access rules of a service that listens at an address.
 
         Raises:
-            ConfigError: It is not one of this machine alone and there is no token, or the token is too short.
+            ConfigError: Other machines can reach the address and there is no token, or the token is too short.
         """
         if token is not None and (len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
             raise ConfigError(
-                f"the token has {len(token)} characters, wanted {SHORTEST_TOKEN} or more, printable and of ASCII; "
-                "`--token auto` makes one"
+                f"the token has {len(token)} characters, expected {SHORTEST_TOKEN} or more printable ASCII characters; "
+                "`--token auto` creates one"
             )
         known = {"localhost", "127.0.0.1", "::1", host.lower(), *(name.lower() for name in names)}
         if is_loopback(host):
             return cls(frozenset(known), token=token)
         if token is None:
-            raise ConfigError(f"{host} is not this machine alone: whoever reaches it could search; add --token auto")
+            raise ConfigError(f"other machines can reach {host}, so a token is required; add --token auto")
         known |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return cls(frozenset(known), any_address=True, token=token)
 
     def allows_host(self, header: str) -> bool:
-        """Whether a Host header names this service, at whichever port (another one may be forwarded to it)."""
+        """Whether a Host header names this service. Any port is accepted because ports can be forwarded."""
         match = _HOST.fullmatch(header)
         if match is None:
             return False
@@ -86,13 +86,13 @@ class Access:
         return name in self.names or (self.any_address and _is_address(name))
 
     def knows(self, token: str) -> bool:
-        """Whether a token is one of those that are accepted."""
+        """Whether a token is accepted."""
         accepted = [self.own_token, *([self.token] if self.token is not None else [])]
         return sum(secrets.compare_digest(token.encode(), known.encode()) for known in accepted) > 0
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one that only this machine reaches."""
+    """Whether only this machine can reach an address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -110,19 +110,20 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Stands before all routes: refuses who may not ask; gives every answer the headers that keep browsers strict."""
+    """Middleware that rejects forbidden requests and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+        self.app = app
+        self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
-            return  # web sockets: there are none
+            return  # there are no web socket routes
 
-        async def strict(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -133,27 +134,28 @@ class Guard:
         headers = Headers(scope=scope)
         status, reason = self._refusal(scope, headers)
         if status:
-            await problem(status, reason)(scope, receive, strict)
+            await problem(status, reason)(scope, receive, send_with_headers)
         elif (token := _token_in_address(scope)) is not None and self.access.knows(token):
             answer = RedirectResponse(scope["path"], 303)
             answer.set_cookie(_cookie_name(headers), token, httponly=True, samesite="strict", path="/")
-            await answer(scope, receive, strict)
+            await answer(scope, receive, send_with_headers)
         else:
-            await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), strict)
+            await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        """Status and reason; status 0 where the request may be served."""
-        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        """The status and reason of a refusal; status 0 if the request is allowed."""
+        hosts = headers.getlist("host")
+        origins = headers.getlist("origin")
         if len(hosts) != 1 or not self.access.allows_host(hosts[0]):
             return 403, (
-                f"Host {', '.join(hosts)[:200]!r} is none of this service; ask it by its address, or start it with "
+                f"Host {', '.join(hosts)[:200]!r} is not allowed; use the address of the service, or start it with "
                 "--allow-host NAME"
             )
-        own = {f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower()}
-        if origins and (len(origins) != 1 or origins[0].lower() not in own):
-            return 403, "the request comes from a page of another origin; use this service's own page"
+        own_origins = {f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower()}
+        if origins and (len(origins) != 1 or origins[0].lower() not in own_origins):
+            return 403, "the request comes from a page with another origin; use this service's own page"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_visit(scope, headers):
-            return 403, "the request comes from a page of another site; use this service's own page"
+            return 403, "the request comes from a page on another site; use this service's own page"
         status, reason = self._token_refusal(scope, headers)
         length = headers.get("content-length", "")
         if not status and scope["path"] != _PICTURE and length.isdecimal() and int(length) > MOST_BODY_BYTES:
@@ -161,22 +163,22 @@ class Guard:
         return status, reason
 
     def _token_refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            if self.access.knows(given.strip()):
+            if self.access.knows(token.strip()):
                 return 0, ""
         else:
             is_open = self.access.token is None or scope["path"] == "/healthz"
             if is_open or self.access.knows(_token_in_address(scope) or _cookie(headers)):
                 return 0, ""
         return 401, (
-            "the token is missing or wrong; open the address that was printed, with its ?token=, or send "
+            "the token is missing or wrong; open the printed address, including ?token=, or send "
             "Authorization: Bearer TOKEN"
         )
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:
-    """A link or a typed address that opens the page itself, from wherever; it says nothing to who led here."""
+    """Whether a link or a typed address opens the page. Safe from any site, which cannot read the answer."""
     return scope["method"] in ("GET", "HEAD") and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
 
@@ -187,7 +189,7 @@ def _token_in_address(scope: Scope) -> str | None:
 
 
 def _cookie_name(headers: Headers) -> str:
-    """Browsers send the cookies of all ports of a machine to each: one for every port that a service is asked at."""
+    """The cookie's name, with the port: browsers send cookies of one host to all its ports."""
     return "_".join(["untrimmed_token", *re.findall(r":([0-9]+)$", headers["host"])])
 
 
@@ -196,21 +198,21 @@ def _cookie(headers: Headers) -> str:
 
 
 def _capped(receive: Receive) -> Receive:
-    left = MOST_BODY_BYTES
+    remaining = MOST_BODY_BYTES
 
-    async def counted() -> Message:
-        nonlocal left
+    async def receive_counted() -> Message:
+        nonlocal remaining
         message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
+        remaining -= len(message.get("body", b""))
+        if remaining < 0:
             raise HTTPException(413, _TOO_LONG)
         return message
 
-    return counted
+    return receive_counted
 
 
 class Heads:
-    """Answers HEAD as GET is answered, without the body."""
+    """Middleware that answers HEAD requests like GET, without the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -221,7 +223,7 @@ class Heads:
             await self.app(scope, receive, send)
             return
 
-        async def bodiless(message: Message) -> None:
+        async def send_without_body(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-        await self.app({**scope, "method": "GET", IS_HEAD: True}, receive, bodiless)
+        await self.app({**scope, "method": "GET", IS_HEAD: True}, receive, send_without_body)

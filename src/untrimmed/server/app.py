@@ -1,4 +1,4 @@
-"""Builds the service of a library: its routes behind the guard, and the page."""
+"""Builds the service of a library: routes, access control and the page."""
 
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ def create_app(
     tell: Callable[[Job], None] = lambda job: None,
     warm: bool = False,
 ) -> FastAPI:
-    """The service as an ASGI application; it opens no socket and, until it is started with `warm`, loads no model.
+    """The service as an ASGI application. It opens no socket and loads no model before it starts.
 
     Args:
-        access: Who may ask; by default this machine alone, by its own names.
-        folders: May be indexed from the page, beside those that hold indexed videos.
-        watch: Folders that are indexed as they change, from the start of the application on; beside those that an
-            earlier service of the library was told to watch.
-        pace: How often they are looked at.
-        tell: Is given every run that their changes have started, when it has ended.
-        warm: Load encoder and vectors when the application starts, beside the first requests.
+        access: Accepted hosts and tokens; by default this machine only.
+        folders: Folders that may be indexed from the page, in addition to those with indexed videos.
+        watch: Folders to index whenever they change, in addition to those added from the page of an earlier service
+            of the library.
+        pace: Intervals of watching.
+        tell: Called with every finished run that a change in a watched folder started.
+        warm: Load the encoder and vectors in the background when the application starts.
     """
     watch = (*watch, *remembered(library.folder))
-    service, metrics = Service(library, (*folders, *watch), pace=pace, tell=tell), Metrics()
+    service = Service(library, (*folders, *watch), pace=pace, tell=tell)
+    metrics = Metrics()
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             service.warm_up()
         service.watch(watch)
@@ -65,16 +66,17 @@ def create_app(
         title="untrimmed",
         version=__version__,
         description="Find, by a sentence, the moment inside long untrimmed videos.",
-        lifespan=life,
+        lifespan=lifespan,
         openapi_url="/api/openapi.json",
-        docs_url=None,  # they would fetch scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         responses=RESPONSES,
     )
-    app.state.service, app.state.metrics = service, metrics
+    app.state.service = service
+    app.state.metrics = metrics
     metrics.gauge("videos", "Indexed videos.", lambda: len(service.records()))
-    metrics.gauge("open_jobs", "Indexing runs that have not ended.", lambda: _num_open(service))
-    metrics.gauge("cached_picture_bytes", "Of frames kept in memory.", lambda: service.pictures.num_bytes)
+    metrics.gauge("open_jobs", "Indexing runs that are not finished.", lambda: _num_open(service))
+    metrics.gauge("cached_picture_bytes", "Size of the frames cached in memory.", lambda: service.pictures.num_bytes)
     for routes in (search_routes.router, video_routes.router, job_routes.router, router):
         app.include_router(routes)
     _add_schema_of_problems(app)
@@ -89,7 +91,7 @@ def create_app(
 
 @router.get("/api/facts")
 async def facts(service: AService) -> Facts:
-    """What is served."""
+    """Facts about the library and the service."""
     records = await service.read(service.records)
     settings = await service.read(read_settings, service.library.folder)
     return Facts(
@@ -105,7 +107,7 @@ async def facts(service: AService) -> Facts:
 
 @router.get("/healthz")
 async def health(service: AService) -> Health:
-    """Whether searches can be answered; asks for no token."""
+    """Whether the library has videos to search. Requires no token."""
     count = len(await service.read(service.records))
     return Health(status="ok" if count else "empty", num_videos=count)
 
@@ -113,8 +115,8 @@ async def health(service: AService) -> Health:
 @router.get(
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 )
-async def figures(service: AService, request: Request) -> Response:
-    """Figures for Prometheus."""
+async def metrics_text(service: AService, request: Request) -> Response:
+    """Metrics for Prometheus."""
     return Response(await service.read(request.app.state.metrics.text), media_type=KIND)
 
 
@@ -123,12 +125,12 @@ def _num_open(service: Service) -> int:
 
 
 def _add_schema_of_problems(app: FastAPI) -> None:
-    """Name the form of problems once in the schema; answers refer to it."""
-    made = app.openapi
+    """Add the schema of problems, which the responses refer to, to the OpenAPI document."""
+    original = app.openapi
 
-    def described() -> dict[str, object]:
-        schema = made()
+    def with_problems() -> dict[str, object]:
+        schema = original()
         schema["components"].setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
         return schema
 
-    app.openapi = described  # type: ignore[method-assign]
+    app.openapi = with_problems  # type: ignore[method-assign]

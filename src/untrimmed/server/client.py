@@ -1,4 +1,4 @@
-"""Asks the running service of a library instead of loading encoder and vectors; imports nothing that takes long."""
+"""Client of a running service, so that a search need not load the encoder and vectors. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
-_PATIENCE_S = 60.0  # its first search loads what a search needs
+_PATIENCE_S = 60.0  # the first search of a service loads the encoder and vectors
 
 
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
-    """The hits of the service of a library; None where none runs, or it cannot answer: then the caller searches.
+    """Hits from the running service of a library; None if there is none or it cannot answer, so the caller must search.
 
     Raises:
-        UntrimmedError: What the library would refuse.
+        UntrimmedError: The library refuses the query.
     """
     notice = find_notice(library)
     if notice is None:
@@ -43,72 +43,78 @@ def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
 
 
 def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None = None) -> Hits:
-    """The hits of a service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
+    """Hits from the service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
 
     Raises:
-        UntrimmedError: It is no address, no service answers there, or the service refuses.
+        UntrimmedError: The address is invalid, no service answers there, or the service refuses the query.
     """
     try:
         place = urlsplit(address)
     except ValueError:
         place = urlsplit("")
     if place.scheme not in ("http", "https") or not place.hostname:
-        raise errors.ConfigError(f"{address!r} is no address of a service; name one as http://127.0.0.1:8765")
+        raise errors.ConfigError(
+            f"{address!r} is not the address of a service; expected an address such as http://127.0.0.1:8765"
+        )
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     request = _request(query, cutoff)
     try:
         connection = kind(place.hostname, place.port, timeout=_PATIENCE_S)
-        status, found = _send(connection, token, f"{place.path.rstrip('/')}/api/search", request, None)
+        status, answer = _send(connection, token, f"{place.path.rstrip('/')}/api/search", request, None)
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = errors.one_line(error)
-        raise errors.UntrimmedError(f"{address}: no service answers ({reason}); start: untrimmed serve") from None
+        raise errors.UntrimmedError(
+            f"{address}: no service answers ({reason}); start one with `untrimmed serve`"
+        ) from None
     if status == 200:
         try:
-            return Hits.from_json(found)
+            return Hits.from_json(answer)
         except (KeyError, TypeError, AttributeError):
-            raise errors.UntrimmedError(f"{address}: another program answers; name a service of untrimmed") from None
-    _raise(found)
-    raise errors.UntrimmedError(f"{address}: {found.get('detail') or found.get('title') or status}")
+            raise errors.UntrimmedError(
+                f"{address}: the answer does not come from untrimmed; check the address"
+            ) from None
+    _raise(answer)
+    raise errors.UntrimmedError(f"{address}: {answer.get('detail') or answer.get('title') or status}")
 
 
 def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
-    """What is sent for a query, but for its picture."""
+    """The JSON body for a query, without its picture."""
     if (within := query.filters.within) is not None:
         query = replace(query, filters=replace(query.filters, within=absolute(within)))
     return as_json(query) | as_json(cutoff)
 
 
 def as_json(value: Any) -> Any:
-    """A part of a query as a service takes it: an object of its fields, without those that have their default."""
+    """A part of a query as JSON, without the fields that have their default value."""
     if isinstance(value, Place):
         return {"video_id": os.fspath(value.video), "start_s": value.start_s, "end_s": value.end_s}
     if is_dataclass(value):
         names = [name for name, (_, spec) in specs(type(value)).items() if spec.is_json]
-        set_ = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(type(value), name)}
-        return {name: as_json(one) for name, one in set_.items()}
+        changed = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(type(value), name)}
+        return {name: as_json(field) for name, field in changed.items()}
     if isinstance(value, tuple | list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     return str(value) if isinstance(value, date | os.PathLike) else value
 
 
 def _png(picture: UInt8[np.ndarray, "Y X 3"]) -> bytes:
     from PIL import Image
 
-    written = io.BytesIO()
-    Image.fromarray(picture).save(written, "PNG", compress_level=1)
-    return written.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
 
 
 def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y X 3"] | None) -> dict[str, Any] | None:
     connection = http.client.HTTPConnection(notice.host, notice.port, timeout=_PATIENCE_S)
     try:
-        status, found = _send(connection, notice.token, "/api/search", request, picture)
+        status, answer = _send(connection, notice.token, "/api/search", request, picture)
     except (OSError, http.client.HTTPException, ValueError):
         return None
     if status == 200:
-        return found
-    _raise(found)
-    return None  # a limit of the service that the library does not have, or a bug: the search here says it
+        return answer
+    _raise(answer)
+    return None  # a limit that only the service has, or a bug: searching in this process reports the cause
 
 
 def _send(
@@ -118,10 +124,10 @@ def _send(
     request: dict[str, Any],
     picture: UInt8[np.ndarray, "Y X 3"] | None,
 ) -> tuple[int, dict[str, Any]]:
-    """Status and JSON of the answer.
+    """The status and JSON object of the response.
 
     Raises:
-        OSError, http.client.HTTPException, ValueError: There is none.
+        OSError, http.client.HTTPException, ValueError: The request failed, or the response is not a JSON object.
     """
     text = json.dumps(request)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -131,31 +137,33 @@ def _send(
         else:
             headers |= {"Content-Type": "application/octet-stream"}
             connection.request("POST", f"{route}/picture?{urlencode({'query': text})}", _png(picture), headers)
-        answer = connection.getresponse()
-        found = json.loads(answer.read())
-        if not isinstance(found, dict):
-            raise ValueError("the answer is none of a service")
-        return answer.status, found
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        if not isinstance(answer, dict):
+            raise ValueError("the answer is not a JSON object")
+        return response.status, answer
     finally:
         connection.close()
 
 
 def _raise(problem: dict[str, Any]) -> None:
-    """Raise what the library of the service has raised, if it is one of our errors."""
+    """Raise the error that the library of the service raised, if it is one of ours."""
     kind = getattr(errors, str(problem.get("error")), None)
     if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError) and "detail" in problem:
         raise kind(problem["detail"])
 
 
 def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
-    """Places by ids; None where one is in no video, which the search here says better."""
+    """Places with video ids instead of paths; None if a video is unknown, which a search in this process reports."""
     if not places:
         return ()
     records = read_records(library)
     ids = {record.path: record.video_id for record in records} | {
         record.video_id: record.video_id for record in records
     }
-    found: list[Any] = [ids.get(os.fspath(place.video)) or ids.get(os.path.abspath(place.video)) for place in places]
-    if None in found:
+    video_ids: list[Any] = [
+        ids.get(os.fspath(place.video)) or ids.get(os.path.abspath(place.video)) for place in places
+    ]
+    if None in video_ids:
         return None
-    return tuple(replace(place, video=video_id) for video_id, place in zip(found, places, strict=True))
+    return tuple(replace(place, video=video_id) for video_id, place in zip(video_ids, places, strict=True))

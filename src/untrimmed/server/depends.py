@@ -1,4 +1,4 @@
-"""What routes are given: the service, and the video, run or folder that an id of the request names."""
+"""Dependencies of routes: the service, and the video or indexing run of an id in the request."""
 
 from __future__ import annotations
 

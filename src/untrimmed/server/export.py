@@ -1,4 +1,4 @@
-"""Moments as files that other programs read: clips, tables, subtitles, chapters, edit lists."""
+"""Exports moments to files: clips, tables, subtitles, chapters, edit lists."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import cut
 
 MOST_CLIP_S = 600.0
-_MOST_CLIPS_S = 3600.0  # of one archive, together
+_MOST_CLIPS_S = 3600.0  # total of one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
-_EDL_RATE = 25  # frames a second of its timecodes
+_EDL_RATE = 25  # frames per second of the timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file, alone in a folder of its own; who has sent it removes both."""
+    """A file in a temporary folder. The caller removes both."""
 
     path: Path
     kind: str
 
 
 def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
-    """Write moments in the format asked for; the clip at work is left once `ends` is set.
+    """Write moments in the requested format. Setting `ends` cancels the current clip.
 
     Raises:
-        PublicError: A span is empty or too long, or all clips are, a video cannot be read, or the service ends.
+        PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, or the
+            service is shutting down.
         VideoError: A clip cannot be cut.
     """
     moments = list(zip(request.moments, records, strict=True))
@@ -50,7 +51,8 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     total_s = sum(mark.end_s - mark.start_s for mark, _ in moments)
     if request.format == "clips" and total_s > _MOST_CLIPS_S:
         raise PublicError(
-            422, f"the clips last {total_s:g} s together, wanted up to {_MOST_CLIPS_S:g} s; save them in parts"
+            422,
+            f"the clips are {total_s:g} s long in total, expected up to {_MOST_CLIPS_S:g} s; export fewer at a time",
         )
     folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
     try:
@@ -66,36 +68,36 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, most_s: float = MOST_CLIP_S) -> None:
-    """Refuse a span of a video that is none, or too long: by default, for a clip.
+    """Check the length of a span. The default maximum is that of a clip.
 
     Raises:
-        PublicError: It is empty or too long.
+        PublicError: The span is empty or too long.
     """
     if not 0 < end_s - start_s <= most_s:
-        wanted = "above 0" if most_s == math.inf else f"above 0 and up to {most_s:g} s"
+        expected = "above 0" if most_s == math.inf else f"above 0 and up to {most_s:g} s"
         raise PublicError(
             422,
-            f"{Path(record.path).name!r}: the span from {start_s:g} to {end_s:g} s, wanted a length {wanted}",
+            f"{Path(record.path).name!r}: the length of the span from {start_s:g} to {end_s:g} s must be {expected}",
         )
 
 
 def clip_name(record: VideoRecord, start_s: float, end_s: float) -> str:
-    """What a clip is called: by its video and its span."""
+    """The file name of a clip, from its video and span."""
     return f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
 def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
-    """Cut a span out of an indexed file, until `ends` is set.
+    """Write a span of an indexed file to `out`. Setting `ends` cancels it.
 
     Raises:
-        PublicError: The service ends.
-        VideoError: It cannot be decoded, or shows nothing there.
+        PublicError: The service is shutting down.
+        VideoError: The file cannot be decoded, or has no frame in the span.
     """
     try:
         cut(file.path, start_s, end_s, out, limits=_LIMITS, identity=file.identity, stop=ends)
     except VideoError:
         if ends.is_set():
-            raise PublicError(503, "the service ends; ask again when it runs") from None
+            raise PublicError(503, "the service is shutting down; retry after it restarts") from None
         raise
     return out
 
@@ -115,7 +117,7 @@ def _csv(moments: _Moments) -> str:
     rows = csv.writer(out)
     rows.writerow(["video", "start_s", "end_s", "note"])
     for mark, record in moments:
-        # A name that begins like a formula is one to a spreadsheet.
+        # Spreadsheets would evaluate a text that begins like a formula.
         texts = [
             "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
             for text in (record.path, mark.note)
@@ -125,7 +127,7 @@ def _csv(moments: _Moments) -> str:
 
 
 def _json(moments: _Moments) -> str:
-    found = [
+    entries = [
         {
             "video": record.path,
             "video_id": record.video_id,
@@ -135,14 +137,14 @@ def _json(moments: _Moments) -> str:
         }
         for mark, record in moments
     ]
-    return json.dumps({"moments": found}, ensure_ascii=False, indent=2) + "\n"
+    return json.dumps({"moments": entries}, ensure_ascii=False, indent=2) + "\n"
 
 
 def _srt(moments: _Moments) -> str:
-    """A subtitle a moment, at its time in its own video: of several videos, each one's moments in a row."""
+    """One subtitle per moment, at its time in its video, sorted by video."""
     blocks = [
         f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{title}\n"
-        for number, (mark, title) in enumerate(_titled(moments), start=1)
+        for number, (mark, title) in enumerate(_with_titles(moments), start=1)
     ]
     return "\n".join(blocks)
 
@@ -150,7 +152,7 @@ def _srt(moments: _Moments) -> str:
 def _chapters(moments: _Moments) -> str:
     """Chapters as FFmpeg reads them (`ffmetadata`), in milliseconds."""
     lines = [";FFMETADATA1"]
-    for mark, title in _titled(moments):
+    for mark, title in _with_titles(moments):
         title = "".join(f"\\{letter}" if letter in "=;#\\" else letter for letter in title)
         start, end = round(mark.start_s * 1000), round(mark.end_s * 1000)
         lines += ["[CHAPTER]", "TIMEBASE=1/1000", f"START={start}", f"END={end}", f"title={title}"]
@@ -158,8 +160,9 @@ def _chapters(moments: _Moments) -> str:
 
 
 def _edl(moments: _Moments) -> str:
-    """An edit list (CMX 3600) that lays the moments one behind the other."""
-    lines, at = ["TITLE: moments", "FCM: NON-DROP FRAME", ""], 0
+    """An edit list (CMX 3600) that plays the moments one after another."""
+    lines = ["TITLE: moments", "FCM: NON-DROP FRAME", ""]
+    at = 0
     for number, (mark, record) in enumerate(moments, start=1):
         start, end = round(mark.start_s * _EDL_RATE), round(mark.end_s * _EDL_RATE)
         times = " ".join(_timecode(frames) for frames in (start, end, at, at + end - start))
@@ -171,7 +174,7 @@ def _edl(moments: _Moments) -> str:
 
 
 def _otio(moments: _Moments) -> str:
-    """A timeline of OpenTimelineIO that lays the moments one behind the other."""
+    """An OpenTimelineIO timeline that plays the moments one after another."""
     import opentimelineio as otio
 
     def span(start_s: float, end_s: float) -> otio.opentime.TimeRange:
@@ -202,12 +205,12 @@ _WRITERS: dict[str, tuple[str, str, Callable[[_Moments], str]]] = {
 }
 
 
-def _titled(moments: _Moments) -> Iterator[tuple[Mark, str]]:
-    """Moments video by video, each with its note on one line, of several videos after its video's name."""
-    several = len({record.video_id for _, record in moments}) > 1
+def _with_titles(moments: _Moments) -> Iterator[tuple[Mark, str]]:
+    """Moments with one-line titles, sorted by video. Titles start with the video's name if there are several."""
+    has_several_videos = len({record.video_id for _, record in moments}) > 1
     for mark, record in sorted(moments, key=lambda moment: (moment[1].path, moment[0].start_s)):
         name, note = (" ".join(text.split()) for text in (Path(record.path).stem, mark.note))
-        yield mark, (": ".join(filter(None, (name, note))) if several else note or name) or "moment"
+        yield mark, (": ".join(filter(None, (name, note))) if has_several_videos else note or name) or "moment"
 
 
 def _clock(time_s: float, point: str) -> str:
@@ -216,5 +219,5 @@ def _clock(time_s: float, point: str) -> str:
 
 
 def _timecode(frames: int) -> str:
-    seconds, rest = divmod(frames, _EDL_RATE)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}:{rest:02d}"
+    seconds, remainder = divmod(frames, _EDL_RATE)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}:{remainder:02d}"

@@ -1,4 +1,4 @@
-"""Routes of indexing runs and of watched folders, which start some; progress comes as server-sent events."""
+"""Routes for indexing runs and watched folders. Progress is sent as server-sent events."""
 
 from __future__ import annotations
 
@@ -22,95 +22,95 @@ router = APIRouter(prefix="/api", tags=["indexing"])
 
 @router.get("/folders")
 async def folders(service: AService) -> list[Folder]:
-    """The folders that may be indexed from here."""
+    """The folders that clients may index."""
     records = await service.read(service.records)
-    found = await service.read(service.indexable)
+    indexable = await service.read(service.indexable)
     return [
         Folder(folder_id=folder_id, path=str(path), num_videos=len(records.below(path)))
-        for folder_id, path in found.items()
+        for folder_id, path in indexable.items()
     ]
 
 
 @router.get("/watches")
 async def watches(service: AService) -> list[Watch]:
-    """The folders that are watched: what is new, changed or gone below them is indexed by itself."""
+    """The watched folders. New, changed and deleted videos in them are indexed automatically."""
     return await service.read(service.watches.shown)
 
 
 @router.post("/watches", status_code=201)
 async def watch(service: AService, request: JobRequest) -> list[Watch]:
-    """Watch folders from now on; services of this library that come later do so, too."""
+    """Start watching folders. Later services of this library watch them, too."""
     await service.read(service.start_watching, await _folders(service, request))
     return await service.read(service.watches.shown)
 
 
 @router.delete("/watches/{folder_id}")
 async def unwatch(service: AService, folder_id: Annotated[str, Path(pattern=VIDEO_ID)]) -> list[Watch]:
-    """Watch a folder no more; its videos stay. Gives those that are still watched."""
+    """Stop watching a folder. Its videos stay indexed. Returns the remaining watched folders."""
     await service.read(service.stop_watching, folder_id)
     return await service.read(service.watches.shown)
 
 
 @router.get("/jobs")
 async def jobs(service: AService) -> list[Job]:
-    """The indexing runs of this service, the newest first."""
+    """The indexing runs of this service, newest first."""
     return [job.shown for job in service.jobs.all()]
 
 
 @router.post("/jobs", status_code=202)
 async def start(service: AService, request: JobRequest) -> Job:
-    """Bring the library up to date with folders; one run at a time works, others wait."""
+    """Index new and changed videos in folders. Runs are processed one at a time."""
     return service.jobs.start(await _folders(service, request)).shown
 
 
 async def _folders(service: Service, request: JobRequest) -> list[FolderPath]:
     known = await service.read(service.indexable)
     if unknown := [folder_id for folder_id in request.folder_ids if folder_id not in known]:
-        raise PublicError(404, f"no folder has the id {unknown[0]}; list them anew: /api/folders")
+        raise PublicError(404, f"no folder has the id {unknown[0]}; list the folders again: /api/folders")
     return [known[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]
 
 
 @router.get("/jobs/{job_id}")
 async def job(job: AJob) -> Job:
-    """One run."""
+    """An indexing run."""
     return job.shown
 
 
 @router.post("/jobs/{job_id}/pause")
 async def pause(job: AJob) -> Job:
-    """Wait at the next step; searches go on."""
+    """Pause the run at the next step. Searches are not affected."""
     job.pause()
     return job.shown
 
 
 @router.post("/jobs/{job_id}/resume")
 async def resume(job: AJob) -> Job:
-    """Go on."""
+    """Resume a paused run."""
     job.resume()
     return job.shown
 
 
 @router.post("/jobs/{job_id}/stop")
 async def stop(job: AJob) -> Job:
-    """End at the next step; what was reported done is kept."""
+    """Stop the run at the next step. Videos reported as done stay indexed."""
     job.stop()
     return job.shown
 
 
 @router.post("/jobs/{job_id}/retry", status_code=202)
 async def retry(service: AService, job: AJob) -> Job:
-    """A new run of the files that could not be indexed."""
+    """Start a new run for the files that failed."""
     return service.jobs.retry(job).shown
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse)
 async def events(service: AService, job: AJob) -> AsyncIterable[ServerSentEvent]:
-    """The run as it changes, as server-sent events of type `job`; ends with the run, or the service."""
-    seen = -1
+    """Changes of the run, as server-sent events of type `job`, until the run finishes or the service stops."""
+    last_change = -1
     while True:
         is_last = not job.is_open
-        if job.changed_at != seen:
-            seen = job.changed_at
+        if job.changed_at != last_change:
+            last_change = job.changed_at
             yield ServerSentEvent(event="job", data=job.shown)
         if is_last or service.ends.is_set():
             return

@@ -1,4 +1,4 @@
-"""Indexing runs that the page starts, one at a time in a thread of their own; they pause, stop, try failures again."""
+"""Indexing runs. A thread processes them one at a time; each can be paused, stopped and retried."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from untrimmed.server.problems import PublicError
 
 log = logging.getLogger(__name__)
 
-_MOST_KEPT = 20  # runs that have ended
-_MOST_NAMED = 100  # files of one that could not be indexed
-_MOST_PATHS = 5  # of one that are named
+_MOST_JOBS = 20  # finished runs are forgotten beyond this number
+_MOST_NAMED = 100  # failed files listed per run
+_MOST_PATHS = 5  # paths listed per run
 _OPEN = ("waiting", "running", "paused", "stopping")
 
 
 class _StoppedError(Exception):
-    """Ends a run between two steps; what was reported done is kept."""
+    """Stops a run between two steps. Videos reported as done stay indexed."""
 
 
 class IndexJob:
-    """One run. Its thread calls `step`; requests read `shown` and set what it is to do."""
+    """One indexing run. The thread calls `step`; requests read `shown` and control the run."""
 
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
-        """`follows`: some of the paths may be gone, and so are their videos then."""
+        """`follows`: paths may have been deleted; their videos are removed from the library."""
         self.job_id = secrets.token_hex(8)
-        self.paths, self._follows = tuple(paths), follows
+        self.paths = tuple(paths)
+        self._follows = follows
         self._failed: list[Path] = []
-        self._goes_on = threading.Event()
-        self._goes_on.set()
-        self._stops = False
-        self._lock = threading.RLock()  # around reading a state and changing it
-        self.changed_at = 0  # grows with every change, so that a reader sees that there was one
+        self._is_unpaused = threading.Event()
+        self._is_unpaused.set()
+        self._is_stopping = False
+        self._lock = threading.RLock()  # held while a state is read and changed
+        self.changed_at = 0  # incremented on every change, so that readers notice it
         self.shown = schemas.Job(
             job_id=self.job_id,
             paths=[str(path) for path in self.paths[:_MOST_PATHS]],
@@ -70,27 +71,27 @@ class IndexJob:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the run is not finished."""
         return self.shown.state in _OPEN
 
     def failed_files(self) -> tuple[Path, ...]:
-        """Those that could not be indexed."""
+        """The files that could not be indexed."""
         return tuple(self._failed)
 
     def run(self, library: Library) -> None:
-        """Index; from the thread of jobs."""
-        with self._lock:  # paused or stopped while it waited, it stays so
+        """Run the indexing. Called by the thread of `Jobs`."""
+        with self._lock:  # keep the state of a run that was paused or stopped while waiting
             state = "running" if self.shown.state == "waiting" else self.shown.state
             self._show(state=state, started_at=time.time())
         try:
             self._wait()
-            lost = _lost(library, self.paths) if self._follows else set()
+            deleted = _find_deleted(library, self.paths) if self._follows else set()
             paths = [path for path in self.paths if os.path.lexists(path) or not self._follows]
             notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
-            if lost:  # but for those that were found again, moved
-                num_removed, kept = _remove(library, lost)
+            if deleted:  # except those that indexing found at another place
+                num_removed, kept_notice = _remove(library, deleted)
                 self._show(num_removed=num_removed)
-                notice = notice or kept
+                notice = notice or kept_notice
             self._show(state="done", notice=notice, position=self.shown.total)
         except _StoppedError:
             self._show(state="stopped")
@@ -100,12 +101,12 @@ class IndexJob:
             self._show(state="failed", problem=str(error))
         except Exception:
             log.exception("an indexing run failed")
-            self._show(state="failed", problem="a bug of the service; its log has the traceback")
+            self._show(state="failed", problem="this is a bug in the service; see the traceback in its log")
         finally:
             self._show(ended_at=time.time(), path=None)
 
     def step(self, step: Progress) -> None:
-        """Note one step, and wait while the run is paused."""
+        """Record one step, and wait while the run is paused."""
         job, failed = self.shown, self.shown.failed
         if step.state == "failed":
             self._failed.append(step.path)
@@ -127,30 +128,30 @@ class IndexJob:
         self._wait()
 
     def pause(self) -> None:
-        """Wait at the next step until it is to go on; nothing where it is to stop, or has ended."""
+        """Pause at the next step. Does nothing if the run is stopping or finished."""
         with self._lock:
             if self.shown.state in ("waiting", "running"):
                 self._show(state="paused")
-                self._goes_on.clear()
+                self._is_unpaused.clear()
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume after a pause."""
         with self._lock:
             if self.shown.state == "paused":
                 self._show(state="running" if self.shown.started_at else "waiting")
-                self._goes_on.set()
+                self._is_unpaused.set()
 
     def stop(self) -> None:
-        """End at the next step; the video at work is not kept."""
+        """Stop at the next step. The current video is not indexed."""
         with self._lock:
             if self.is_open:
-                self._stops = True
+                self._is_stopping = True
                 self._show(state="stopping")
-                self._goes_on.set()
+                self._is_unpaused.set()
 
     def _wait(self) -> None:
-        self._goes_on.wait()
-        if self._stops:
+        self._is_unpaused.wait()
+        if self._is_stopping:
             raise _StoppedError
 
     def _show(self, **changes: object) -> None:
@@ -159,30 +160,30 @@ class IndexJob:
             self.changed_at += 1
 
 
-def _lost(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
-    """Id and path of the videos at or below these places whose files are surely gone."""
+def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
+    """The ids and paths of videos at or below `places` whose files certainly no longer exist."""
     if not settings_file(library.folder).exists():
         return set()
     records = Records(library.videos())
-    here = (record for place in places for record in records.below(place))
-    return {(record.video_id, record.path) for record in here if is_gone(record.path)}
+    candidates = (record for place in places for record in records.below(place))
+    return {(record.video_id, record.path) for record in candidates if is_gone(record.path)}
 
 
-def _remove(library: Library, lost: set[tuple[str, str]]) -> tuple[int, str | None]:
-    """Forget videos whose files are gone, but not those of a missing drive: how many, and what to know of it."""
+def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str | None]:
+    """Remove deleted videos, except those on a missing drive. Returns their number and a notice for the user."""
     gone, missing = find_gone(library.videos())
-    paths = [record.path for record in gone if (record.video_id, record.path) in lost]
+    paths = [record.path for record in gone if (record.video_id, record.path) in deleted]
     if paths:
         library.remove(paths)
-    for root, kept in missing.items():
-        if any((record.video_id, record.path) in lost for record in kept):
-            found = f"kept {len(kept)} of {root}, where nothing is left: is a drive missing?"
-            return len(paths), f"{found} To forget them: untrimmed rm {shlex.quote(str(root))}"
+    for root, records in missing.items():
+        if any((record.video_id, record.path) in deleted for record in records):
+            question = f"kept {len(records)} videos of {root}, which is empty; is a drive missing?"
+            return len(paths), f"{question} To remove them: untrimmed rm {shlex.quote(str(root))}"
     return len(paths), None
 
 
 class Jobs:
-    """The runs of one service; a thread works on them one after another."""
+    """The indexing runs of a service, processed one after another by a thread."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -191,18 +192,18 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, paths: Iterable[Path], *, follows: bool = False) -> IndexJob:
-        """Index files and folders, after the runs that are open; `follows`: and forget those that are gone.
+        """Queue a run for files and folders. With `follows`, it also removes deleted videos from the library.
 
         Raises:
-            PublicError: Too many are open.
+            PublicError: Too many runs are open.
         """
         job = IndexJob(paths, follows=follows)
         with self._lock:
-            if sum(other.is_open for other in self._jobs.values()) >= _MOST_KEPT:
-                raise PublicError(409, f"{_MOST_KEPT} indexing runs are open; wait until one ends, or stop one")
+            if sum(other.is_open for other in self._jobs.values()) >= _MOST_JOBS:
+                raise PublicError(409, f"{_MOST_JOBS} indexing runs are open; wait until one finishes, or stop one")
             self._jobs[job.job_id] = job
-            ended = [other for other in self._jobs.values() if not other.is_open]
-            for old in ended[: max(0, len(self._jobs) - _MOST_KEPT)]:
+            finished = [other for other in self._jobs.values() if not other.is_open]
+            for old in finished[: max(0, len(self._jobs) - _MOST_JOBS)]:
                 del self._jobs[old.job_id]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True, name="index jobs")
@@ -211,29 +212,29 @@ class Jobs:
         return job
 
     def all(self) -> list[IndexJob]:
-        """The runs, the newest first."""
+        """All runs, newest first."""
         with self._lock:
             return list(reversed(self._jobs.values()))
 
     def get(self, job_id: str) -> IndexJob:
-        """The run of that id.
+        """The run with an id.
 
         Raises:
-            PublicError: There is none.
+            PublicError: No run has this id.
         """
         with self._lock:
             if job_id not in self._jobs:
-                raise PublicError(404, "no indexing run has this id; list them anew: /api/jobs")
+                raise PublicError(404, "no indexing run has this id; list the runs again: /api/jobs")
             return self._jobs[job_id]
 
     def retry(self, job: IndexJob) -> IndexJob:
-        """A new run of the files that could not be indexed.
+        """Start a new run for the files that failed.
 
         Raises:
-            PublicError: There are none.
+            PublicError: No file failed.
         """
         if not job.failed_files():
-            raise PublicError(409, "every file of this run was indexed; there is nothing to try again")
+            raise PublicError(409, "no file of this run failed; there is nothing to retry")
         return self.start(job.failed_files())
 
     def stop(self) -> None:
@@ -242,7 +243,7 @@ class Jobs:
             job.stop()
 
     def close(self, patience_s: float = 10.0) -> None:
-        """Stop all runs, and wait for the one at work to end."""
+        """Stop all runs and wait until the current one finishes."""
         self.stop()
         deadline = time.monotonic() + patience_s
         while any(job.shown.started_at and job.is_open for job in self.all()) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests by route and status, how long they took, and what the service holds."""
+"""Prometheus metrics: requests by route and status, their durations, and gauges of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """The figures of one service."""
+    """The metrics of one service."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -23,49 +23,51 @@ class Metrics:
         )
         self._seconds = Histogram(
             "untrimmed_request_seconds",
-            "Until the answer was sent whole.",
+            "Time until the response was sent.",
             labels,
             registry=self._registry,
             buckets=_BUCKETS_S,
         )
 
-    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """Report a number as it is whenever somebody asks."""
-        Gauge(f"untrimmed_{name}", what, registry=self._registry).set_function(value)
+    def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a gauge whose value is computed on every scrape."""
+        Gauge(f"untrimmed_{name}", description, registry=self._registry).set_function(value)
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Record an answered request."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
 
     def text(self) -> bytes:
-        """All figures, as Prometheus reads them."""
+        """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
 
 class Meter:
-    """Counts and times what passes."""
+    """Middleware that counts and times requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
+        self.app = app
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started = time.perf_counter()
+        status = 500
 
-        async def noted(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, send_noting_status)
         finally:
-            # By the route's form, never by what was asked: a client could make any number of series.
+            # The route's pattern, not the requested path: a client could create any number of time series.
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.note(method, route, status, time.perf_counter() - started)

@@ -1,7 +1,7 @@
-"""How the command line finds the service of a library: a file beside it, which names the port and holds a token.
+"""A file in the library folder with the port and token of its service, for the command line.
 
-Only its owner can read the file, and the service holds a lock on it while it runs, so that one whose service has ended,
-in whichever way, is known by its lock being free. It is written for services that answer at this machine's own address.
+Only its owner can read the file. The service holds a lock on it while it runs, so a free lock shows that the service
+has stopped, even after a crash. It is written only for services that listen at a local address.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE = "service.json"
-_LOOKS, _BETWEEN_S = 20, 0.02  # at a lock that a reader may hold for a moment
+_LOCK_ATTEMPTS = 20  # a reader may hold the lock for a moment
+_LOCK_RETRY_S = 0.02
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Where a service answers, and the token that it takes from programs of this user."""
+    """The address of a service and its token for programs of this user."""
 
     host: str
     port: int
@@ -34,12 +35,12 @@ class Notice:
 
 @contextlib.contextmanager
 def announced(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
-    """Let the commands of this user find the service while the block runs; gives whether they can.
+    """Announce the service to this user's commands during the block. Yields whether that worked.
 
-    Not where the library cannot be written to, or another service of it has announced itself.
+    It fails if the library is not writable or another service of it is announced.
     """
     try:
-        # Without O_TRUNC: the file may be that of a service that runs.
+        # No O_TRUNC: the file may belong to a running service.
         file = os.open(library / FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
         yield False
@@ -63,15 +64,15 @@ def announced(library: Path, host: str, port: int, token: str) -> Iterator[bool]
 
 
 def find_notice(library: Path) -> Notice | None:
-    """The notice of a service that runs on this machine, for this user; None where there is none to be trusted."""
+    """The notice of a running service on this machine; None if there is none or the file is not private."""
     try:
         file = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         status = os.fstat(file)
-        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-        if not is_own or _is_free(file):
+        is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if not is_private or _is_free(file):
             return None
         notice = Notice(**json.loads(os.read(file, 4096)))
         return notice if notice.machine == socket.gethostname() and notice.host in ("127.0.0.1", "::1") else None
@@ -82,11 +83,11 @@ def find_notice(library: Path) -> Notice | None:
 
 
 def _lock(file: int) -> bool:
-    for _ in range(_LOOKS):
+    for _ in range(_LOCK_ATTEMPTS):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        time.sleep(_BETWEEN_S)
+        time.sleep(_LOCK_RETRY_S)
     return False
 
 

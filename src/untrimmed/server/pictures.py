@@ -1,7 +1,4 @@
-"""Frames as JPEG, and pictures that are sent: limited children that stay warm decode them.
-
-The latest frames are kept in memory.
-"""
+"""Decodes frames and uploaded pictures in warm child processes with resource limits, and caches recent frames."""
 
 from __future__ import annotations
 
@@ -20,24 +17,25 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
 _QUALITY = 80
-_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # somebody is looking at the page
+_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short, because a user is waiting
 
 
 class Pictures:
-    """Frames of files at times, and still pictures. Any number of threads may ask; each child decodes one at a time."""
+    """Frames of videos as JPEG, and still pictures. Thread-safe; each child process decodes one file at a time."""
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
-        self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()  # the one used last is the warm one
+        self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()  # the reader used last is the warm one
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:
             self._readers.put(reader)
-        self._kept: OrderedDict[tuple[str, float, int | None], bytes] = OrderedDict()
-        self._num_bytes, self._most_bytes = 0, cache_bytes
+        self._cache: OrderedDict[tuple[str, float, int | None], bytes] = OrderedDict()
+        self._num_bytes = 0
+        self._max_bytes = cache_bytes
         self._lock = threading.Lock()
 
     @property
     def num_bytes(self) -> int:
-        """Of the pictures that are kept."""
+        """Size of the cached frames."""
         return self._num_bytes
 
     def jpeg(
@@ -49,31 +47,31 @@ class Pictures:
         last_for_s: float,
         identity: list[int] | None = None,
     ) -> bytes:
-        """The frame of a file at a time, to a hundredth of a second; `content` is the hash of the file's.
+        """The frame of a file at a time (to 0.01 s) as JPEG. `content` is the hash of the file.
 
-        With an `identity` (`messages.identity_of`), of that file alone.
+        With an `identity` (`messages.identity_of`), a file with another identity is refused.
 
         Raises:
-            VideoError: The file cannot be decoded, or the time lies behind its end.
+            VideoError: The file cannot be decoded, or the time is after its end.
         """
         key = content, round(time_s, 2), short_side
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
         from PIL import Image
 
         with self._reader() as reader:
             frame = reader.frame_at(path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity)
-        written = io.BytesIO()
-        Image.fromarray(frame).save(written, "JPEG", quality=_QUALITY)
-        return self._keep(key, written.getvalue())
+        buffer = io.BytesIO()
+        Image.fromarray(frame).save(buffer, "JPEG", quality=_QUALITY)
+        return self._store(key, buffer.getvalue())
 
     def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB.
 
         Raises:
-            VideoError: The file is no such picture, or is damaged.
+            VideoError: The file has another format or is damaged.
         """
         with self._reader() as reader:
             return reader.read_image(path)
@@ -86,16 +84,16 @@ class Pictures:
         finally:
             self._readers.put(reader)
 
-    def _keep(self, key: tuple[str, float, int | None], picture: bytes) -> bytes:
+    def _store(self, key: tuple[str, float, int | None], picture: bytes) -> bytes:
         with self._lock:
-            if key not in self._kept and len(picture) <= self._most_bytes:
-                self._kept[key] = picture
+            if key not in self._cache and len(picture) <= self._max_bytes:
+                self._cache[key] = picture
                 self._num_bytes += len(picture)
-                while self._num_bytes > self._most_bytes:
-                    self._num_bytes -= len(self._kept.popitem(last=False)[1])
+                while self._num_bytes > self._max_bytes:
+                    self._num_bytes -= len(self._cache.popitem(last=False)[1])
         return picture
 
     def close(self) -> None:
-        """End the children."""
+        """Stop the child processes."""
         for reader in self._all:
             reader.close()

@@ -1,4 +1,4 @@
-"""What goes wrong, as JSON that programs read (RFC 9457): the same one line that the command line prints."""
+"""Errors as problem details (RFC 9457), with the same one-line messages as the command line."""
 
 from __future__ import annotations
 
@@ -24,33 +24,30 @@ from untrimmed.errors import (
 log = logging.getLogger(__name__)
 
 _IDS = {"video_id", "job_id", "folder_id", "folder_ids"}
-_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first that fits
+_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first match applies
     (UnknownNameError, 404),
     (FeatureError, 422),
     (ConfigError, 422),
-    (
-        UntrimmedError,
-        409,
-    ),  # the library's state: nothing is in it yet, another process writes, the encoder is not there
+    (UntrimmedError, 409),  # the state of the library: it is empty, locked by a writer, or lacks its encoder
 )
 
 
 class Problem(BaseModel):
-    """Why a request was not served."""
+    """Why a request failed."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"title": "Not Found", "status": 404, "detail": "no video has this id; list them anew"}]
+            "examples": [{"title": "Not Found", "status": 404, "detail": "no video has this id; list the videos again"}]
         }
     )
-    title: str = Field(description="The status in words.")
+    title: str = Field(description="The name of the status.")
     status: int
-    detail: str = Field(description="One line: what was found, what was wanted, what to do.")
-    error: str | None = Field(None, description="The class of the error, as in untrimmed.errors.")
+    detail: str = Field(description="One line: what was found, what was expected, and how to fix it.")
+    error: str | None = Field(None, description="The class of the error in untrimmed.errors.")
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How the description of the service names problems of these statuses."""
+    """OpenAPI responses for problems with these statuses."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -64,51 +61,52 @@ RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # of every route
 
 
 class PublicError(Exception):
-    """A request that is refused with a status of its own."""
+    """Refuses a request with a status."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
-        self.status, self.detail = status, detail
+        self.status = status
+        self.detail = detail
 
 
 def problem(status: int, detail: str, error: str | None = None, headers: dict[str, str] | None = None) -> Response:
-    """The answer to a request that is refused."""
+    """The response to a failed request."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error)
     return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
-def what_is_wrong(first: Mapping[str, Any]) -> tuple[str, bool]:
-    """The first of pydantic's errors in one line, and whether that says all that is to be known."""
+def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
+    """One line for a pydantic error, and whether it is complete (else the schema explains more)."""
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
-        return f"{place}: {str(first['input'])[:50]!r} is no id, which is 16 digits from 0 to f", True
+        return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True
     return f"{place or 'the arguments'}: {first['msg']}", False
 
 
 def add_problems(app: FastAPI) -> None:
-    """Answer errors with problems: those of this package, of requests that fit no schema, and bugs."""
+    """Answer errors with problem details: errors of this package, invalid requests, and bugs."""
 
     @app.exception_handler(UntrimmedError)
-    async def refused(_: Request, error: UntrimmedError) -> Response:
+    async def library_error(_: Request, error: UntrimmedError) -> Response:
         status = next(status for kind, status in _STATUS if isinstance(error, kind))
         return problem(status, str(error), type(error).__name__)
 
     @app.exception_handler(PublicError)
-    async def refused_here(_: Request, error: PublicError) -> Response:
+    async def public_error(_: Request, error: PublicError) -> Response:
         return problem(error.status, error.detail)
 
     @app.exception_handler(ModuleNotFoundError)
-    async def not_installed(_: Request, error: ModuleNotFoundError) -> Response:
+    async def missing_module(_: Request, error: ModuleNotFoundError) -> Response:
         reason = missing_package(error)
         return _bug(error) if reason is None else problem(409, reason)
 
     @app.exception_handler(RequestValidationError)
-    async def no_such_form(_: Request, error: RequestValidationError) -> Response:
-        line, is_whole = what_is_wrong(error.errors()[0])
-        return problem(422, line if is_whole else f"{line}; see /api/openapi.json"[:500])
+    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
+        line, is_complete = validation_message(error.errors()[0])
+        return problem(422, line if is_complete else f"{line}; see /api/openapi.json"[:500])
 
     @app.exception_handler(HTTPException)
-    async def of_the_framework(_: Request, error: HTTPException) -> Response:
+    async def http_error(_: Request, error: HTTPException) -> Response:
         return problem(
             error.status_code, f"{error.detail}; see /api/openapi.json", headers=dict(error.headers or {}) or None
         )
@@ -120,4 +118,4 @@ def add_problems(app: FastAPI) -> None:
 
 def _bug(error: Exception) -> Response:
     log.error("a request failed", exc_info=error)
-    return problem(500, "this is a bug of the service; its log has the traceback")
+    return problem(500, "this is a bug in the service; see the traceback in its log")

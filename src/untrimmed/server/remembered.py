@@ -1,6 +1,6 @@
-"""The folders that people have told a service to watch: a file beside the library, so that the next service knows them.
+"""Stores the folders that were watched from the page in a file in the library folder, for the next service.
 
-Those of `--watch` are not in it: whoever starts the service names them each time.
+The folders of `--watch` are not stored: they are named at every start.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FILE = "watched.json"
 
 
 def remembered(library: Path) -> tuple[Path, ...]:
-    """The folders, whether or not they are there now; none where the file is damaged, or is not this user's own.
+    """The stored folders, even those that do not exist now; none if the file is damaged or has another owner.
 
-    Somebody else who can write to the library is not to choose what is read with this user's rights.
+    Other users who can write to the library must not choose what is read with this user's rights.
     """
     try:
         opened = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -28,15 +28,15 @@ def remembered(library: Path) -> tuple[Path, ...]:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
                 return ()
-            found = json.load(file)
-    except (OSError, ValueError):  # nothing was remembered, or no JSON
+            folders = json.load(file)
+    except (OSError, ValueError):  # no file, or not JSON
         return ()
-    is_whole = isinstance(found, list) and all(isinstance(one, str) and os.path.isabs(one) for one in found)
-    return tuple(map(Path, found)) if is_whole else ()
+    is_valid = isinstance(folders, list) and all(isinstance(path, str) and os.path.isabs(path) for path in folders)
+    return tuple(map(Path, folders)) if is_valid else ()
 
 
 def remember(library: Path, folders: Iterable[Path]) -> None:
-    """Remember these folders and no others.
+    """Replace the stored folders.
 
     Raises:
         UntrimmedError: The file cannot be written.
@@ -45,6 +45,6 @@ def remember(library: Path, folders: Iterable[Path]) -> None:
         write_whole(library / FILE, json.dumps([str(folder) for folder in dict.fromkeys(folders)]))
     except OSError as error:
         raise UntrimmedError(
-            f"{shown(library / FILE)}: cannot be written ({error.strerror}), and the next service would not know which "
-            "folders to watch; see who may write there"
+            f"{shown(library / FILE)}: cannot be written ({error.strerror}), so the next service would not know which "
+            "folders to watch; check the permissions of the folder"
         ) from error

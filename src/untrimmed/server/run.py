@@ -1,4 +1,4 @@
-"""Opens the socket and serves until it is told to end."""
+"""Opens a socket and serves until a signal stops it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from untrimmed.server.notice import announced
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
-_KEEP_ALIVE_S = 60  # a program that asks every few seconds must not meet a connection that is just being closed
+_KEEP_ALIVE_S = 60  # longer than clients pause between requests, so they do not hit a closing connection
 
 
 def serve(
@@ -37,23 +37,24 @@ def serve(
 ) -> None:
     """Serve a library until Ctrl-C.
 
-    `tell` is given the address once it answers, `tell_run` every run that watched folders led to, when it has ended.
+    `tell` is called with the address when the service starts, `tell_run` with every finished run that a watched folder
+    started.
 
     Raises:
-        ConfigError: The address cannot be had.
+        ConfigError: The address is in use or cannot be bound.
     """
     with listening_at(host, port) as (listening, address):
         app = create_app(library, access=access, folders=folders, watch=watch, tell=tell_run, warm=True)
         tell(address + (f"?token={access.token}" if access.token else ""))
-        own = _own_address(host)
-        with suppress(OSError):  # of a library that nothing was indexed into yet; the notice lies in it
+        local = _local_address(host)
+        with suppress(OSError):  # the notice is in the folder, which a new library lacks
             library.folder.mkdir(parents=True, exist_ok=True)
-        with announced(library.folder, own, listening.getsockname()[1], access.own_token) if own else nullcontext():
+        with announced(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
             run_app(app, listening, app.state.service)
 
 
 def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
-    """Serve an application on a socket until Ctrl-C, which ends what is long in its service."""
+    """Serve an application on a socket until Ctrl-C, which also cancels long work of the service."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -68,35 +69,35 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
 
 @contextmanager
 def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens at an address, and the address as a browser takes it; port 0 is any that is free.
+    """A listening socket and its URL. Port 0 chooses a free port.
 
     Raises:
-        ConfigError: The address cannot be had.
+        ConfigError: The address is in use or cannot be bound.
     """
     listening = _socket(host, port)
     try:
-        named = socket.gethostname() if host == "0.0.0.0" else host  # that means all of the machine's own
-        shown = f"[{named}]" if ":" in named else named
+        name = socket.gethostname() if host == "0.0.0.0" else host  # 0.0.0.0 is no address for a browser
+        shown = f"[{name}]" if ":" in name else name
         yield listening, f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
         listening.close()
 
 
 class _Server(uvicorn.Server):
-    """Leaves what is long as soon as it is told to end; requests are given some seconds only after that."""
+    """A server that cancels long work on a signal, before it waits for open requests."""
 
-    def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, cancel: Callable[[], None]) -> None:
         super().__init__(config)
-        self._leave = leave
+        self._cancel = cancel
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal. Not here, in the middle of any line: that may hold a lock which leaving needs."""
-        threading.Thread(target=self._leave, daemon=True).start()
+        """Handle a signal. A thread cancels the work, because the interrupted code may hold a lock that it needs."""
+        threading.Thread(target=self._cancel, daemon=True).start()
         super().handle_exit(sig, frame)
 
 
-def _own_address(host: str) -> str | None:
-    """The address at which programs of this machine reach a service that listens at another; None where they do not."""
+def _local_address(host: str) -> str | None:
+    """The loopback address of a service that listens at `host`; None if it has none."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0"):
         return "127.0.0.1"
     return "::1" if host in ("::1", "::") else None
@@ -108,5 +109,5 @@ def _socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"port {port} of {host} is taken; choose another --port, or 0 for any") from None
+            raise ConfigError(f"port {port} of {host} is in use; choose another --port, or 0 for a free port") from None
         raise ConfigError(f"cannot listen at {host}:{port} ({error.strerror}); check --host and --port") from None

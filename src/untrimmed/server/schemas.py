@@ -1,4 +1,4 @@
-"""What is asked and answered, with units in the names of fields; the same names as `--json` prints (docs/json.md)."""
+"""Requests and responses. Field names contain units and match the output of `--json` (docs/json.md)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ VIDEO_ID = r"^[0-9a-f]{16}$"
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-Name = Annotated[  # of a file, which may be no UTF-8: JSON cannot hold its bytes, as `--json` they are escaped
+Name = Annotated[  # a path, with bytes that are not valid UTF-8 escaped, as with `--json`
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
 class Asked(BaseModel):
-    """What a client sends: only fields that are known, of the types named."""
+    """Base of requests: unknown fields and other types are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class AskedPlace(Asked):
-    """A moment of an indexed video, or with no end the frame at a time."""
+    """A moment of an indexed video, or a single frame if there is no end."""
 
     video_id: VideoId
     start_s: Seconds
@@ -38,12 +38,12 @@ class AskedPlace(Asked):
 
 
 def asked_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
-    """The fields of a part of a query as JSON has them; `changes` gives some another default and upper bound."""
-    made = {}
+    """The JSON fields of a query part. `changes` overrides default and upper bound by field name."""
+    fields = {}
     for name, (kind, spec) in specs(owner).items():
         if spec.is_json:
-            served = spec.served if spec.most is None else spec.most
-            default, most = changes.get(name, (getattr(owner, name), served))
+            upper_bound = spec.served if spec.most is None else spec.most
+            default, most = changes.get(name, (getattr(owner, name), upper_bound))
             has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
             bounds: dict[str, Any] = (
                 {"min_length": spec.least, "max_length": most} if has_length else {"ge": spec.least, "le": most}
@@ -55,8 +55,8 @@ def asked_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
                 kind, default = _ASKED[kind], _ASKED[kind]()
             elif str in get_args(kind):
                 kind = str | None
-            made[name] = (kind, Field(default, description=help, gt=spec.above, **bounds))
-    return made
+            fields[name] = (kind, Field(default, description=help, gt=spec.above, **bounds))
+    return fields
 
 
 _LISTS: dict[Any, Any] = {tuple[str, ...]: list[Sentence], tuple[Place, ...]: list[AskedPlace]}
@@ -67,7 +67,7 @@ _Searched: Any = create_model("_Searched", __base__=Asked, **asked_fields(Query)
 
 
 class SearchRequest(_Searched):
-    """What is searched for: the parts of `untrimmed.Query`, each under its name there."""
+    """A search: the fields of `untrimmed.Query`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -79,30 +79,30 @@ class SearchRequest(_Searched):
     )
 
     def query(self, image: UInt8[np.ndarray, "Y X 3"] | None = None) -> Query:
-        """The same as the library takes it.
+        """The query for the library.
 
         Raises:
-            ConfigError: Its parts make no sense together.
+            ConfigError: The parts cannot be combined.
         """
         query: Query = _read(Query, self, image=image)
         return query
 
     def cutoff(self) -> Cutoff:
-        """How many hits at most."""
+        """The limits on hits."""
         cutoff: Cutoff = _read(Cutoff, self)
         return cutoff
 
 
-def _read(owner: type, asked: Asked, **more: object) -> Any:
-    parts = {name: (kind, getattr(asked, name)) for name, (kind, spec) in specs(owner).items() if spec.is_json}
-    values = {name: _read(kind, one) if kind in _ASKED else _taken(one) for name, (kind, one) in parts.items()}
-    return owner(**values, **more)
+def _read(owner: type, request: Asked, **extra: object) -> Any:
+    parts = {name: (kind, getattr(request, name)) for name, (kind, spec) in specs(owner).items() if spec.is_json}
+    values = {name: _read(kind, part) if kind in _ASKED else _to_query(part) for name, (kind, part) in parts.items()}
+    return owner(**values, **extra)
 
 
-def _taken(value: Any) -> Any:
+def _to_query(value: Any) -> Any:
     if isinstance(value, AskedPlace):
         return Place(value.video_id, value.start_s, value.end_s)
-    return tuple(map(_taken, value)) if isinstance(value, list) else value
+    return tuple(map(_to_query, value)) if isinstance(value, list) else value
 
 
 class FoundMoment(BaseModel):
@@ -110,78 +110,82 @@ class FoundMoment(BaseModel):
 
     start_s: float
     end_s: float
-    score: float = Field(description="How well it fits, as docs/json.md says; compare it within one search.")
+    score: float = Field(description="How well the moment matches (docs/json.md). Comparable within one search only.")
 
 
 class FoundVideo(BaseModel):
-    """A video that fits, and where in it."""
+    """A video that matches, with its moments."""
 
     rank: int
-    video: str = Field(description="The file's path on the machine of the service.")
+    video: str = Field(description="Path of the file on the machine of the service.")
     video_id: str
-    score: float = Field(description="How well the video fits, as docs/json.md says; compare it within one search.")
+    score: float = Field(description="How well the video matches (docs/json.md). Comparable within one search only.")
     duration_s: float
-    start_s: float = Field(description="Of the first of `moments`.")
+    start_s: float = Field(description="Start of the first moment.")
     end_s: float
-    moments: list[FoundMoment] = Field(description="The clearest first.")
-    confidence: float | None = Field(description="The chance that it holds what was asked for, where known.")
+    moments: list[FoundMoment] = Field(description="Best first.")
+    confidence: float | None = Field(description="Probability that the video matches, if known.")
     then: list[FoundMoment] | None = Field(
-        default=None, description="What follows each of them, where that was asked for."
+        default=None, description="The follow-up of each moment, if `then` was given."
     )
     folded: list[str] | None = Field(
-        default=None, description="Videos with nothing but moments that look like one of this."
+        default=None, description="Near-duplicates: videos whose moments all look like one of this video."
     )
 
 
 class Word(BaseModel):
-    """A word of the sentence, and how much it counts beside the others."""
+    """A word of the sentence and its weight."""
 
     word: str
     weight: float
 
 
 class SearchAnswer(BaseModel):
-    """Videos, best first, each with its moments."""
+    """Hits, best first."""
 
     warnings: list[str] = Field(
-        description="One line each: words that the encoder does not know or read, an ambiguous sentence."
+        description="One line each: unknown words, words beyond the encoder's limit, an ambiguous sentence."
     )
-    partial: bool = Field(description="Whether a shard of the library did not answer.")
+    partial: bool = Field(description="Whether the results lack a shard of the library that did not respond.")
     hits: list[FoundVideo]
-    took_s: float = Field(description="How long the search took.")
-    words: list[Word] | None = Field(default=None, description="Of the sentence, where a trained model weighs them.")
+    took_s: float = Field(description="Duration of the search.")
+    words: list[Word] | None = Field(
+        default=None, description="Words of the sentence, if a trained model weights them."
+    )
 
     @classmethod
     def of(cls, hits: Hits, took_s: float) -> SearchAnswer:
-        """Hits as they are answered."""
+        """The response for hits."""
         return cls(**hits.to_json(), took_s=round(took_s, 4))
 
 
 class SearchLine(BaseModel):
-    """A line of a search that is answered as it goes: one of these."""
+    """A line of a streamed search. Exactly one field is set."""
 
-    hit: FoundVideo | None = Field(default=None, description="Known already: the next of the best, by `rank`.")
-    answer: SearchAnswer | None = Field(default=None, description="The last line: all of it, and what counts.")
-    problem: str | None = Field(default=None, description="The last line, where the search failed on the way.")
+    hit: FoundVideo | None = Field(default=None, description="The next best hit, by `rank`.")
+    answer: SearchAnswer | None = Field(
+        default=None, description="The last line: the complete answer, which takes precedence."
+    )
+    problem: str | None = Field(default=None, description="The last line if the search failed after it started.")
 
 
 class Video(BaseModel):
     """An indexed video."""
 
-    video_id: str = Field(description="Opaque; it stays when the file is renamed, moved or changed.")
-    video: str = Field(description="The file's path on the machine of the service.")
+    video_id: str = Field(description="Opaque. It stays the same if the file is renamed, moved or changed.")
+    video: str = Field(description="Path of the file on the machine of the service.")
     duration_s: float
     width: int
     height: int
-    size: int = Field(description="Of the file, in bytes.")
-    num_frames: int = Field(description="How many frames were looked at.")
+    size: int = Field(description="File size in bytes.")
+    num_frames: int = Field(description="Number of indexed frames.")
     sampling: str
     indexed_at: float = Field(description="Seconds since 1970, UTC.")
     warnings: str
 
     @classmethod
     def of(cls, record: VideoRecord) -> Video:
-        """A record as it is answered."""
+        """The response for a record."""
         return cls(
             video_id=record.video_id,
             video=record.path,
@@ -197,29 +201,29 @@ class Video(BaseModel):
 
 
 class VideoList(BaseModel):
-    """Some of the videos, by path."""
+    """A page of the videos, sorted by path."""
 
-    total: int = Field(description="How many there are; the answer holds those from `offset` on.")
+    total: int = Field(description="Number of matching videos. `videos` starts at `offset`.")
     videos: list[Video]
 
 
 class VideoDetail(Video):
-    """An indexed video, and its file as it is now."""
+    """An indexed video and the state of its file."""
 
-    can_be_read: bool = Field(description="Whether the file is there, as it was indexed.")
-    problem: str | None = Field(description="Why not.")
-    kind: str | None = Field(description="The media type by which it is served.")
+    can_be_read: bool = Field(description="Whether the file exists and is unchanged since it was indexed.")
+    problem: str | None = Field(description="Why the file cannot be read.")
+    kind: str | None = Field(description="Media type of the file.")
 
 
 class Curve(BaseModel):
-    """How well each time of a video fits a sentence."""
+    """How well each time of a video matches a sentence."""
 
     times_s: list[float]
     relevance: list[float]
 
     @classmethod
     def of(cls, times_s: Float[np.ndarray, " T"], relevance: Float[np.ndarray, " T"], points: int) -> Curve:
-        """A curve as it is answered: of more than `points` times the best of each so many in a row."""
+        """A curve with at most `points` points. Each is the maximum of several consecutive times."""
         if len(relevance) > points:
             starts = np.unique(np.linspace(0, len(relevance), points, endpoint=False).astype(int))
             times_s, relevance = times_s[starts], np.maximum.reduceat(relevance, starts)
@@ -227,18 +231,18 @@ class Curve(BaseModel):
 
 
 class Folder(BaseModel):
-    """A folder that may be indexed from here: one that holds indexed videos, or was named at the start."""
+    """A folder that may be indexed: it contains indexed videos or was named when the service started."""
 
     folder_id: str
     path: Name
-    num_videos: int = Field(description="How many indexed videos lie below it.")
+    num_videos: int = Field(description="Number of indexed videos in the folder.")
 
 
 class JobRequest(Asked):
-    """Folders to bring the library up to date with."""
+    """Folders to index or watch."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"folder_ids": ["8f14e45fceea167a"]}]})
-    folder_ids: list[VideoId] = Field(min_length=1, max_length=100, description="See /api/folders.")
+    folder_ids: list[VideoId] = Field(min_length=1, max_length=100, description="Ids from /api/folders.")
 
 
 class FailedFile(BaseModel):
@@ -252,43 +256,43 @@ class Job(BaseModel):
     """An indexing run."""
 
     job_id: str
-    paths: list[Name] = Field(description="The first of the folders and files that it looks through.")
+    paths: list[Name] = Field(description="The first folders and files of the run.")
     state: Literal["waiting", "running", "paused", "stopping", "done", "stopped", "failed"]
-    position: int = Field(description="Files dealt with so far.")
+    position: int = Field(description="Files processed so far.")
     total: int
     num_done: int = Field(description="Files that were encoded.")
-    num_skipped: int = Field(description="Files already known: unchanged, moved or copied.")
-    num_moved: int = Field(description="Those of them that were found at a new place.")
-    num_copied: int = Field(description="Those of them that are new, with the content of another file.")
-    num_removed: int = Field(description="Videos that were forgotten, since their files are gone.")
-    path: Name | None = Field(description="The file at work.")
-    done_s: float = Field(description="Seconds of it encoded so far.")
-    duration_s: float = Field(description="Its length.")
-    failed: list[FailedFile] = Field(description="The first of those that could not be indexed.")
+    num_skipped: int = Field(description="Files that were already indexed: unchanged, moved or copied.")
+    num_moved: int = Field(description="Skipped files that were moved.")
+    num_copied: int = Field(description="Skipped files that are copies of other files.")
+    num_removed: int = Field(description="Videos removed because their files were deleted.")
+    path: Name | None = Field(description="The current file.")
+    done_s: float = Field(description="Seconds of the current file encoded so far.")
+    duration_s: float = Field(description="Length of the current file.")
+    failed: list[FailedFile] = Field(description="The first files that could not be indexed.")
     num_failed: int
-    problem: Name | None = Field(description="What ended the whole run.")
+    problem: Name | None = Field(description="Why the run failed.")
     notice: Name | None
     started_at: float | None = Field(description="Seconds since 1970, UTC.")
     ended_at: float | None
 
 
 class Watch(BaseModel):
-    """A folder whose new, changed and removed videos are indexed by themselves."""
+    """A folder whose changes are indexed automatically."""
 
     folder_id: str
     path: Name
     state: Literal["watching", "polling", "missing"] = Field(
-        description="`polling`: it is looked through every few seconds, since the system does not tell of its changes; "
-        "`missing`: it is not there, and is waited for."
+        description="`polling`: it is scanned every few seconds because the system does not report its changes. "
+        "`missing`: the folder does not exist at the moment."
     )
-    problem: Name | None = Field(description="Why it is looked through, where that was not to be expected.")
-    waiting: list[Name] = Field(description="What has changed and is waited for, until it has come to rest.")
-    failed: list[FailedFile] = Field(description="Videos that could not be indexed, and have not changed since.")
-    job_id: str | None = Field(description="The last run that changes in any watched folder have started.")
+    problem: Name | None = Field(description="Why a local folder has to be scanned.")
+    waiting: list[Name] = Field(description="Changed paths that will be indexed once they stop changing.")
+    failed: list[FailedFile] = Field(description="Videos that could not be indexed and have not changed since.")
+    job_id: str | None = Field(description="The last run that a change in any watched folder started.")
 
 
 class Mark(Asked):
-    """A moment in the basket."""
+    """A moment to export."""
 
     video_id: VideoId
     start_s: Seconds
@@ -297,7 +301,7 @@ class Mark(Asked):
 
 
 class ExportRequest(Asked):
-    """Moments to be written as a file of some format."""
+    """Moments to export and the format."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -311,28 +315,28 @@ class ExportRequest(Asked):
 
 
 class Facts(BaseModel):
-    """What is served."""
+    """Facts about the library and the service."""
 
-    library: str = Field(description="Its folder, or its address on object storage.")
-    version: str = Field(description="Of untrimmed.")
+    library: str = Field(description="Folder of the library, or its address on object storage.")
+    version: str = Field(description="Version of untrimmed.")
     num_videos: int
-    duration_s: float = Field(description="Of all videos together.")
+    duration_s: float = Field(description="Total duration of all videos.")
     encoder: str | None
     model: str | None
     sampling: str | None
 
 
 class Health(BaseModel):
-    """Whether searches can be answered."""
+    """Whether the library has videos to search."""
 
     status: Literal["ok", "empty"]
     num_videos: int
 
 
 def file_name(path: str) -> str:
-    """A video's name for that of a file that is made of it: no folders, nothing that a file system refuses.
+    """A video's name without its folder and suffix and without characters that file systems refuse.
 
-    It has 60 letters and 200 bytes at most: names of files have 255, and span, number and suffix are to follow.
+    It has at most 60 letters and 200 bytes. File names have 255 bytes, and callers append span, number and suffix.
     """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
     return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"

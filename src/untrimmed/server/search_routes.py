@@ -1,4 +1,4 @@
-"""Routes that search: by all that a query can say, and by a picture that is sent."""
+"""Search routes: with a query, and with an uploaded picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from untrimmed.server.schemas import FoundVideo, SearchAnswer, SearchLine, Searc
 from untrimmed.server.service import Service
 
 MOST_PICTURE_BYTES = 32 << 20
-_LONGEST_QUERY = 4000  # characters: servers take addresses of 64 kB, and one may take twelve bytes there
+_LONGEST_QUERY = 4000  # characters; each takes up to 12 bytes in an address, which servers limit to 64 kB
 _MOST = {name: spec.served for name, (_, spec) in specs(Cutoff).items()}
 
 router = APIRouter(prefix="/api", tags=["search"])
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/api", tags=["search"])
 
 @router.post("/search", response_model_exclude_unset=True)
 async def search(service: AService, request: SearchRequest) -> SearchAnswer:
-    """The videos, or moments, that fit best: docs/queries.md says how parts make one score."""
+    """Find the videos or moments that match best. docs/queries.md explains how query parts are combined."""
     return await answer(service, request)
 
 
@@ -46,29 +46,30 @@ class _Lines(StreamingResponse):
     "/search/lines", response_class=_Lines, responses={200: {"model": SearchLine, "description": "JSON lines."}}
 )
 async def search_lines(service: AService, request: SearchRequest) -> Response:
-    """The same as it becomes known: a line for each video, then the whole answer.
+    """Search and stream the results: a line for each hit, then the complete answer.
 
-    Moments of long videos take their time when they are first met; the best one need not wait for the others.
+    Finding moments in a long video takes time the first time. The best hit does not wait for the others.
     """
     lines: asyncio.Queue[SearchLine | None] = asyncio.Queue()
-    loop, ranks = asyncio.get_running_loop(), itertools.count(1)
+    loop = asyncio.get_running_loop()
+    ranks = itertools.count(1)
 
-    def tell(hit: Hit) -> None:
+    def send(hit: Hit) -> None:
         loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=FoundVideo(**hit.to_json(next(ranks)))))
 
-    work = asyncio.create_task(answer(service, request, on_hit=tell))
+    work = asyncio.create_task(answer(service, request, on_hit=send))
 
     def done(work: asyncio.Task[SearchAnswer]) -> None:
         lines.put_nowait(None)
         if not work.cancelled():
-            work.exception()  # has been seen, even if whoever asked has gone
+            work.exception()  # marks the exception as retrieved, even if the client has disconnected
 
     work.add_done_callback(done)
     first = await lines.get()
     if first is None:
-        await work  # what the library refuses is answered as such
+        await work  # raises, so that a refused query gets the status of a problem
 
-    async def told() -> AsyncIterator[str]:
+    async def stream() -> AsyncIterator[str]:
         line = first
         while line is not None:
             yield _line(line)
@@ -78,7 +79,7 @@ async def search_lines(service: AService, request: SearchRequest) -> Response:
         except UntrimmedError as error:
             yield _line(SearchLine(problem=str(error)))
 
-    return _Lines(told())
+    return _Lines(stream())
 
 
 def _line(line: SearchLine) -> str:
@@ -98,15 +99,18 @@ def _line(line: SearchLine) -> str:
 async def search_picture(
     service: AService,
     request: Request,
-    text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence beside the picture.")] = "",
+    text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence in addition to the picture.")] = "",
     limit: Annotated[int, InAddress(ge=1, le=_MOST["limit"])] = 10,
     moments: Annotated[int, InAddress(ge=1, le=_MOST["moments"])] = 3,
     query: Annotated[
-        str, InAddress(max_length=_LONGEST_QUERY, description="Instead of the others: what /api/search takes, as JSON.")
+        str,
+        InAddress(
+            max_length=_LONGEST_QUERY, description="A request of /api/search as JSON, instead of the other parameters."
+        ),
     ] = "",
 ) -> SearchAnswer:
-    """The videos with frames like a picture (PNG, JPEG, WebP, BMP, GIF), which is the body of the request."""
-    asked = _read(query) if query else SearchRequest(text=text, limit=limit, moments=moments)
+    """Find videos with frames similar to a picture (PNG, JPEG, WebP, BMP, GIF) in the request body."""
+    search_request = _read(query) if query else SearchRequest(text=text, limit=limit, moments=moments)
     with tempfile.NamedTemporaryFile(prefix="untrimmed-") as file:
         size = 0
         try:
@@ -114,35 +118,35 @@ async def search_picture(
                 size += len(piece)
                 if size > MOST_PICTURE_BYTES:
                     raise PublicError(
-                        413, f"the picture has more than {MOST_PICTURE_BYTES >> 20} MB; send a smaller one"
+                        413, f"the picture is larger than {MOST_PICTURE_BYTES >> 20} MB; send a smaller one"
                     )
                 file.write(piece)
-        except ClientDisconnect:  # nobody reads the answer any more, and it is no bug
-            raise PublicError(400, "the picture did not arrive whole; send it again") from None
+        except ClientDisconnect:  # nobody reads this answer, but the disconnect must not be logged as a bug
+            raise PublicError(400, "the picture was not received completely; send it again") from None
         file.flush()
         try:
             picture = await service.decode(service.pictures.image, Path(file.name))
         except VideoError as error:
-            raise VideoError(str(error).replace(file.name, "the picture that was sent")) from error
-    return await answer(service, asked, picture)
+            raise VideoError(str(error).replace(file.name, "the uploaded picture")) from error
+    return await answer(service, search_request, picture)
 
 
 def _read(query: str) -> SearchRequest:
     try:
         return SearchRequest.model_validate_json(query)
     except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in error.errors()]) from None
+        raise RequestValidationError([{**entry, "loc": ("query", *entry["loc"])} for entry in error.errors()]) from None
 
 
 async def answer(
     service: Service, request: SearchRequest, picture: Any = None, on_hit: Callable[[Hit], None] | None = None
 ) -> SearchAnswer:
-    """Search, and say how long it took; `on_hit` is called from a thread, as `Library.search` says.
+    """The response to a search, with its duration. A thread calls `on_hit`; see `Library.search`.
 
     Raises:
-        UntrimmedError: What the library refuses.
+        UntrimmedError: The library refuses the query.
     """
     started = time.perf_counter()
-    amounts = vars(request.cutoff())
-    hits = await service.search(service.library.search, request.query(picture), on_hit=on_hit, **amounts)
+    limits = vars(request.cutoff())
+    hits = await service.search(service.library.search, request.query(picture), on_hit=on_hit, **limits)
     return SearchAnswer.of(hits, time.perf_counter() - started)

@@ -1,6 +1,6 @@
-"""What all routes share: the library, warm decoders, indexing runs, and threads for each kind of work.
+"""Shared state of all routes: the library, decoders, indexing runs, and threads.
 
-Searches, decoding and cutting each have threads of their own number, so that none of them waits for another kind.
+Searching, reading, decoding and cutting have separate thread limits, so that no kind of work waits for another.
 """
 
 from __future__ import annotations
@@ -35,81 +35,83 @@ from untrimmed.server.watching import Pace, Watches
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NUM_DECODERS = 2
-_BUCKET_LOOK_S = 1.0  # between two looks for commits in a bucket: each is some requests, and pages have many pictures
+_BUCKET_CHECK_S = 1.0  # between checks for commits in a bucket, which take several requests each
 
 
 @dataclass(eq=False)
 class Service:
-    """One library, served. `folders` may be indexed from the page, beside those that hold indexed videos."""
+    """The service of one library. `folders` may be indexed in addition to those with indexed videos."""
 
     library: Library
     folders: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
-    tell: Callable[[Job], None] = lambda job: None  # is given every run of watched folders that has ended
+    tell: Callable[[Job], None] = lambda job: None  # called with every finished run of a watched folder
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.library)
-        self.watches = Watches(self.jobs, self._holds, self.tell, self.pace)
-        self._search, self._read = CapacityLimiter(4), CapacityLimiter(8)
-        self._decode, self._cut = CapacityLimiter(_NUM_DECODERS), CapacityLimiter(1)
+        self.watches = Watches(self.jobs, self._has_videos, self.tell, self.pace)
+        self._search = CapacityLimiter(4)
+        self._read = CapacityLimiter(8)
+        self._decode = CapacityLimiter(_NUM_DECODERS)
+        self._cut = CapacityLimiter(1)
         self._lock = threading.Lock()
-        self.ends = threading.Event()  # set once nothing long is to be begun
+        self.ends = threading.Event()  # set when the service shuts down
         self._warming: threading.Thread | None = None
         self._records: tuple[object, Records] = (None, Records())
-        self._look_at = 0.0  # when there may be another commit
+        self._next_check_at = 0.0  # monotonic time
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
-        """Run what ranks videos."""
-        self._look_at = 0.0  # it reads the newest commit, and its pictures are asked for next
+        """Run a search in a thread."""
+        self._next_check_at = 0.0  # a search reads the newest commit, and requests for its frames follow
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:
-        """Run what only looks into files."""
+        """Run a quick read of files in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._read)
 
     async def decode(self, work: Callable[..., T], *values: object) -> T:
-        """Run what decodes a frame."""
+        """Run the decoding of a frame in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._decode)
 
     async def cut(self, work: Callable[..., T], *values: object) -> T:
-        """Run what writes clips, one after another."""
+        """Run the writing of clips in a thread, one call at a time."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """The videos as they are now; none where nothing was indexed yet.
+        """The current videos; none if nothing is indexed.
 
-        Of a library in a bucket they are those of the last search, or of a second ago, whichever is later.
+        For a library in a bucket, changes since the last search may show up a second late.
         """
         folder = self.library.folder
         with self._lock:
-            if time.monotonic() < self._look_at:
+            if time.monotonic() < self._next_check_at:
                 return self._records[1]
             commit = newest_commit(folder)
             if commit is None or not settings_file(folder).exists():
                 return Records()
             if self._records[0] != commit:
                 self._records = commit, Records(read_records(folder))
-            self._look_at = 0.0 if address_of(folder) is None else time.monotonic() + _BUCKET_LOOK_S
+            self._next_check_at = 0.0 if address_of(folder) is None else time.monotonic() + _BUCKET_CHECK_S
             return self._records[1]
 
     def record(self, video_id: str) -> VideoRecord:
-        """The video of that id.
+        """The video with an id.
 
         Raises:
-            PublicError: There is none.
+            PublicError: No video has this id.
         """
         try:
             return self.records().of(video_id)
         except KeyError:
-            raise PublicError(404, "no video has this id; search again, or list the videos anew") from None
+            raise PublicError(404, "no video has this id; search again, or list the videos again") from None
 
     async def frame(self, record: VideoRecord, time_s: float, short_side: int) -> bytes:
-        """The frame of a video on screen at a time, as JPEG; behind the end the last one.
+        """The frame of a video at a time, as JPEG. After the end it is the last frame.
 
         Raises:
-            PublicError: Its file is gone, or has changed since it was indexed.
-            VideoError: It cannot be decoded.
+            PublicError: The file is missing or has changed since it was indexed.
+            VideoError: The file cannot be decoded.
         """
         file = await self.read(media_file, record)
         return await self.decode(
@@ -117,27 +119,27 @@ class Service:
         )
 
     def indexable(self) -> dict[str, Path]:
-        """The folders that may be indexed, by opaque ids: those named, and the topmost that hold indexed videos."""
-        holding = sorted({Path(record.path).parent for record in self.records()})
+        """The folders that may be indexed, by opaque id: `folders` and the topmost folders with indexed videos."""
+        indexed = sorted({Path(record.path).parent for record in self.records()})
         top: list[Path] = []
-        for folder in [*self.folders, *holding]:
+        for folder in [*self.folders, *indexed]:
             if not any(folder.is_relative_to(other) for other in top):
                 top.append(folder)
         return {_folder_id(folder): folder for folder in top}
 
-    def _holds(self, path: Path) -> bool:
+    def _has_videos(self, path: Path) -> bool:
         return bool(self.records().below(path))
 
     def watch(self, folders: Iterable[Path]) -> None:
-        """Watch folders from now on."""
+        """Start watching folders."""
         for folder in folders:
             self.watches.add(_folder_id(folder), folder)
 
     def start_watching(self, folders: Iterable[Path]) -> None:
-        """Watch folders from now on, and let the services of this library that come later do so.
+        """Watch folders in this and in later services of the library.
 
         Raises:
-            UntrimmedError: That cannot be remembered.
+            UntrimmedError: The list of folders cannot be written.
         """
         folders = tuple(folders)
         with self._lock:
@@ -145,19 +147,19 @@ class Service:
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
-        """Watch a folder no more, nor let services that come later do so, unless they are told to; its videos stay.
+        """Stop watching a folder, in this service and in later ones that do not name it. Its videos stay indexed.
 
         Raises:
-            PublicError: It is not watched.
-            UntrimmedError: That cannot be remembered.
+            PublicError: The folder is not watched.
+            UntrimmedError: The list of folders cannot be written.
         """
         folder = self.watches.remove(folder_id)
         with self._lock:
-            if folder in (known := remembered(self.library.folder)):
-                remember(self.library.folder, [one for one in known if one != folder])
+            if folder in (folders := remembered(self.library.folder)):
+                remember(self.library.folder, [other for other in folders if other != folder])
 
     def warm_up(self) -> None:
-        """Begin to load the encoder and the vectors, so that the first search finds them there."""
+        """Load the encoder and the vectors in the background, so that the first search is fast."""
 
         def load() -> None:
             try:
@@ -169,18 +171,18 @@ class Service:
         self._warming.start()
 
     def begin_end(self) -> None:
-        """Leave what is long: indexing, the writing of clips, and the reports of runs."""
+        """Cancel long work: indexing, writing clips, and event streams."""
         self.ends.set()
         self.watches.close()
         self.jobs.stop()
 
     def close(self) -> None:
-        """Stop indexing and the writing of clips, and end the decoders."""
+        """Cancel long work and stop the decoders."""
         self.begin_end()
         self.jobs.close()
         self.pictures.close()
         if self._warming is not None:
-            self._warming.join()  # a process that ends while a library of C++ loads is aborted
+            self._warming.join()  # a process that exits while a C++ library loads would abort
 
 
 def _folder_id(folder: Path) -> str:
@@ -188,13 +190,13 @@ def _folder_id(folder: Path) -> str:
 
 
 def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:
-    """Folders that exist, from the root.
+    """Folders as absolute paths.
 
     Raises:
-        UntrimmedError: One does not.
+        UntrimmedError: A folder does not exist.
     """
-    found = [Path(os.path.abspath(folder.expanduser())) for folder in folders]
-    for folder in found:
+    absolute = [Path(os.path.abspath(folder.expanduser())) for folder in folders]
+    for folder in absolute:
         if not folder.is_dir():
             raise UntrimmedError(f"{folder}: no such folder; check {option}")
-    return tuple(found)
+    return tuple(absolute)

@@ -1,4 +1,4 @@
-"""Routes about videos: lists, curves of relevance, frames, the files themselves, clips, files made of moments."""
+"""Video routes: lists, relevance curves, frames, files, clips and exports."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from untrimmed.server.schemas import (
 from untrimmed.server.service import Service
 
 MOST_POINTS = 4000  # of a curve
-SIDES = (90, 180, 360, 720)  # of frames: few sizes, so that they are found again in the cache
+SIDES = (90, 180, 360, 720)  # sizes of frames; few, so that the cache is effective
 
-Points = Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most so many; each the best of some.")]
+Points = Annotated[
+    int, Query(ge=1, le=MOST_POINTS, description="Maximum number of points. Each is the best of several times.")
+]
 
 router = APIRouter(prefix="/api", tags=["videos"])
 
 
 class _OneTimeFile(FileResponse):
-    """A file alone in a folder of its own; both are removed once it is sent, or a part of it is refused."""
+    """A response with a file in a temporary folder. Both are removed after the response."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        finally:  # a background task would not run where the answer is a refusal, or nobody reads it
+        finally:  # a background task would not run after a refusal or a disconnect
             _remove(Path(self.path))
 
 
@@ -51,23 +53,23 @@ async def videos(
     service: AService,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    name: Annotated[str, Query(max_length=500, description="Only paths that hold this, in any case.")] = "",
+    name: Annotated[str, Query(max_length=500, description="Only paths that contain this text, ignoring case.")] = "",
 ) -> VideoList:
-    """The indexed videos, by path."""
+    """The indexed videos, sorted by path."""
     records = await service.read(service.records)
-    found = [record for record in records if name.lower() in record.path.lower()] if name else records
-    return VideoList(total=len(found), videos=[Video.of(record) for record in found[offset : offset + limit]])
+    matches = [record for record in records if name.lower() in record.path.lower()] if name else records
+    return VideoList(total=len(matches), videos=[Video.of(record) for record in matches[offset : offset + limit]])
 
 
 @router.get("/videos/{video_id}")
 async def video(service: AService, record: ARecord) -> VideoDetail:
-    """One video, and whether its file can be played."""
-    shown = Video.of(record).model_dump()
+    """A video, and whether its file can be read."""
+    fields = Video.of(record).model_dump()
     try:
         file = await service.read(media_file, record)
     except PublicError as error:
-        return VideoDetail(**shown, can_be_read=False, problem=error.detail, kind=None)
-    return VideoDetail(**shown, can_be_read=True, problem=None, kind=file.kind)
+        return VideoDetail(**fields, can_be_read=False, problem=error.detail, kind=None)
+    return VideoDetail(**fields, can_be_read=True, problem=None, kind=file.kind)
 
 
 @router.get("/videos/{video_id}/relevance")
@@ -77,7 +79,7 @@ async def relevance(
     text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
     points: Points = 1000,
 ) -> Curve:
-    """How well each time of the video fits a sentence."""
+    """How well each time of the video matches a sentence."""
     return Curve.of(*await service.search(service.library.relevance, text, record.path), points)
 
 
@@ -85,7 +87,7 @@ async def relevance(
 async def relevance_of_query(
     service: AService, record: ARecord, request: SearchRequest, points: Points = 1000
 ) -> Curve:
-    """How well each time of the video fits all parts of a query; with `then`, as the first of the two."""
+    """How well each time of the video matches a query. With `then`, the times of the first moment."""
     return Curve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 
@@ -97,10 +99,12 @@ async def relevance_of_query(
 async def frame(
     service: AService,
     record: ARecord,
-    time_s: Annotated[Seconds, Query(description="Behind the end: the last frame.", examples=[12.5])] = 0.0,
-    short_side: Annotated[int, Query(ge=1, le=720, description=f"In pixels, raised to one of {SIDES}.")] = 180,
+    time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
+    short_side: Annotated[
+        int, Query(ge=1, le=720, description=f"Shorter side in pixels, rounded up to one of {SIDES}.")
+    ] = 180,
 ) -> Response:
-    """The frame on screen at a time, as JPEG."""
+    """The frame at a time, as JPEG."""
     side = next(side for side in SIDES if side >= short_side)
     picture = await service.frame(record, time_s, side)
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
@@ -113,14 +117,14 @@ async def frame(
     responses={
         200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
         206: {"description": "A part of the file.", "content": {"video/*": {}}},
-        400: {"description": "No range.", "content": {"text/plain": {}}},
-        416: {"description": "No such part.", "content": {"text/plain": {}}},
+        400: {"description": "The range is malformed.", "content": {"text/plain": {}}},
+        416: {"description": "The range is outside the file.", "content": {"text/plain": {}}},
     },
 )
 async def media(service: AService, record: ARecord) -> Response:
-    """The file itself, whole or by ranges, for a player."""
-    file, opened = await service.read(open_media, record)
-    return OpenedResponse(file, opened, {"cache-control": "private, max-age=0"})
+    """The video file, completely or by ranges."""
+    file, stream = await service.read(open_media, record)
+    return OpenedResponse(file, stream, {"cache-control": "private, max-age=0"})
 
 
 @router.get(
@@ -134,11 +138,11 @@ async def clip(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """A span of the video as a file of its own, picture and sound, exact to the frame."""
+    """A span of the video as an MP4 file with sound, exact to the frame."""
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
-    written = await service.cut(_clip, file, start_s, end_s, service.ends)
-    return _OneTimeFile(written, media_type="video/mp4", filename=clip_name(record, start_s, end_s))
+    path = await service.cut(_clip, file, start_s, end_s, service.ends)
+    return _OneTimeFile(path, media_type="video/mp4", filename=clip_name(record, start_s, end_s))
 
 
 def _clip(file: MediaFile, start_s: float, end_s: float, ends: threading.Event) -> Path:
@@ -161,11 +165,11 @@ def _remove(path: Path) -> None:
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def export_moments(service: AService, request: ExportRequest) -> Response:
-    """Moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
+    """Export moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read
-    made = await work(export, request, records, service.ends)
-    return _OneTimeFile(made.path, media_type=made.kind, filename=made.path.name)
+    exported = await work(export, request, records, service.ends)
+    return _OneTimeFile(exported.path, media_type=exported.kind, filename=exported.path.name)
 
 
 def _records_of(service: Service, request: ExportRequest) -> list[VideoRecord]:

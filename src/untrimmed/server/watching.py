@@ -1,7 +1,7 @@
-"""Watched folders: what is new, changed or gone below them is indexed once it has come to rest.
+"""Watched folders: new, changed and deleted videos are indexed once they stop changing.
 
-The system tells of changes (`watchfiles`); folders are also looked through now and then, those on other machines, of
-which the system tells nothing, every few seconds. A file counts as written once it has not changed for a while.
+The system reports changes (`watchfiles`). Folders are also scanned now and then. The system does not report changes on
+remote file systems, so these are scanned every few seconds. A file counts as complete when it stops changing.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ from untrimmed.video.reader import is_video_path
 
 log = logging.getLogger(__name__)
 
-_MOST_NAMED = 100  # files that are waited for
+_MOST_NAMED = 100  # waiting paths listed per folder
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
-_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # blanks in the names of mount points
-_NO_NEWS_MS = 500  # after which a listener looks whether it is to end
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # escaped spaces in mount points
+_LISTEN_TIMEOUT_MS = 500  # a listener checks this often whether to stop
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long is waited, in seconds."""
+    """Intervals in seconds."""
 
-    settle_s: float = 2.0  # until what has changed has come to rest
-    look_s: float = 0.5  # between two looks at it
-    poll_s: float = 5.0  # between two looks through a folder of which the system tells nothing
-    sweep_s: float = 600.0  # between two looks through any other: news can be lost
-    again_s: float = 5.0  # until a run that failed as a whole is tried again; twice as long each time, up to 64 times
+    settle_s: float = 2.0  # a path must be unchanged for this long
+    look_s: float = 0.5  # between checks for changes
+    poll_s: float = 5.0  # between scans of a folder whose changes the system does not report
+    sweep_s: float = 600.0  # between scans of other folders, because reports can be lost
+    again_s: float = 5.0  # before a failed run is retried; doubled each time, up to 64 times as long
 
 
 class Settling:
-    """What has changed, until it has been the same for some time."""
+    """Changed paths that are not unchanged for long enough yet."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._seen: dict[Path, tuple[str, float]] = {}  # how it looked, and since when
+        self._stamps: dict[Path, tuple[str, float]] = {}  # stamp and the time of the last change
 
     def note(self, paths: Iterable[Path], now: float) -> None:
-        """Something has happened at these paths."""
+        """Record that these paths have changed."""
         for path in paths:
-            self._seen[path] = stamp(path), now
+            self._stamps[path] = stamp(path), now
 
     def take(self, now: float) -> list[Path]:
-        """Those that have come to rest; each is given once."""
+        """Remove and return the paths that have stopped changing."""
         ready = []
-        for path, (before, since) in list(self._seen.items()):
-            if (seen := stamp(path)) != before:
-                self._seen[path] = seen, now
+        for path, (before, since) in list(self._stamps.items()):
+            if (current := stamp(path)) != before:
+                self._stamps[path] = current, now
             elif now - since >= self._settle_s:
                 ready.append(path)
-                del self._seen[path]
+                del self._stamps[path]
         return ready
 
     @property
     def paths(self) -> list[Path]:
-        """Those that are waited for."""
-        return list(self._seen)
+        """The changed paths."""
+        return list(self._stamps)
 
 
 def stamp(path: Path) -> str:
-    """How a video, or all videos below a folder, look from outside: names, sizes and times of change."""
+    """A hash of the names, sizes and modification times of a video or of all videos in a folder."""
     digest = hashlib.blake2b(digest_size=16)
-    with contextlib.suppress(UntrimmedError):  # nothing is there
+    with contextlib.suppress(UntrimmedError):  # no videos
         for file in find_videos([path]).files:
             with contextlib.suppress(OSError):
                 status = file.stat()
@@ -90,45 +90,49 @@ def stamp(path: Path) -> str:
 
 @dataclass(eq=False)
 class Watched:
-    """One folder, the thread that listens, and how the folder looked last."""
+    """A watched folder and its state."""
 
     folder_id: str
     folder: Path
     is_remote: bool
     ends: threading.Event = field(default_factory=threading.Event)
     stamp: str = ""
-    looked_at: float = -math.inf
-    inode: tuple[int, int] | None = None  # of the folder; None while it is not there
-    problem: str | None = None  # why the system cannot tell of its changes
+    scanned_at: float = -math.inf
+    inode: tuple[int, int] | None = None  # of the folder; None while it does not exist
+    problem: str | None = None  # why the system does not report its changes
 
     @property
     def is_polled(self) -> bool:
-        """Whether it is looked through instead of listened to."""
+        """Whether the folder is scanned because the system does not report its changes."""
         return self.is_remote or self.problem is not None
 
 
 class Watches:
-    """The watched folders of one service, and the runs that they start: one at a time."""
+    """The watched folders of a service. They start one indexing run at a time."""
 
     def __init__(
-        self, jobs: Jobs, holds: Callable[[Path], bool], tell: Callable[[schemas.Job], None], pace: Pace = Pace()
+        self, jobs: Jobs, has_videos: Callable[[Path], bool], tell: Callable[[schemas.Job], None], pace: Pace = Pace()
     ) -> None:
-        """`holds` says whether the library has videos there; `tell` is given every run that has ended."""
-        self._jobs, self._holds, self._tell, self._pace = jobs, holds, tell, pace
+        """`has_videos` returns whether the library has videos at a path. `tell` is called with every finished run."""
+        self._jobs = jobs
+        self._has_videos = has_videos
+        self._tell = tell
+        self._pace = pace
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()
-        self._news: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[Path] = queue.SimpleQueue()
         self._settling = Settling(pace.settle_s)
-        self._waiting: list[Path] = []  # for the run before to end
-        self._job: IndexJob | None = None  # that works
+        self._waiting: list[Path] = []  # paths for the next run
+        self._job: IndexJob | None = None  # the current run
         self._last_id: str | None = None
-        self._failed: dict[Path, str] = {}  # files, and why
-        self._again_at, self._num_failed = 0.0, 0
+        self._failed: dict[Path, str] = {}  # reasons by file
+        self._retry_at = 0.0
+        self._num_failed = 0
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, folder_id: str, folder: Path) -> None:
-        """Watch a folder from now on, and bring the library up to date with it."""
+        """Index a folder and start watching it."""
         with self._lock:
             if folder_id in self._watched or self._ends.is_set():
                 return
@@ -139,44 +143,45 @@ class Watches:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True, name=f"watch {folder}")
                 self._thread.start()
-        self._news.put(folder)
+        self._changes.put(folder)
 
     def remove(self, folder_id: str) -> Path:
-        """Watch a folder, which is given back, no more; its videos stay.
+        """Stop watching a folder and return it. Its videos stay indexed.
 
         Raises:
-            PublicError: It is not watched.
+            PublicError: The folder is not watched.
         """
         with self._lock:
             if (watched := self._watched.pop(folder_id, None)) is None:
-                raise PublicError(404, "no watched folder has this id; list them anew: /api/watches")
+                raise PublicError(404, "no watched folder has this id; list the folders again: /api/watches")
             watched.ends.set()
             return watched.folder
 
     def shown(self) -> list[schemas.Watch]:
-        """The watched folders, as they are answered."""
+        """The responses for the watched folders."""
         with self._lock:
             watched = list(self._watched.values())
-        waited_for, failed = {*self._settling.paths, *self._waiting}, self._failed.items()
+        waiting = {*self._settling.paths, *self._waiting}
+        failed = self._failed.items()
         return [
             schemas.Watch(
-                folder_id=one.folder_id,
-                path=str(one.folder),
-                state="missing" if not one.inode else "polling" if one.is_polled else "watching",
-                problem=one.problem,
-                waiting=sorted(str(path) for path in waited_for if path.is_relative_to(one.folder))[:_MOST_NAMED],
+                folder_id=watch.folder_id,
+                path=str(watch.folder),
+                state="missing" if not watch.inode else "polling" if watch.is_polled else "watching",
+                problem=watch.problem,
+                waiting=sorted(str(path) for path in waiting if path.is_relative_to(watch.folder))[:_MOST_NAMED],
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
-                    if path.is_relative_to(one.folder) and not is_gone(str(path))
+                    if path.is_relative_to(watch.folder) and not is_gone(str(path))
                 ],
                 job_id=self._last_id,
             )
-            for one in watched
+            for watch in watched
         ]
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching all folders."""
         self._ends.set()
         with self._lock:
             for watched in self._watched.values():
@@ -185,28 +190,29 @@ class Watches:
     # -- the listening threads
 
     def _listen(self, watched: Watched) -> None:
-        """Pass on what the system tells of one folder, or of another that has come in its place."""
+        """Queue the reported changes of a folder, also after another folder has replaced it."""
         while True:
-            inode, is_new = watched.inode, True
+            inode = watched.inode
+            is_new = True
             try:
                 for changes in watchfiles.watch(
                     watched.folder,
                     watch_filter=None,
                     stop_event=watched.ends,
-                    rust_timeout=_NO_NEWS_MS,
+                    rust_timeout=_LISTEN_TIMEOUT_MS,
                     yield_on_timeout=True,
                     raise_interrupt=False,
                     ignore_permission_denied=True,
                 ):
                     for path in [watched.folder] if is_new else [Path(changed) for _, changed in changes]:
-                        if _counts(path, watched.folder):
-                            self._news.put(path)
-                    is_new = False  # before the first answer, nobody listened
+                        if _is_relevant(path, watched.folder):
+                            self._changes.put(path)
+                    is_new = False  # changes before the first report were missed, so the whole folder is queued once
                     if watched.inode != inode:
                         break
-            except (OSError, RuntimeError) as error:  # gone, or more folders than the system listens to
+            except (OSError, RuntimeError) as error:  # deleted, or too many folders for the system
                 if watched.folder.is_dir():
-                    watched.problem = f"the system does not tell of its changes ({error}); it is looked through instead"
+                    watched.problem = f"the system does not report its changes ({error}), so it is scanned instead"
                     log.warning("%s: %s", watched.folder, watched.problem)
                     return
             if watched.ends.wait(self._pace.look_s):
@@ -219,61 +225,64 @@ class Watches:
             try:
                 self._look(time.monotonic())
             except Exception:
-                log.exception("watching folders failed; it goes on")
+                log.exception("checking watched folders failed; it will be tried again")
 
     def _look(self, now: float) -> None:
-        news = []
-        while not self._news.empty():
-            news.append(self._news.get())
+        changes = []
+        while not self._changes.empty():
+            changes.append(self._changes.get())
         with self._lock:
             watched = list(self._watched.values())
-        for one in watched:
-            news += [one.folder] if self._has_changed(one, now) else []
-        self._settling.note(dict.fromkeys(news), now)
-        rested = [path for path in self._settling.take(now) if _has_videos(path) or self._may_hold(path)]
-        waiting = [*self._waiting, *rested]
-        self._waiting = [path for path in waiting if any(path.is_relative_to(one.folder) for one in watched)]
+        for watch in watched:
+            changes += [watch.folder] if self._has_changed(watch, now) else []
+        self._settling.note(dict.fromkeys(changes), now)
+        settled = [path for path in self._settling.take(now) if _has_videos(path) or self._may_be_indexed(path)]
+        waiting = [*self._waiting, *settled]
+        self._waiting = [path for path in waiting if any(path.is_relative_to(watch.folder) for watch in watched)]
         if self._job is not None and not self._job.is_open:
             self._end(self._job, now)
-        if self._job is None and self._waiting and now >= self._again_at:
-            with contextlib.suppress(PublicError):  # too many others are open
+        if self._job is None and self._waiting and now >= self._retry_at:
+            with contextlib.suppress(PublicError):  # too many open runs
                 self._job = self._jobs.start(dict.fromkeys(self._waiting), follows=True)
                 self._waiting, self._last_id = [], self._job.job_id
 
-    def _may_hold(self, path: Path) -> bool:
-        """Whether the library has videos there; where it cannot be read now, the run says so and is tried again."""
+    def _may_be_indexed(self, path: Path) -> bool:
+        """Whether the library may have videos at a path. If it cannot be read, a run reports that and is retried."""
         try:
-            return self._holds(path)
+            return self._has_videos(path)
         except (UntrimmedError, OSError):
             return True
 
     def _has_changed(self, watched: Watched, now: float) -> bool:
-        """Whether a folder has come, or looks otherwise than the last time it was looked through."""
-        before, watched.inode = watched.inode, _inode(watched.folder)
+        """Whether a folder has appeared or has changed since the last scan."""
+        before = watched.inode
+        watched.inode = _inode(watched.folder)
         if watched.inode is None:
             return False
         is_same = watched.inode == before
-        if is_same and now - watched.looked_at < (self._pace.poll_s if watched.is_polled else self._pace.sweep_s):
+        if is_same and now - watched.scanned_at < (self._pace.poll_s if watched.is_polled else self._pace.sweep_s):
             return False
-        looked, watched.stamp, watched.looked_at = watched.stamp, stamp(watched.folder), now
-        return watched.stamp != looked or not is_same
+        last_stamp = watched.stamp
+        watched.stamp = stamp(watched.folder)
+        watched.scanned_at = now
+        return watched.stamp != last_stamp or not is_same
 
     def _end(self, job: IndexJob, now: float) -> None:
-        """Note what became of a run; one that failed as a whole is tried again later."""
+        """Record a finished run. A run that failed is retried later."""
         self._job = None
         others = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
         self._failed = others | {Path(failed.path): failed.reason for failed in job.shown.failed}
         self._tell(job.shown)
         if job.shown.state == "failed":
             self._waiting = [*job.paths, *self._waiting]
-            self._again_at = now + self._pace.again_s * 2 ** min(self._num_failed, 6)
+            self._retry_at = now + self._pace.again_s * 2 ** min(self._num_failed, 6)
             self._num_failed += 1
         else:
             self._num_failed = 0
 
 
-def _counts(path: Path, folder: Path) -> bool:
-    """Whether a change there concerns videos that indexing the folder would find, or did find."""
+def _is_relevant(path: Path, folder: Path) -> bool:
+    """Whether a change at a path can affect videos that indexing the folder finds or found."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)
@@ -285,10 +294,10 @@ def _counts(path: Path, folder: Path) -> bool:
 
 
 def _has_videos(path: Path) -> bool:
-    """Whether indexing a folder would find some there; a file that has come in the place of another may be none."""
+    """Whether indexing a path would find videos. A file that replaced a video may not be one."""
     if path.is_file() and not is_video_path(path):
         return False
-    with contextlib.suppress(UntrimmedError):  # nothing is there
+    with contextlib.suppress(UntrimmedError):  # no videos
         return bool(find_videos([path]).files)
     return False
 
@@ -302,14 +311,17 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 
 
 def is_remote(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether a folder lies on another machine, or where else the system does not tell of changes."""
+    """Whether a folder is on a remote or other file system whose changes the system does not report."""
     try:
         lines = [line.split() for line in mounts.read_bytes().splitlines()]
     except OSError:
         return False
-    real, kind, longest = os.path.realpath(folder), "", -1
+    real = Path(os.path.realpath(folder))
+    kind = ""
+    longest = -1
     for words in lines:
-        place = os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), words[1]))
-        if Path(real).is_relative_to(place) and len(place) >= longest:
-            kind, longest = words[2].decode(), len(place)
+        mount = os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), words[1]))
+        if real.is_relative_to(mount) and len(mount) >= longest:
+            kind = words[2].decode()
+            longest = len(mount)
     return kind.startswith(_REMOTE)

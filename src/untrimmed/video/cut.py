@@ -1,4 +1,4 @@
-"""Writes a span of a video to a new file, encoded anew so that it starts and ends where asked. Runs in the child."""
+"""Writes a span of a video to a new file. Re-encoding makes the cuts exact. Runs in the child process."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from untrimmed.video.decode import (
 )
 from untrimmed.video.timeline import EPSILON_S, Timeline
 
-VIDEO_TICKS = 90_000  # a second, as MPEG has it: whole for all common frame rates
-# The first of these that the FFmpeg at hand can encode; all play everywhere.
+VIDEO_TICKS = 90_000  # per second, like MPEG; divisible by all common frame rates
+# In order of preference. Not every build of FFmpeg has all of them; all play everywhere.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
-FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: the last frame ends where the span does
-MAX_INTERLEAVE_S = 10.0  # sound that lags behind the picture by more is given up
+FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: makes the last frame end with the span
+MAX_INTERLEAVE_S = 10.0  # sound that is further behind the picture is dropped
 
 
 class CutWriter:
-    """The new file: takes frames and sound by their time in the source, keeps what lies in the span."""
+    """Writes the new file. It takes frames and sound with their times in the source and keeps those in the span."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
         self.video = video
@@ -52,15 +52,16 @@ class CutWriter:
         self._early_sound: list[Any] = []
 
     def add_sound_track(self, source: Any) -> None:
-        """Prepare for the sound of a stream. Before the first frame, as a file declares its tracks at the start."""
+        """Add a sound track. Call it before the first frame, because a file declares its tracks at the start."""
         rate = source.rate if source.rate in (22050, 24000, 32000, 44100, 48000) else 48000
         layout = "mono" if source.channels == 1 else "stereo"
         self._sound = self._container.add_stream("aac", rate=rate, layout=layout)
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
 
     def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
-        """Write a frame that is on screen from `shown_s` to `until_s`, as far as that lies in the span."""
-        first_s, last_s = max(shown_s, self.start_s), min(until_s, self.end_s)
+        """Write a frame that is on screen from `shown_s` to `until_s`, clipped to the span."""
+        first_s = max(shown_s, self.start_s)
+        last_s = min(until_s, self.end_s)
         if last_s <= first_s + EPSILON_S:
             return
         picture = self._upright(frame)
@@ -83,7 +84,7 @@ class CutWriter:
         self.picture_until_s = last_s
 
     def add_sound(self, frame: AudioFrame, origin_s: float) -> None:
-        """Write the samples of a frame of sound that lie in the span; `origin_s` is the stamp of the first picture."""
+        """Write the samples of a sound frame that are in the span. `origin_s` is the stamp of the first picture."""
         assert self._resampler is not None
         for part in self._resampler.resample(frame):
             if part.pts is None or part.time_base is None:
@@ -96,11 +97,11 @@ class CutWriter:
             if first >= last:
                 continue
             samples: Any = np.ascontiguousarray(part.to_ndarray()[:, first:last])
-            kept = AudioFrame.from_ndarray(samples, format="fltp", layout=part.layout.name)
-            kept.sample_rate = rate
-            kept.time_base = Fraction(1, rate)
-            kept.pts = offset + first
-            self._early_sound += self._sound.encode(kept)
+            clipped = AudioFrame.from_ndarray(samples, format="fltp", layout=part.layout.name)
+            clipped.sample_rate = rate
+            clipped.time_base = Fraction(1, rate)
+            clipped.pts = offset + first
+            self._early_sound += self._sound.encode(clipped)
         if self._picture is not None:  # the file's header, written with the first packet, needs both tracks
             self._container.mux(self._early_sound)
             self._early_sound = []
@@ -118,12 +119,12 @@ class CutWriter:
         rate = Fraction(1 / self.video.frame_s).limit_denominator(1001)
         options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"} if name == "libx264" else {}
         track: Any = self._container.add_stream(name, rate=rate, options=options)
-        # Two pixels of chroma share one sample: sides are even.
+        # Chroma has half the resolution, so both sides must be even.
         track.width, track.height = max(2, picture.width // 2 * 2), max(2, picture.height // 2 * 2)
         track.pix_fmt = "yuv420p"
         if name != "libx264":
             track.bit_rate = 4 * track.width * track.height
-        if name != "mpeg4":  # it counts a second in at most 65535 ticks
+        if name != "mpeg4":  # it allows at most 65535 ticks per second
             track.codec_context.time_base = Fraction(1, VIDEO_TICKS)
         track.codec_context.flags |= FRAME_DURATION
         track.codec_context.colorspace = picture.colorspace
@@ -150,12 +151,13 @@ def write_cut(
     format_name: str,
     on_progress: Callable[[float], None],
 ) -> float:
-    """Write the span of a freshly opened video; `origin` is the stamp of its first frame.
+    """Write a span of a newly opened video. `origin` is the stamp of its first frame.
 
-    Gives the second of the video at which the written picture and sound end: before the span does, behind its end.
+    Returns the time in the video, in seconds, at which the written picture and sound end. It is before the end of the
+    span if the video ends there.
 
     Raises:
-        MediaProblemError: nothing is on screen in the span.
+        MediaProblemError: The video shows nothing in the span.
     """
     start_s, end_s = span_s
     assert video.stream.time_base is not None
@@ -191,7 +193,7 @@ def write_cut(
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Frames of picture and sound with their streams, to the end of the file or well behind that of the span."""
+    """Streams and frames of picture and sound, to the end of the file or well after the end of the span."""
     streams = [stream for stream in (video.stream, sound) if stream is not None]
     for packet in read_packets(video, streams, []):
         at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0

@@ -1,8 +1,7 @@
-"""Opens one untrusted media file and decodes the frames asked for. Runs in the decoding child only, never in a program.
+"""Opens an untrusted media file and decodes frames. Runs only in the decoding child process.
 
-FFmpeg is handed an open regular file and may open nothing else: the only protocol it is allowed is `fd`, so a playlist,
-a reference movie or a subtitle link inside the file leads nowhere, and demuxers that exist to open other files are not
-on the list below.
+FFmpeg gets an open regular file and cannot open others: `fd` is the only allowed protocol. Playlists, reference movies
+and subtitle links inside the file therefore have no effect, and demuxers that open other files are not allowed.
 """
 
 from __future__ import annotations
@@ -26,21 +25,20 @@ from av.video.stream import VideoStream
 from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_HOLD_S
 
-# Demuxers of self-contained recordings. The audio ones are here so that the message can say "no video stream".
+# Demuxers of self-contained recordings. Audio formats are included so that the error can be "no video stream".
 DEMUXERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mxf,nut,gif,apng,ivf,obu,"
     "dv,rm,wtv,mjpeg,yuv4mpegpipe,h263,vc1,swf,mp3,wav,w64,flac,aac,aiff,ac3,caf,amr,ape,wv,tta"
 )
-# Still pictures, for those who ask for one.
+# Still pictures, for `read_image`.
 STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
-# Containers with an index, whose key frames are points where decoding may start. MPEG-TS marks recovery points as well,
-# behind which the picture is whole only some frames later.
+# Containers with an index, where decoding may start at key frames. MPEG-TS also marks recovery points, after which the
+# picture is complete only some frames later.
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
 HEAD_BYTES = 256
-# What people find in a folder of videos that is none: by its first bytes, or by words near its beginning. Playlists are
-# never followed.
+# Common files that are not videos, by their first bytes or by words near the start. Playlists are never followed.
 FIRST_BYTES = {
     b"\x89PNG\r\n": "a still picture (PNG)",
     b"\xff\xd8\xff": "a still picture (JPEG)",
@@ -58,28 +56,28 @@ WORDS = {
     b"m=video ": "a session description that points to the network",
     b"<svg": "a drawing",
 }
-# AV_DISPOSITION_ flags; PyAV keeps its names for them in other places from version to version.
+# AV_DISPOSITION_ flags. Their place in PyAV differs between versions.
 DEFAULT_STREAM = 1 << 0
 COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
-# Wider than any display: a larger ratio is a damaged header and would blow one side up.
+# Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
 
 
 class MediaProblemError(Exception):
-    """One file cannot be used: what was found and what to do about it."""
+    """A file cannot be used. `found` is the problem, `advice` the next step."""
 
     def __init__(self, found: str, advice: str, *, is_fatal: bool = False) -> None:
         super().__init__(f"{found}; {advice}")
         self.found = found
         self.advice = advice
-        self.is_fatal = is_fatal  # this process is no longer sound (out of memory)
+        self.is_fatal = is_fatal  # this process must end (out of memory)
 
 
 def open_regular_file(path: str, identity: list[int] | None = None) -> int:
     """A read-only descriptor of a regular, non-empty file. Never blocks: pipes and devices are refused unopened.
 
-    With an `identity` (`identity_of`), of that file alone: another one may have come in its place.
+    With an `identity` (`identity_of`), a file with another identity is refused.
     """
     try:
         mode = os.stat(path).st_mode
@@ -96,7 +94,7 @@ def open_regular_file(path: str, identity: list[int] | None = None) -> int:
         raise MediaProblemError("is empty (0 bytes)", ADVICE_COPY)
     if identity is not None and identity_of(status) != identity:
         os.close(descriptor)
-        raise MediaProblemError("has changed since it was looked at", "index it again")
+        raise MediaProblemError("has changed since it was indexed", "index it again")
     return descriptor
 
 
@@ -114,9 +112,9 @@ def _kind_of_file(mode: int) -> str:
 def _file_problem(error: OSError | ValueError) -> MediaProblemError:
     known = {
         errno.ENOENT: ("does not exist", "check the path"),
-        errno.EACCES: ("may not be read (permission denied)", "change its permissions"),
-        errno.ELOOP: ("is a symbolic link that leads back to itself", "remove the link"),
-        errno.ENAMETOOLONG: ("has too long a name", "rename it"),
+        errno.EACCES: ("cannot be read (permission denied)", "change its permissions"),
+        errno.ELOOP: ("is a symbolic link to itself", "remove the link"),
+        errno.ENAMETOOLONG: ("has a name that is too long", "rename it"),
         errno.ENOTDIR: ("does not exist (a part of the path is a file)", "check the path"),
     }
     found, advice = known.get(getattr(error, "errno", None) or 0, (f"cannot be opened ({error})", "check the path"))
@@ -125,26 +123,26 @@ def _file_problem(error: OSError | ValueError) -> MediaProblemError:
 
 @dataclass
 class OpenVideo:
-    """An open file and the one video stream in it that a player would show."""
+    """An open file and the video stream that a player would show."""
 
     container: InputContainer
     stream: VideoStream
 
     @property
     def frame_s(self) -> float:
-        """The usual time from one frame to the next; 1/25 s where the container does not say."""
+        """The usual time between frames, in seconds; 1/25 if the container declares none."""
         rate = self.stream.average_rate or self.stream.guessed_rate
         return float(1 / rate) if rate and 0.001 <= rate <= 1000 else 0.04
 
-    def hold_s(self, shown: Any) -> float:
-        """How long a frame or packet stays on screen by its own word, if that is believable."""
+    def hold_s(self, item: Any) -> float:
+        """The declared duration of a frame or packet if it is plausible, else `frame_s`."""
         assert self.stream.time_base is not None
-        hold_s = float((shown.duration or 0) * self.stream.time_base)
+        hold_s = float((item.duration or 0) * self.stream.time_base)
         return hold_s if 0 < hold_s <= MAX_HOLD_S else self.frame_s
 
     @property
     def declared_s(self) -> float:
-        """The length that the file declares, 0 if it declares none; untrusted."""
+        """The declared duration in seconds, 0 if there is none. Untrusted."""
         if self.stream.duration and self.stream.time_base:
             return max(0.0, float(self.stream.duration * self.stream.time_base))
         declared = self.container.duration or 0
@@ -163,10 +161,11 @@ def open_video(
     demuxers: str = DEMUXERS,
     identity: list[int] | None = None,
 ) -> Iterator[OpenVideo]:
-    """Open a file for decoding; `error_log` gives what FFmpeg has complained about so far; `identity`: that file alone.
+    """Open a file for decoding. `error_log` returns FFmpeg's messages so far; `identity`: see `open_regular_file`.
 
     Raises:
-        MediaProblemError: no regular file, no known container, no video stream, no decoder, or too large a picture.
+        MediaProblemError: Not a regular file, unknown container, no video stream, no decoder, or a picture that is too
+            large.
     """
     descriptor = open_regular_file(path, identity)
     try:
@@ -189,10 +188,10 @@ def open_video(
         os.close(descriptor)
 
 
-def memory_problem(what: str) -> MediaProblemError:
-    """What to say of a file that the memory does not hold."""
-    advice = "raise Limits.memory_bytes or leave it out"
-    return MediaProblemError(f"needs more memory than the limit to {what}", advice, is_fatal=True)
+def memory_problem(verb: str) -> MediaProblemError:
+    """The problem of a file that needs too much memory."""
+    advice = "raise Limits.memory_bytes or leave the file out"
+    return MediaProblemError(f"needs more memory than the limit to {verb}", advice, is_fatal=True)
 
 
 def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
@@ -204,22 +203,22 @@ def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> Me
         return MediaProblemError(f"is {kinds[0]}, not a video file", "leave it out")
     if "Format not on whitelist" in log:
         name = log.rpartition("Format not on whitelist")[0].rpartition("[")[2].split(" @")[0].rstrip("] ")
-        return MediaProblemError(f"holds '{name}' data, which is not a video container read here", ADVICE_FORMAT)
+        return MediaProblemError(f"holds '{name}' data, which is not a supported video container", ADVICE_FORMAT)
     if "moov atom not found" in log:
         return MediaProblemError("is cut off or unfinished (its index, the 'moov' atom, is missing)", ADVICE_COPY)
     if len(head) == HEAD_BYTES and not any(head):
-        return MediaProblemError(f"begins with {len(head)} zero bytes, as after a failed download", ADVICE_COPY)
+        return MediaProblemError(f"begins with {len(head)} zero bytes, probably from a failed download", ADVICE_COPY)
     if head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable():
         return MediaProblemError("holds text, not video", "leave it out")
     detail = f" ({last_line(log)})" if log else ""
-    return MediaProblemError(f"holds no video container that can be read{detail}", ADVICE_FORMAT)
+    return MediaProblemError(f"holds no readable video container{detail}", ADVICE_FORMAT)
 
 
 def last_line(log: str) -> str:
-    """The last thing FFmpeg said, without the address of the part that said it."""
+    """The last message of FFmpeg, without memory addresses."""
     line = log.strip().rpartition("\n")[2]
-    source, found, text = line.partition("] ")
-    return f"{source.lstrip('[').split(' @')[0]}: {text}"[:160] if found else line[:160]
+    source, separator, text = line.partition("] ")
+    return f"{source.lstrip('[').split(' @')[0]}: {text}"[:160] if separator else line[:160]
 
 
 def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> VideoStream:
@@ -234,7 +233,7 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
         )
     decodable = [stream for stream in streams if stream.codec_context is not None]
     if not decodable:
-        raise MediaProblemError("has video in a codec that cannot be decoded here", ADVICE_FORMAT)
+        raise MediaProblemError("has video in a codec that this machine cannot decode", ADVICE_FORMAT)
     stream = max(decodable, key=lambda s: (s.disposition.value & DEFAULT_STREAM, s.width * s.height))
     if stream.width * stream.height > max_pixels:
         raise size_problem(stream.width, stream.height, max_pixels)
@@ -243,13 +242,13 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
 
 
 def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
-    """What to say of a picture beyond the limit."""
+    """The problem of pictures above the size limit."""
     found = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
-    return MediaProblemError(found, "raise Limits.max_pixels if that is true")
+    return MediaProblemError(found, "raise Limits.max_pixels if that is the real size")
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise the problem of size or memory that FFmpeg met inside the stream and reported as mere damage."""
+    """Raise the size or memory problem that FFmpeg reported as damage, if there is one."""
     if "Cannot allocate memory" in log or "get_buffer() failed" in log:
         raise memory_problem("decode")
     match = re.search(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
@@ -259,7 +258,7 @@ def check_limits_in(log: str, max_pixels: int) -> None:
 
 @dataclass(frozen=True)
 class Orientation:
-    """How stored pixels become upright ones: transposed first, then mirrored."""
+    """How to turn stored pixels upright: transpose, then mirror."""
 
     transpose: bool = False
     flip_x: bool = False
@@ -267,7 +266,7 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: VideoFrame) -> Orientation:
-        """From the display matrix that the container keeps with the frame, rounded to quarter turns."""
+        """The orientation in a frame's display matrix, rounded to quarter turns."""
         data: Any = frame.side_data.get("DISPLAYMATRIX")
         if data is None:
             return cls()
@@ -278,7 +277,7 @@ class Orientation:
 
 
 def pixel_aspect(stream: VideoStream) -> Fraction:
-    """Width to height of one stored pixel; 1 where it is not given or absurd."""
+    """The width of a stored pixel divided by its height; 1 if it is missing or implausible."""
     ratio = stream.sample_aspect_ratio or stream.codec_context.sample_aspect_ratio
     if not ratio or not Fraction(1, MAX_PIXEL_ASPECT) <= ratio <= MAX_PIXEL_ASPECT:
         return Fraction(1)
@@ -286,21 +285,21 @@ def pixel_aspect(stream: VideoStream) -> Fraction:
 
 
 def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
-    """The size in square pixels at which a stored picture is shown, before it is turned upright."""
+    """The size of a stored picture in square pixels, before it is turned upright."""
     return max(1, round(width * aspect)), height
 
 
 def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """The size at which frames travel: the shorter side brought down to `short_side`, small pictures as they are.
+    """The size of sent frames: the shorter side is reduced to `short_side`; smaller pictures stay unchanged.
 
-    A picture longer than four times its width is shrunk by its long side, so that a strip cannot fill the memory.
+    A picture with an aspect ratio above four is reduced by its longer side, so that a strip cannot fill the memory.
     """
     scale = min(1.0, short_side / min(width, height), MAX_SIDES_RATIO * short_side / max(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> Iterator[Any]:
-    """The packets of some streams of a file; damage ends them early with a warning."""
+    """Packets of several streams. Damage ends the iteration early and adds a warning."""
     try:
         for packet in video.container.demux(streams):
             if packet.size or packet.pts is not None:
@@ -310,15 +309,15 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
     except av.error.FFmpegError as error:
         warnings.append(f"reading stopped early ({error.strerror})")
     except IndexError:
-        # PyAV stumbles at the end of a file in which a stream has come up on the way; all packets have been read.
+        # PyAV raises this at the end of a file with a stream that appeared later. All packets have been read.
         return
 
 
 def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
-    """The frames that a packet completes, or those left at the end for no packet; None if it is damaged.
+    """The frames that a packet completes, or the remaining ones if it is None. Returns None if the packet is damaged.
 
     Raises:
-        MediaProblemError: out of memory.
+        MediaProblemError: Out of memory.
     """
     try:
         return stream.decode(packet)
@@ -331,5 +330,5 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
 
 
 def stamp(frame: VideoFrame) -> int | None:
-    """The presentation time of a frame in units of its stream; by its decoding time where it has none of its own."""
+    """The presentation time of a frame in units of its stream, or its decoding time if it has none."""
     return frame.pts if frame.pts is not None else frame.dts

@@ -1,8 +1,8 @@
 """The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
 
-It reads one JSON request a line from stdin, works on that one file under limits of memory and processor time, and
-answers on stdout (`messages`). A file that breaks it breaks nothing else. It ends when its parent does: stdin
-comes to its end, or an answer finds no reader.
+It reads one JSON request per line from stdin, processes that file under limits of memory and processor time, and
+answers on stdout (`messages`). A file that crashes it affects nothing else. It exits when its parent does: stdin ends,
+or an answer cannot be written.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Worker:
         sampler = self._read_once(request, is_keyframes_only=request["keyframes_only"], extra=[])
         if sampler.last_frame is None and request["keyframes_only"]:
             sampler = self._read_once(
-                request, is_keyframes_only=False, extra=["no key frame can be decoded; every frame is decoded"]
+                request, is_keyframes_only=False, extra=["no key frame can be decoded, so every frame is decoded"]
             )
         if sampler.last_frame is None:
             check_limits_in(read_log(), self.limits["max_pixels"])
@@ -122,7 +122,7 @@ class Worker:
         pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
         for time_s in sample.times_s:
             if self._batch and self._batch[-1][2] != form:
-                self._flush()  # the picture changed its size in mid-file
+                self._flush()  # the picture size changed within the file
             self._batch.append(([time_s], pixels, form))
             if len(self._batch) == request["batch_size"]:
                 self._flush()
@@ -136,7 +136,7 @@ class Worker:
         self._batch = []
 
     def frame_at(self, request: dict[str, Any]) -> None:
-        """One frame, in full size or smaller: a `frames` message of a single frame, then `end`."""
+        """Send one frame, in full size or smaller: a `frames` message, then `end`."""
         time_s, short_side = request["time_s"], request["short_side"]
         with self._open(request) as video:
             frame = self._seek_frame(video, request) if video.container.format.name in SEEKABLE else None
@@ -146,11 +146,11 @@ class Worker:
         with self._open(request) as video:
             frame = self._find_frame(FrameSampler(video, self._on_progress), time_s, request["last_for_s"])
             if frame is None:
-                raise MediaProblemError(f"has no frame that can be decoded{in_brackets([], read_log())}", ADVICE_COPY)
+                raise MediaProblemError(f"has no decodable frame{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, time_s, short_side)
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
-        """The frame at a time by way of the container's index; none where the index misses it."""
+        """The frame at a time, found with the container's index; None if the index misses it."""
         time_s = request["time_s"]
         if time_s < MIN_SEEK_S:
             return None
@@ -168,15 +168,15 @@ class Worker:
         return frame
 
     def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
-        """The frame at a time; up to `last_for_s` behind the end the last one."""
+        """The frame at a time. Up to `last_for_s` after the end it is the last frame."""
         for sample in sampler.sample(SingleTime(time_s)):
             return sample.frame
         if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:
             raise MediaProblemError(
-                f"shows nothing at {time_s:g} s; it is {sampler.duration_s:.1f} s long",
+                f"shows nothing at {time_s:g} s, because it is {sampler.duration_s:.1f} s long",
                 "choose a time inside the video",
             )
-        return sampler.last_frame  # the time lies behind the end
+        return sampler.last_frame  # the time is after the end
 
     def _send_frame(self, frame: VideoFrame, video: OpenVideo, time_s: float, short_side: int | None = None) -> None:
         pixels, form = to_rgb(VideoReformatter(), frame, video, short_side)
@@ -184,8 +184,8 @@ class Worker:
         self._send({"kind": "end"})
 
     def cut(self, request: dict[str, Any]) -> None:
-        """Write a span of a file to a new file, then `end` with the second at which what was written ends."""
-        from untrimmed.video.cut import write_cut  # needs numpy, which sampling starts faster without
+        """Write a span to a new file, then send `end` with the time in the video at which the new file ends."""
+        from untrimmed.video.cut import write_cut  # imports numpy, which would delay sampling
 
         with self._open(request) as video:
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
@@ -196,13 +196,11 @@ class Worker:
         self._send({"kind": "end", "end_s": end_s})
 
     def picture(self, request: dict[str, Any]) -> None:
-        """A still picture in full size: a `frames` message of a single frame."""
+        """Send a still picture in full size: a `frames` message, then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
             frame = next(video.container.decode(video.stream), None)
             if frame is None:
-                raise MediaProblemError(
-                    f"holds no picture that can be decoded{in_brackets([], read_log())}", ADVICE_COPY
-                )
+                raise MediaProblemError(f"holds no decodable picture{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, 0.0)
 
     def _open(self, request: dict[str, Any], demuxers: str = DEMUXERS) -> Any:
@@ -231,16 +229,16 @@ class Worker:
         self._send({"kind": "progress", "time_s": time_s})
 
     def _allow_cpu(self, time_s: float) -> None:
-        """Move the limit of processor time on: what a file may use grows with what has been decoded of it.
+        """Raise the limit of processor time in proportion to the decoded time.
 
-        A limit by the declared length would trust the file.
+        A limit based on the declared length would trust the file.
         """
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 
 def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
-    """The `info` message: what the file declares, with the size as shown."""
+    """The `info` message: the declared properties and the displayed size."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if Orientation.of(frame).transpose:
         width, height = height, width
@@ -257,11 +255,11 @@ def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
 def to_rgb(
     scaler: VideoReformatter, frame: VideoFrame, video: OpenVideo, short_side: int | None
 ) -> tuple[bytes, list[int]]:
-    """A frame as packed RGB rows and its form: height, width, and the three steps that turn it upright."""
+    """A frame as packed RGB rows, and its form: height, width, and the three flags that turn it upright."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if short_side is not None:
         width, height = scaled_size(width, height, short_side)
-    # Untagged pictures of HD size are BT.709 by custom, smaller ones BT.601.
+    # By convention, untagged HD pictures are BT.709 and smaller ones BT.601.
     is_untagged_hd = frame.colorspace == UNSPECIFIED_COLORSPACE and frame.height >= 720
     rgb = scaler.reformat(
         frame,
@@ -283,26 +281,26 @@ def to_rgb(
 
 
 def read_log() -> str:
-    """What FFmpeg and the run-time have written to stderr (a file of our own) during this request."""
+    """The messages of FFmpeg and the run-time during this request, from stderr, which is a file."""
     return os.pread(sys.stderr.fileno(), 8192, max(0, os.fstat(sys.stderr.fileno()).st_size - 8192)).decode(
         errors="replace"
     )
 
 
 def in_brackets(warnings: list[str], log: str) -> str:
-    """The most telling remark there is, for the end of a message."""
+    """The most specific remark in brackets, to append to a message."""
     remark = warnings[0] if warnings else last_line(log)
     return f" ({remark})" if remark else ""
 
 
 def set_soft_limit(kind: int, value: int) -> None:
-    """Limit a resource of this process, within what the system allows it at all."""
+    """Limit a resource of this process, within the hard limit."""
     hard = resource.getrlimit(kind)[1]
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def used_cpu_s() -> float:
-    """Processor time of this process so far."""
+    """Processor time of this process in seconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -310,17 +308,17 @@ def used_cpu_s() -> float:
 def main() -> None:
     """Set the limits, then serve."""
     limits = json.loads(sys.argv[1])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent handles it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":  # elsewhere address space is not limited by the kernel or not usable
+    if sys.platform == "linux":  # other kernels do not enforce this limit
         set_soft_limit(resource.RLIMIT_AS, limits["memory_bytes"])
-    # FFmpeg writes to stderr by itself: through Python its threads would wait for each other.
+    # FFmpeg must write to stderr directly. With Python's callback its threads would deadlock.
     av.logging.restore_default_callback()
     av.logging.set_libav_level(av.logging.ERROR)
     try:
         Worker(limits).serve()
     except BrokenPipeError:
-        os._exit(0)  # the parent is gone; there is nobody to tell
+        os._exit(0)  # the parent has exited
 
 
 if __name__ == "__main__":

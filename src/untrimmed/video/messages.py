@@ -1,7 +1,7 @@
-"""Messages between a program and its decoding child: a JSON object and, behind it, raw pixels.
+"""Messages between a program and its decoding child: a JSON object followed by raw pixels.
 
-On the wire a message is two lengths (little endian: 4 bytes for the JSON text, 8 for the pixels), then both parts.
-Nothing is pickled, so the side that decodes untrusted files can make the other side run nothing.
+A message consists of two lengths (little endian: 4 bytes for the JSON text, 8 for the pixels), then both parts.
+Nothing is pickled, so the process that decodes untrusted files cannot run code in the other one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ MAX_PIXEL_BYTES = 1 << 30
 
 
 def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:
-    """Send one message; the parts of `pixels` are sent one after another.
+    """Send one message. The parts of `pixels` are sent one after another.
 
-    The text is plain ASCII: a file name that is not valid UTF-8 travels as escaped surrogates.
+    The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    By system calls: Python's buffered writer loses bytes when a process that waits for room in a pipe is stopped and
-    goes on (Ctrl-Z and `fg`, a debugger), because such a write comes back short.
+    It uses system calls, because Python's buffered writer loses bytes if a process that waits for a full pipe is
+    stopped and continued (Ctrl-Z and `fg`, a debugger): such a write is short.
     """
-    text, parts = json.dumps(message).encode("ascii"), pixels or []
+    text = json.dumps(message).encode("ascii")
+    parts = pixels or []
     for data in (HEADER.pack(len(text), sum(map(len, parts))) + text, *parts):
-        left = memoryview(data)
-        while left:
-            left = left[os.write(descriptor, left) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """What tells a file from any other that may come to stand under its name."""
+    """Numbers that distinguish a file from any other that may replace it under its name."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

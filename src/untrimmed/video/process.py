@@ -1,4 +1,4 @@
-"""The parent's side of the decoding child: starts it, asks, waits with patience but not for ever, and ends it."""
+"""The parent's side of the decoding child: starts it, sends requests, waits within limits, and stops it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 IS_AT_END_S = 5.0
 _SLICE_S = 60.0
-_LOOK_S = 0.1  # between two looks whether to stop
+_STOP_CHECK_S = 0.1  # between checks of `stop`
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may cost before it is given up.
+    """Resource limits for decoding one file.
 
-    `memory_bytes` bounds the address space of the child (Linux only). Processor time is `cpu_s` and, for every second
-    of video decoded so far, `cpu_s_per_video_s` more. `stall_s` is the longest wait for a sign of life, `total_s` that
-    for all answers to one request, the asking program's own work between them included. `max_pixels` bounds the size of
-    a picture (the default holds 8K); what lies behind `max_duration_s` is left out with a warning.
+    `memory_bytes` limits the address space of the child (Linux only). The limit of processor time is `cpu_s` plus
+    `cpu_s_per_video_s` for every second of video decoded so far. `stall_s` is the longest wait for any message.
+    `total_s` is the longest wait for all answers to one request, including the caller's work between them.
+    `max_pixels` limits the size of a picture (the default allows 8K). Video after `max_duration_s` is left out with a
+    warning.
     """
 
     memory_bytes: int = 3 << 30
@@ -48,19 +49,20 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not value > 0:
-                raise ConfigError(f"Limits.{name} is {value}, must be above 0")
+                raise ConfigError(f"Limits.{name} is {value}, expected a value above 0")
 
 
 class DecodeProcess:
-    """One running child. It serves one request at a time; after a failure it is thrown away."""
+    """A running child process. It serves one request at a time and is discarded after a failure."""
 
     def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
-        """`stop`: once it is set, whoever waits for an answer gives up."""
-        self.limits, self._stop = limits, stop
+        """Start the child. Setting `stop` cancels waiting for an answer."""
+        self.limits = limits
+        self._stop = stop
         self._deadline = math.inf
-        # A file and no pipe: nobody has to drain it, and both sides can read it back.
+        # A file, not a pipe: it never fills up, and both processes can read it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child empties it for every file
+        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child truncates it for every request
         package_root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
@@ -68,9 +70,9 @@ class DecodeProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # Each thread of numpy's products reserves 41 MB of the limited address space, and there is one a core.
+            # Each OpenBLAS thread (one per core) reserves 41 MB of the limited address space.
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            cwd="/",  # python -m looks for modules here first: never in a folder of somebody's videos
+            cwd="/",  # python -m imports from here first, so it must not be a folder of videos
             bufsize=0,
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._log)
@@ -91,28 +93,29 @@ class DecodeProcess:
         try:
             self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         except BrokenPipeError:
-            return  # it has just died; the first read says of what
+            return  # it has just died; the first read reports the cause
 
     def next_message(
         self, path: Path, on_progress: Callable[[float], None] | None = None
     ) -> tuple[dict[str, Any], bytearray]:
         """The next answer about `path`: its JSON object and its raw pixels.
 
-        Signs of life go to `on_progress`: the time in the video, in seconds, that the decoder has come to.
+        `on_progress` is called with the time in the video, in seconds, that the decoder has reached.
 
         Raises:
-            VideoError: the child reports a problem, died, or stays silent. Only after a report can it be used again.
+            VideoError: The child reported a problem, died, or sent nothing in time. It can be used again only if it
+                reported a problem.
         """
         while True:
             text_size, num_pixel_bytes = HEADER.unpack(self._read(HEADER.size, path))
             if text_size > MAX_TEXT_BYTES or num_pixel_bytes > MAX_PIXEL_BYTES:
                 self.kill()
-                raise VideoError(f"{shown(path)}: made the decoder answer nonsense; leave it out")
+                raise VideoError(f"{shown(path)}: the decoder sent an invalid answer; leave the file out")
             message = json.loads(bytes(self._read(text_size, path)))
             pixels = self._read(num_pixel_bytes, path)
             if message["kind"] == "error":
                 if message["is_fatal"]:
-                    self.kill()  # it is on its way out: the next file must not meet it
+                    self.kill()  # it is about to exit and must not get the next file
                 raise VideoError(f"{shown(path)}: {message['found']}; {message['advice']}")
             if message["kind"] != "progress":
                 return message, pixels
@@ -123,20 +126,22 @@ class DecodeProcess:
         data = bytearray(size)
         view = memoryview(data)
         while view:
-            left_s = self._deadline - time.monotonic()
-            if not self._can_read_within(min(self.limits.stall_s, left_s)):
+            remaining_s = self._deadline - time.monotonic()
+            if not self._can_read_within(min(self.limits.stall_s, remaining_s)):
                 self.kill()
                 if self._stop is not None and self._stop.is_set():
-                    raise VideoError(f"{shown(path)}: was left, since the program ends; ask again when it runs")
-                if left_s <= self.limits.stall_s:
-                    found = f"took longer than {self.limits.total_s:g} s"
+                    raise VideoError(
+                        f"{shown(path)}: decoding was cancelled because the program is exiting; try again later"
+                    )
+                if remaining_s <= self.limits.stall_s:
+                    problem = f"decoding took longer than {self.limits.total_s:g} s"
                     advice = "allow more time (Limits.total_s, cut --timeout)"
                 else:
-                    found = f"the decoder gave no sign of life for {self.limits.stall_s:g} s"
+                    problem = f"the decoder sent nothing for {self.limits.stall_s:g} s"
                     advice = (
-                        "leave it out, or allow more for a slow disk or a busy machine (Limits.stall_s, cut --timeout)"
+                        "leave the file out, or allow more time if the disk is slow (Limits.stall_s, cut --timeout)"
                     )
-                raise VideoError(f"{shown(path)}: {found} and was stopped; {advice}")
+                raise VideoError(f"{shown(path)}: {problem} and was stopped; {advice}")
             count = os.readv(self._answers, [view])
             if count == 0:
                 raise VideoError(f"{shown(path)}: {self._cause_of_death()}")
@@ -144,8 +149,9 @@ class DecodeProcess:
         return data
 
     def _can_read_within(self, patience_s: float) -> bool:
-        """Wait for an answer, in slices: the system's timer counts no more than 24 days, and not for ever."""
-        end, slice_s = time.monotonic() + patience_s, _SLICE_S if self._stop is None else _LOOK_S
+        """Wait for an answer. It waits in slices, because a system timer is limited to 24 days."""
+        end = time.monotonic() + patience_s
+        slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
         while not self._poll.poll(min(max(0.0, end - time.monotonic()), slice_s) * 1000):
             if time.monotonic() >= end or (self._stop is not None and self._stop.is_set()):
                 return False
@@ -162,29 +168,29 @@ class DecodeProcess:
         if code == -signal.SIGXCPU:
             return (
                 f"needed more processor time than {self.limits.cpu_s:g} s and {self.limits.cpu_s_per_video_s:g} s for "
-                "each second of video; raise Limits.cpu_s or leave it out"
+                "each second of video; raise Limits.cpu_s or leave the file out"
             )
         if "MemoryError" in remark:
-            return "needs more memory than the limit; raise Limits.memory_bytes or leave it out"
+            return "needs more memory than the limit; raise Limits.memory_bytes or leave the file out"
         if code < 0:
             name = signal.Signals(-code).name
-            reason = "out of memory, or killed by hand" if name == "SIGKILL" else "a crash"
+            reason = "out of memory, or killed by a user" if name == "SIGKILL" else "a crash"
             return f"the decoder was ended by {name} ({reason}); try again, or leave the file out"
         return f"the decoder ended with status {code} ({remark or 'no message'}); leave the file out"
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a request."""
+        """Whether the child can take a request."""
         return self._finalizer.alive and self._process.poll() is None
 
     def kill(self) -> None:
-        """End the child now and collect it. Harmless when it has ended."""
+        """Kill the child and reap it. Does nothing if it has exited."""
         self._finalizer()
 
 
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     process.kill()
-    # A child that hangs in the kernel on a dead network disk dies when the disk comes back, and not before.
+    # A child that hangs in the kernel on a dead network disk exits only when the disk returns.
     deadline = time.monotonic() + IS_AT_END_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -194,12 +200,12 @@ def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
 
 
 def require_decoder() -> None:
-    """Say what to install where PyAV is not there.
+    """Check that PyAV is installed.
 
     Raises:
-        FeatureError: it is not.
+        FeatureError: PyAV is not installed.
     """
     import importlib.util
 
     if importlib.util.find_spec("av") is None:
-        raise FeatureError("video files are decoded with PyAV, which is not installed; pip install 'untrimmed[video]'")
+        raise FeatureError("decoding video needs PyAV, which is not installed; run pip install 'untrimmed[video]'")

@@ -1,8 +1,8 @@
-"""Video files in: frames sampled by presentation time, decoded in a child process under limits, from local files only.
+"""Reads frames from local video files, sampled by presentation time and decoded in a child process with limits.
 
     with VideoReader(sampling=Sampling(fps=2.0)) as reader:
         for path in paths:
-            stream = reader.read(path)          # raises VideoError: path: what was found; what to do
+            stream = reader.read(path)          # raises VideoError
             for batch in stream:
                 ...                             # batch.times_s, batch.frames
 
@@ -54,15 +54,15 @@ CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 
 def is_video_path(path: str | os.PathLike[str]) -> bool:
-    """Whether the name looks like a video's; what the file holds is found out when it is read."""
+    """Whether a path has the suffix of a video. The content is checked only when the file is read."""
     return Path(path).suffix.lower() in VIDEO_SUFFIXES
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What a file says about its video. The duration is its claim; `VideoStream.duration_s` is measured.
+    """The declared properties of a video. `VideoStream.duration_s` is the measured duration.
 
-    Width and height are those of the picture as shown: upright, in square pixels.
+    Width and height are those of the displayed picture: upright, in square pixels.
     """
 
     duration_s: float
@@ -74,10 +74,10 @@ class VideoInfo:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How densely a video is looked at.
+    """How many frames of a video are sampled.
 
-    With `keyframes_only` nothing but key frames is decoded, at most `fps` a second: many times faster, and as coarse as
-    the file's key frames (often 1 to 10 s apart).
+    With `keyframes_only`, only key frames are decoded, at most `fps` per second. That is many times faster and as
+    coarse as the key frames of the file, which are often 1 to 10 s apart.
     """
 
     fps: float = 2.0
@@ -85,19 +85,19 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.fps) and 0.001 <= self.fps <= 1000):
-            raise ConfigError(f"sampling fps is {self.fps}, must be between 0.001 and 1000 frames a second")
+            raise ConfigError(f"sampling fps is {self.fps}, expected 0.001 to 1000 frames per second")
 
 
 @dataclass(frozen=True)
 class FrameBatch:
-    """Some sampled frames of one video, RGB, and the seconds at which they are on screen."""
+    """Sampled RGB frames of one video and their times in seconds."""
 
     times_s: Float[np.ndarray, " T"]
     frames: UInt8[np.ndarray, "T Y X 3"]
 
 
 class _Decoder:
-    """One long-lived child, started when it is first needed and replaced after a failure. A context manager."""
+    """A long-lived child process, started when needed and replaced after a failure. A context manager."""
 
     def __init__(self, limits: Limits, stop: threading.Event | None = None) -> None:
         require_decoder()
@@ -117,7 +117,7 @@ class _Decoder:
         return self._process.pid if self._process is not None and self._process.is_alive else None
 
     def ask(self, path: Path, request: dict[str, Any]) -> DecodeProcess:
-        """Send a request about a file; the child, which gives the answers."""
+        """Send a request about a file and return the child that answers it."""
         if self._process is None or not self._process.is_alive:
             self.close()
             self._process = DecodeProcess(self.limits, self._stop)
@@ -125,7 +125,7 @@ class _Decoder:
         return self._process
 
     def close(self) -> None:
-        """End the child. The reader can be used again: it starts another."""
+        """Stop the child. The reader starts another one when it is used again."""
         if self._process is not None:
             self._process.kill()
         self._process = None
@@ -134,8 +134,8 @@ class _Decoder:
 class VideoReader(_Decoder):
     """Reads many files with one long-lived child process, which is replaced after a failure. A context manager.
 
-    Frames come with their shorter side brought down to `short_side` pixels; smaller ones stay as they are. While a
-    batch is being worked on, the child decodes the next one.
+    The shorter side of frames is reduced to `short_side` pixels; smaller frames stay unchanged. While the caller works
+    on a batch, the child decodes the next one.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class VideoReader(_Decoder):
         limits: Limits = Limits(),
     ) -> None:
         if short_side < 1 or batch_size < 1:
-            raise ConfigError(f"short_side is {short_side} and batch_size {batch_size}; both must be at least 1")
+            raise ConfigError(f"short_side is {short_side} and batch_size {batch_size}; expected both to be 1 or more")
         super().__init__(limits)
         self.sampling = sampling
         self.short_side = short_side
@@ -155,10 +155,10 @@ class VideoReader(_Decoder):
         self._current: VideoStream | None = None
 
     def read(self, path: Path) -> VideoStream:
-        """Open a file and decode up to its first frame; an unfinished stream of this reader ends.
+        """Open a file and decode up to its first frame. This cancels an unfinished stream of the reader.
 
         Raises:
-            VideoError: the file cannot be used; one line with the path, what was found, and what to do.
+            VideoError: The file cannot be used.
         """
         if self._current is not None and not self._current.is_done:
             self.close()
@@ -177,7 +177,7 @@ class VideoReader(_Decoder):
 
 
 class VideoStream:
-    """The sampled frames of one file, in order, once. The measurements are there after the last batch."""
+    """The sampled frames of one file, in order; iterable once. Measurements are set after the last batch."""
 
     def __init__(self, path: Path, info: VideoInfo, process: DecodeProcess) -> None:
         self.path = path
@@ -192,7 +192,7 @@ class VideoStream:
         """The batches.
 
         Raises:
-            VideoError: the decoder died or was stopped on the way; batches given before remain right.
+            VideoError: The decoder died or was stopped. Earlier batches remain valid.
         """
         while not self.is_done:
             try:
@@ -210,7 +210,7 @@ class VideoStream:
 
 
 class FrameReader(_Decoder):
-    """Single frames at any times of any files, from one long-lived child. A context manager; for one thread at a time.
+    """Reads single frames of any files with one long-lived child. A context manager; not thread-safe.
 
     The child starts with the first frame and is replaced after a failure.
     """
@@ -227,24 +227,24 @@ class FrameReader(_Decoder):
         short_side: int | None = None,
         identity: list[int] | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
-        """The frame on screen at a time, as `frame_at` gives it; with its shorter side at most `short_side` pixels.
+        """The frame at a time, like `frame_at`, with its shorter side reduced to `short_side` pixels.
 
-        With an `identity` (`messages.identity_of`), of that file alone, whatever stands at its path by then.
+        With an `identity` (`messages.identity_of`), a file with another identity is refused.
 
         Raises:
-            VideoError: the file cannot be used, or the time lies further behind its end.
-            ConfigError: the time is negative or no number.
+            VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
+            ConfigError: The time is negative or not finite.
         """
         if not (math.isfinite(time_s) and time_s >= 0):
-            raise ConfigError(f"{shown(path)}: time {time_s} s, wanted a time from 0 s on")
+            raise ConfigError(f"{shown(path)}: time is {time_s} s, expected 0 s or more")
         times = {"time_s": time_s, "last_for_s": last_for_s}
         return self._frame(path, {"task": "frame_at", **times, "short_side": short_side, "identity": identity})
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """A still picture, as `read_image` gives it.
+        """A still picture as RGB, like `read_image`.
 
         Raises:
-            VideoError: the file is no such picture, or is damaged.
+            VideoError: The file has another format or is damaged.
         """
         return self._frame(path, {"task": "picture"})
 
@@ -256,7 +256,7 @@ class FrameReader(_Decoder):
 
 
 def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T Y X 3"]:
-    """The frames of a `frames` message as an array, turned the way they are shown."""
+    """The frames of a `frames` message as an array, turned upright."""
     height, width, is_transposed, is_flipped_x, is_flipped_y = message["form"]
     frames = np.frombuffer(pixels, dtype=np.uint8).reshape(len(message["times_s"]), height, width, 3)
     if is_transposed:
@@ -271,11 +271,11 @@ def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T 
 def frame_at(
     path: Path, time_s: float, *, last_for_s: float = math.inf, limits: Limits = Limits()
 ) -> UInt8[np.ndarray, "Y X 3"]:
-    """The full-size frame on screen at a time; up to `last_for_s` behind the end of the video, its last frame.
+    """The full-size frame at a time. Up to `last_for_s` after the end of the video it is the last frame.
 
     Raises:
-        VideoError: the file cannot be used, or the time lies further behind its end.
-        ConfigError: the time is negative or no number.
+        VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
+        ConfigError: The time is negative or not finite.
     """
     with FrameReader(limits=limits) as reader:
         return reader.frame_at(path, time_s, last_for_s=last_for_s)
@@ -285,7 +285,7 @@ def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y
     """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB, decoded under the same limits as a video.
 
     Raises:
-        VideoError: the file is no such picture, or is damaged.
+        VideoError: The file has another format or is damaged.
     """
     with FrameReader(limits=limits) as reader:
         return reader.read_image(path)
@@ -303,28 +303,28 @@ def cut(
     identity: list[int] | None = None,
     stop: threading.Event | None = None,
 ) -> float:
-    """Write a span of a video, with its sound, to a new file that starts and ends exactly there.
+    """Write a span of a video, with sound, to a new file. The cuts are exact.
 
-    Gives the second of the video at which the new file ends: earlier than asked where the video itself does.
+    Returns the time in the video, in seconds, at which the new file ends. It is before `end_s` if the video ends there.
 
-    The span is encoded anew (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
-    when it is complete. `progress` is told, about once a second, the time in the video that has been reached: below
-    `start_s` while the start is looked for (containers without an index are decoded from their beginning). With an
-    `identity` (`messages.identity_of`), of that file alone, whatever stands at its path by then. Setting `stop` from
-    another thread ends it.
+    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
+    when it is complete. `progress` is called about once per second with the time in the video that has been reached.
+    That time is below `start_s` at first if the container has no index, because decoding starts at its beginning. With
+    an `identity` (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread
+    cancels the call.
 
     Raises:
-        VideoError: the file cannot be used, the span lies behind its end, a limit is reached, or it is to stop.
-        ConfigError: the span is empty, the suffix is another one, or `out` is there and `overwrite` is not set.
+        VideoError: The file cannot be used, the span is after its end, a limit is reached, or `stop` is set.
+        ConfigError: The span is empty, the suffix is not supported, or `out` exists and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
-        raise ConfigError(f"{shown(path)}: span {start_s} to {end_s} s, wanted 0 <= start < end")
+        raise ConfigError(f"{shown(path)}: span is {start_s} to {end_s} s, expected 0 <= start < end")
     if out.suffix.lower() not in CUT_FORMATS:
         raise ConfigError(
-            f"{shown(out)}: cannot write '{out.suffix}' files; name it with one of {' '.join(CUT_FORMATS)}"
+            f"{shown(out)}: cannot write '{out.suffix}' files; use one of the suffixes {' '.join(CUT_FORMATS)}"
         )
     if out.exists() and not overwrite:
-        raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting")
+        raise ConfigError(f"{shown(out)}: already exists; choose another name or allow overwriting")
     if not out.parent.is_dir():
         raise ConfigError(f"{shown(out)}: the folder {out.parent} does not exist; create it first")
     try:
@@ -339,5 +339,5 @@ def cut(
             }
             message, _ = decoder.ask(path, request).next_message(path, progress)
     except FileExistsError as error:
-        raise ConfigError(f"{shown(out)}: is there already; choose another name or allow overwriting") from error
+        raise ConfigError(f"{shown(out)}: already exists; choose another name or allow overwriting") from error
     return float(message["end_s"])

@@ -1,9 +1,8 @@
-"""Picks the frames that are on screen at the grid times, and decodes as little else as it can. Runs in the child.
+"""Samples the frames at the grid times and decodes as few others as possible. Runs in the child process.
 
-A frame that is neither sampled nor needed to decode another one is not decoded: its packet is given to the decoder with
-`skip_frame = NONREF`. The rest of a group of pictures behind its last sampled frame is not decoded at all. Both are
-decided from the presentation times of the packets ahead, so the frames that come out are the same as those of decoding
-everything.
+A frame that is neither sampled nor needed by another one is skipped: the decoder gets its packet with
+`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. The presentation
+times of the packets ahead decide both, so the sampled frames are the same as if everything were decoded.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SingleTime, Timeline
 
-# H.264 and HEVC reorder at most 16 frames: so many packets behind a packet, all frames shown before it are known.
+# H.264 and HEVC reorder at most 16 frames. After this many more packets, all frames shown before a packet are known.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# A shorter lack at the end is no damage: containers round, and few say how long the last frame stays.
+# Less missing time is not damage: containers round, and few declare the duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A frame and the grid times at which it is on screen."""
+    """A frame and its grid times."""
 
     times_s: list[float]
     frame: VideoFrame
 
 
 class PacketPlan:
-    """Holds packets back until it is known which frames are sampled, then says how each is to be decoded."""
+    """Buffers packets until it is known which frames are sampled, then yields how to decode each."""
 
     def __init__(self, packets: Iterator[Any], is_needed: Callable[[int, int | None], bool], *, may_drop: bool) -> None:
         self._packets = packets
@@ -52,7 +51,7 @@ class PacketPlan:
         self._is_at_end = False
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
-        """Each packet to decode, and whether its own frame may be sampled."""
+        """The packets to decode, each with whether its frame may be sampled."""
         while True:
             self._fill()
             if not self._held:
@@ -102,7 +101,7 @@ class PacketPlan:
         return self._is_needed(packet.pts, self._recent[after] if after < len(self._recent) else None)
 
     def _drop_rest_of_group(self) -> bool:
-        """Drop the packets up to the next key frame if none of them, and none shown before that one, is sampled."""
+        """Drop the packets before the next key frame if no frame shown before that key frame is sampled."""
         key_index = next((i for i, packet in enumerate(self._held) if i and packet.is_keyframe), None)
         if key_index is None or (len(self._held) - key_index <= REORDER and not self._is_at_end):
             return False
@@ -119,9 +118,10 @@ class PacketPlan:
 
 
 class FrameSampler:
-    """Runs through one open video and gives the sampled frames in display order.
+    """Decodes an open video and yields the sampled frames in display order.
 
-    `on_progress` is called with the seconds reached, often; after the run `duration_s` is measured from the frames.
+    `on_progress` is called often with the time reached, in seconds. `duration_s` is measured from the frames and set at
+    the end.
     """
 
     def __init__(self, video: OpenVideo, on_progress: Callable[[float], None], *, origin: int | None = None) -> None:
@@ -137,7 +137,7 @@ class FrameSampler:
         self._is_plan_trusted = True
 
     def sample(self, grid: SampleGrid | SingleTime) -> Iterator[Sample]:
-        """The frames on screen at the grid times; every frame counts, none is decoded in vain."""
+        """Yield the frames at the grid times."""
         time_s = 0.0
         for frame in self._decode_planned(grid):
             next_s = self.timeline.next_s(stamp(frame))
@@ -152,13 +152,13 @@ class FrameSampler:
         self._finish()
 
     def sample_keyframes(self, fps: float) -> Iterator[Sample]:
-        """The key frames alone, at most `fps` a second, each at its own time; nothing else is decoded."""
+        """Yield key frames at their own times, at most `fps` per second. Other frames are not decoded."""
         decoder = self.video.stream.codec_context
         packets = self._packets()
         head = list(itertools.islice(packets, REORDER))
         stamps = [packet.pts for packet in head if not packet.is_discard]
         if not stamps or None in stamps:
-            self.warnings.append("packets have no presentation times; every frame is decoded")
+            self.warnings.append("packets have no presentation times, so every frame is decoded")
             yield from self.sample(SampleGrid(fps))
             return
         self.timeline.origin = min(stamps)
@@ -220,5 +220,5 @@ class FrameSampler:
         declared_s = self.video.declared_s
         if self.duration_s < declared_s - max(MIN_MISSING_S, 0.02 * declared_s):
             self.warnings.append(
-                f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; what is there is used"
+                f"ends at {self.duration_s:.1f} s of the {declared_s:.1f} s that it declares; the existing part is used"
             )

@@ -1,6 +1,6 @@
-"""Presentation stamps as seconds from the first frame, and the grid of times at which a video is sampled.
+"""Converts presentation stamps to seconds, and generates the times at which a video is sampled.
 
-Plain arithmetic without a decoder, so that its rules are tested by hand.
+It needs no decoder, so its rules can be tested directly.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from fractions import Fraction
 
 # Stamps of one container are rounded to its time base (a millisecond in Matroska), never to less than a microsecond.
 EPSILON_S = 1e-6
-# A picture that stays for longer, or a stamp that falls back by more, is a broken clock and no scene.
+# A longer picture, or a larger step backwards, indicates a broken clock.
 MAX_HOLD_S = 3600.0
 MAX_FALL_S = 1.0
 
 
 class Timeline:
-    """Turns the stamps of frames, given in display order, into seconds from the first one; they never decrease.
+    """Converts the stamps of frames in display order to seconds from the first frame. The times never decrease.
 
-    A frame without a stamp follows the frame before it by `frame_s`. After a break of the clock (a joined recording)
-    time goes on by `frame_s`. Both are counted, for a warning.
+    A frame without a stamp gets the time of the previous frame plus `frame_s`. So does the first frame after a break of
+    the clock (a joined recording). Both are counted for warnings.
     """
 
     def __init__(self, time_base: Fraction, frame_s: float, origin: int | None = None) -> None:
@@ -33,11 +33,11 @@ class Timeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a stamp still says its time directly: none was missing and the clock never broke."""
+        """Whether stamps convert directly to times: none was missing, and the clock never broke."""
         return self.num_missing == 0 and self.num_breaks == 0
 
     def raw_s(self, pts: int) -> float:
-        """Seconds from the origin by the stamp alone."""
+        """Seconds from the origin, ignoring breaks."""
         assert self.origin is not None
         return float((pts - self.origin) * self.time_base)
 
@@ -64,50 +64,50 @@ class Timeline:
         return time_s
 
     def warnings(self) -> list[str]:
-        """What was wrong with the stamps, one line each."""
+        """One line for each kind of problem with the stamps."""
         lines = []
         if self.num_missing:
             rate = f"{1 / self.frame_s:.4g} fps"
-            lines.append(f"frames without a presentation time, counted on at {rate}: {self.num_missing}")
+            lines.append(f"frames without a presentation time, spaced at {rate}: {self.num_missing}")
         if self.num_breaks:
             lines.append(f"breaks in the presentation times, joined without the gaps: {self.num_breaks}")
         return lines
 
 
 class SampleGrid:
-    """The times k / fps, handed out once each in increasing order."""
+    """The times k / fps, each returned once in increasing order."""
 
     def __init__(self, fps: float) -> None:
         self.fps = fps
         self._next_index = 0
 
     def take_before(self, end_s: float) -> list[float]:
-        """The grid times not yet taken that lie before `end_s`, to within a microsecond."""
+        """Take the remaining grid times before `end_s`, to within a microsecond."""
         stop = math.ceil((end_s - EPSILON_S) * self.fps)
         times = [index / self.fps for index in range(self._next_index, stop)]
         self._next_index = max(self._next_index, stop)
         return times
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame on screen from `start_s` to `end_s` may be sampled; generous by twice the rounding."""
+        """Whether a frame on screen from `start_s` to `end_s` may be sampled, with a margin of twice the rounding."""
         first = math.ceil((start_s - 2 * EPSILON_S) * self.fps)
         return first / self.fps <= end_s + 2 * EPSILON_S
 
 
 class SingleTime:
-    """A grid of one time, for the frame that is on screen then."""
+    """A grid with a single time."""
 
     def __init__(self, time_s: float) -> None:
         self.time_s = time_s
         self._is_taken = False
 
     def take_before(self, end_s: float) -> list[float]:
-        """The time, once, when the frame on screen before `end_s` is the one at that time."""
+        """Take the time if it is before `end_s`."""
         if self._is_taken or self.time_s >= end_s - EPSILON_S:
             return []
         self._is_taken = True
         return [self.time_s]
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether the time lies between the two, generous by twice the rounding."""
+        """Whether the time is in the span, with a margin of twice the rounding."""
         return start_s - 2 * EPSILON_S <= self.time_s <= end_s + 2 * EPSILON_S

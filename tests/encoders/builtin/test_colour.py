@@ -42,14 +42,14 @@ def test_the_last_place_tells_grey_pictures_from_coloured_ones(colours):
 
 
 def test_colour_words_and_their_other_names_are_read(colours):
-    np.testing.assert_array_equal(colours.wanted("a man in a boat"), np.zeros(DIM))
-    assert {_NAMES[i] for i in np.flatnonzero(colours.wanted("A golden-red leaf"))} == {"yellow", "red"}
-    np.testing.assert_allclose(np.linalg.norm(colours.wanted("a golden-red leaf")), 1)
+    np.testing.assert_array_equal(colours.mentioned("a man in a boat"), np.zeros(DIM))
+    assert {_NAMES[i] for i in np.flatnonzero(colours.mentioned("A golden-red leaf"))} == {"yellow", "red"}
+    np.testing.assert_allclose(np.linalg.norm(colours.mentioned("a golden-red leaf")), 1)
 
 
 def test_black_and_white_is_two_colours_of_a_thing_but_none_of_a_film(colours):
     dog, film, style = map(
-        colours.wanted, ("a black and white dog", "a black and white silent film", "a dog, in black and white")
+        colours.mentioned, ("a black and white dog", "a black and white silent film", "a dog, in black and white")
     )
     assert {_NAMES[i] for i in np.flatnonzero(dog)} == {"black", "white"}
     for vector in (film, style):

@@ -1,7 +1,7 @@
 """The thousand ImageNet classes as unit vectors in the space of the sentences: the bridge from pictures to words.
 
-Embedding some seven thousand texts takes half a minute or more, so the table lies beside this file. It is made from the
-pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test makes some rows anew.
+Embedding some seven thousand texts takes half a minute or more, so the table is stored beside this file. It is made
+from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GLOSS_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class ClassText:
-    """What one class is called, in the three wordings we have, and its name with one sentence on how it looks."""
+    """Three names of a class, and a gloss: a name with one sentence about its appearance."""
 
     names: tuple[str, str, str]
     gloss: str
@@ -32,7 +32,7 @@ def read_class_texts() -> list[ClassText]:
     """The texts of all classes, in the order of the network's outputs.
 
     Raises:
-        EncoderError: the package of class names is missing or of other content.
+        EncoderError: The package of class names is missing or has other content.
     """
     synonyms, names, glosses = (
         json.loads(file.locate().read_text(encoding="utf-8")) for file in (CLASS_SYNONYMS, CLASS_NAMES, CLASS_GLOSSES)
@@ -47,11 +47,11 @@ def read_class_texts() -> list[ClassText]:
 
 
 def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
-    """A unit vector a class: the mean direction of its names in all prompts, and half as much of its gloss."""
-    named = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
-    distinct = list(dict.fromkeys([*named, *(text.gloss for text in texts)]))
+    """A unit vector per class: the mean direction of its names in all prompts, plus half of its gloss."""
+    prompts = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
+    distinct = list(dict.fromkeys([*prompts, *(text.gloss for text in texts)]))
     vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))
-    names = _unit(np.stack([vectors[text] for text in named]).reshape(len(texts), -1, DIM).mean(axis=1))
+    names = _unit(np.stack([vectors[text] for text in prompts]).reshape(len(texts), -1, DIM).mean(axis=1))
     return _unit(names + _GLOSS_WEIGHT * np.stack([vectors[text.gloss] for text in texts]))
 
 

@@ -1,7 +1,7 @@
-"""Which colours a frame shows and a sentence names: the one thing object classes do not say.
+"""Colours of frames and colour names in sentences, which object classes do not cover.
 
-The eleven basic colour terms (Berlin & Kay 1969) are given by web colours (CSS) of each group; a pixel has the name of
-the nearest one in CIELAB, lightness counting less than hue. A twelfth place tells pictures without any colour.
+Web colours (CSS) define the eleven basic colour terms (Berlin & Kay 1969). A pixel has the name of the nearest web
+colour in CIELAB, where lightness counts less than hue. A twelfth component marks pictures without colour.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COLOURLESS = re.compile(
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
-_SMALL_SHARE = 0.01  # of the frame: about where a colour begins to be noticed
+_SMALL_SHARE = 0.01  # of the frame; smaller areas are hardly noticed
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0  # mean of max(R, G, B) - min(R, G, B): film grain below, colour above
 _LEVELS = 32
 DIM = len(_NAMES) + 1
@@ -63,11 +63,11 @@ def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
 
 
 class ColourNames:
-    """Frames and sentences as vectors over the colour names, each place in [-1/2, 1/2] for frames."""
+    """Frames and sentences as vectors over the colour names, with components in [-1/2, 1/2] for frames."""
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The name of every colour of a coarse cube; sentences need none."""
+        """The name of every colour in a coarse cube. Computed when first needed, because sentences do not use it."""
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))
@@ -79,26 +79,26 @@ class ColourNames:
     def describe(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 12"]:
         """How much more of each colour a frame has than an even mix, on a logarithmic scale.
 
-        The last place is 1/2 for a picture without colour and -1/2 for a coloured one.
+        The last component is 1/2 for a picture without colour and -1/2 for a coloured one.
         """
         pixels = frames[:, ::2, ::2].reshape(len(frames), -1, 3)
         red, green, blue = np.moveaxis((pixels // (256 // _LEVELS)).astype(np.int32), -1, 0)
-        named = self._nearest[(red * _LEVELS + green) * _LEVELS + blue]
-        shares = np.stack([np.bincount(row, minlength=len(_NAMES)) for row in named]) / named.shape[1]
+        names = self._nearest[(red * _LEVELS + green) * _LEVELS + blue]
+        shares = np.stack([np.bincount(row, minlength=len(_NAMES)) for row in names]) / names.shape[1]
         evidence = np.log((shares + _SMALL_SHARE) / (1 / len(_NAMES) + _SMALL_SHARE)) / -np.log(_SMALL_SHARE)
         spread = (pixels.max(axis=2) - pixels.min(axis=2)).mean(axis=1)
         greyness = (_COLOURED_SPREAD + _GREY_SPREAD) / 2 - spread
         greyness = np.clip(greyness / (_COLOURED_SPREAD - _GREY_SPREAD), -0.5, 0.5)
         return np.concatenate([np.clip(evidence, -0.5, 0.5), greyness[:, None]], axis=1).astype(np.float32)
 
-    def wanted(self, text: str) -> Float[np.ndarray, 12]:
-        """The colours a sentence names, as a unit vector, or zeros where it names none.
+    def mentioned(self, text: str) -> Float[np.ndarray, 12]:
+        """The colours that a sentence names, as a unit vector; zeros if it names none.
 
-        'In black and white' asks for a picture without colour, twice as strongly as a colour is asked for.
+        'In black and white' requests a picture without colour, with twice the weight of a colour.
         """
-        rest, num_colourless = _COLOURLESS.subn(" ", text.lower())
+        remainder, num_colourless = _COLOURLESS.subn(" ", text.lower())
         vector = np.zeros(DIM, np.float32)
-        for word in re.findall(r"[a-z]+", rest):
+        for word in re.findall(r"[a-z]+", remainder):
             name = _OTHER_NAMES.get(word, word)
             if name in _PROTOTYPES:
                 vector[_NAMES.index(name)] = 1

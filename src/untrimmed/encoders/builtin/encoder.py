@@ -1,7 +1,7 @@
 """The `builtin` encoder: pictures and sentences in one space, from packages alone, without any paired training.
 
-A frame x becomes the probability-weighted mean of what its ImageNet classes are called (ConSE: Norouzi et al. 2014,
-arXiv 1312.5650, Eq. 2-3), and the colours it shows stand beside it:
+A frame x becomes the probability-weighted mean of the names of its ImageNet classes (ConSE: Norouzi et al. 2014,
+arXiv 1312.5650, Eq. 2-3), followed by its colours:
 
     s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
     f(x) = [a s(x), b colour(x), rest(x)]
@@ -10,11 +10,10 @@ with z the logits of EfficientNet-Lite2 over the whole frame (its features avera
 c_k the text vector of class k (several names, prompts and a short description: `classes`), m the mean of all
 c_k, and rest(x) >= 0 what makes f(x) a unit vector. A sentence q becomes
 
-    f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) wanted(q), 0])
+    f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) mentioned(q), 0])
 
-so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight wanted(q) . colour(x). Texts
-share a large common part, which says nothing about which frame fits; m removes it without looking at any corpus or
-query.
+so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight mentioned(q) . colour(x). Texts
+share a large common part that does not help to choose a frame; m removes it without using any corpus or query.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ _MODULES = ("onnx", "onnxruntime", "tokenizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Every knob of the encoder; all of them enter its identity."""
+    """The settings of the encoder. All are part of its identity."""
 
     network: str = "lite2"
     short_side: int = 224
-    max_aspect: float = 2.4  # longer frames lose their ends, so one panorama cannot fill the memory
+    max_aspect: float = 2.4  # longer frames are cropped, so that a panorama cannot fill the memory
     temperature: float = 1.5
     colour_weight: float = 0.1
 
     @property
     def identity(self) -> str:
-        """The name of the vectors: version, and a hash over these knobs and all that is read."""
+        """The identity of the vectors: version and a hash of these settings and all files."""
         w = weights
         files = (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS, w.TEXT_TOKENIZER)
         table = file_sha256(w.CLASS_TABLE)
@@ -66,10 +65,10 @@ class Recipe:
 
 
 class BuiltinEncoder:
-    """An `Encoder` of frames and texts; the picture network is read when the first frames come.
+    """An `Encoder` of frames and texts. The image network is loaded with the first frames.
 
     Raises:
-        EncoderError: a package is missing or its content is not the pinned one.
+        EncoderError: A package is missing or its content is not the pinned one.
     """
 
     name = "builtin"
@@ -84,7 +83,7 @@ class BuiltinEncoder:
         self.recipe = r = recipe or Recipe()
         self.identity = r.identity
         self.short_side = r.short_side
-        # found now, read later: a missing picture network should not show only after the first video is decoded
+        # located now and read later, so that a missing network is reported before the first video is decoded
         self._image_weights = weights.IMAGE_WEIGHTS[r.network].find()
         self._text = MiniLM()
         classes = load_class_vectors()
@@ -105,7 +104,7 @@ class BuiltinEncoder:
         features = []
         for text, sentence in zip(texts, self._text.encode(texts), strict=True):
             meaning = _TEXT_PART * _unit(sentence.vector - self._mean)
-            colour = self.recipe.colour_weight * _TEXT_PART**2 / _COLOUR_PART * self._colours.wanted(text)
+            colour = self.recipe.colour_weight * _TEXT_PART**2 / _COLOUR_PART * self._colours.mentioned(text)
             vector = _unit(np.concatenate([meaning, colour, np.zeros(1)])).astype(np.float32)
             features.append(TextFeatures(text, vector, sentence.words, sentence.tokens, sentence.reading))
         return features
@@ -127,32 +126,33 @@ class BuiltinEncoder:
         return self._network
 
     def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-        """Frames cut to the widest aspect and scaled to the short side, as the decoder mostly has done already."""
+        """Frames cropped to the maximum aspect and scaled to the short side, unless the decoder has done that."""
         height, width = frames.shape[1:3]
         limit = round(min(height, width) * self.recipe.max_aspect)
-        top, left = max(height - limit, 0) // 2, max(width - limit, 0) // 2
+        top = max(height - limit, 0) // 2
+        left = max(width - limit, 0) // 2
         frames = frames[:, top : top + limit, left : left + limit]
         return frames if min(height, width) == self.short_side else scaled(frames, self.short_side)
 
 
 def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-    """Frames whose shorter side has so many pixels, by linear interpolation that skips none of the old ones."""
+    """Frames scaled to a shorter side, by linear interpolation that uses every pixel."""
     old = frames.shape[1:3]
     new = [max(short_side, round(length * short_side / min(old))) for length in old]
     rows, columns = (_resampling(*lengths) for lengths in zip(old, new, strict=True))
     resized = np.empty((len(frames), *new, 3), np.uint8)
-    for frame, place in zip(frames, resized, strict=True):
+    for frame, target in zip(frames, resized, strict=True):
         narrow = columns @ frame.astype(np.float32)
         tall = np.tensordot(rows, narrow, 1)
-        place[:] = np.rint(tall).clip(0, 255)
+        target[:] = np.rint(tall).clip(0, 255)
     return resized
 
 
-def _resampling(length: int, wanted: int) -> Float[np.ndarray, "N M"]:
-    """The weights of each old place at each new one: triangles as wide as a new pixel, so that nothing is skipped."""
-    scale = length / wanted
+def _resampling(length: int, new_length: int) -> Float[np.ndarray, "N M"]:
+    """The weight of each old pixel in each new one: triangles as wide as a new pixel, so that none is skipped."""
+    scale = length / new_length
     reach = max(scale, 1.0)
-    centres = (np.arange(wanted)[:, None] + 0.5) * scale
+    centres = (np.arange(new_length)[:, None] + 0.5) * scale
     weights = np.maximum(0, 1 - np.abs(np.arange(length) + 0.5 - centres) / reach)
     return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
 
@@ -162,11 +162,12 @@ def _unit(vectors: Float[np.ndarray, "*rows D"]) -> Float[np.ndarray, "*rows D"]
 
 
 def require_packages() -> None:
-    """Look for everything that the encoder is made of, without loading any.
+    """Check that all packages of the encoder are installed, without loading them.
 
-    Raises: EncoderError where a package is missing.
+    Raises:
+        EncoderError: A package is missing.
     """
     missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
     if missing:
-        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, not installed; {weights.INSTALL}")
+        raise EncoderError(f"encoder 'builtin' needs {', '.join(missing)}, which are not installed; {weights.INSTALL}")
     weights.TEXT_WEIGHTS.find()

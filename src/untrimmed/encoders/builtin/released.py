@@ -1,4 +1,4 @@
-"""Arrays out of the released files of weights, by NumPy alone; nothing that is pickled in a file is executed."""
+"""Reads arrays from released weight files with NumPy alone. No pickled code is executed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_safetensors(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """Where an array's numbers stand among the storages that follow the pickle; places and strides count numbers."""
+    """The position of an array in the storages after the pickle. Offset and strides count numbers."""
 
     storage: tuple[Any, str]
     offset: int
@@ -49,17 +49,17 @@ class _Tensor:
 
 
 class _StateUnpickler(pickle.Unpickler):
-    """Plain containers and places of tensors; any other class is refused."""
+    """Unpickles containers and tensor positions, and refuses any other class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The three kinds of things that a file of weights needs."""
+        """The class or function of one of the three kinds that weight files use."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
             return _place
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
-        raise pickle.UnpicklingError(f"holds {module}.{name}, which is no tensor")
+        raise pickle.UnpicklingError(f"holds {module}.{name}, which is not a tensor")
 
     def persistent_load(self, reference: Any) -> tuple[Any, str]:
         """Type and key of a storage."""
@@ -76,7 +76,7 @@ def _place(
 def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
     size = int.from_bytes(content.read(8), "little") * itemsize
     if len(storage := content.read(size)) < size:
-        raise EOFError("it ends too early")
+        raise EOFError("the file is truncated")
     return storage
 
 
@@ -94,5 +94,5 @@ def read_torch_state(file: Path) -> dict[str, np.ndarray]:
         itemsizes = {place.storage[1]: np.dtype(place.storage[0]).itemsize for place in places.values()}
         storages = {key: _next_storage(content, itemsizes[key]) for key in keys}
         return {name: place.read(storages) for name, place in places.items()}
-    except Exception as error:  # a damaged pickle can fail in any way; none of it ran
+    except Exception as error:  # a damaged pickle can fail in any way; no code ran
         raise EncoderError(f"{file}: cannot be read as weights ({error}); reinstall its package") from error

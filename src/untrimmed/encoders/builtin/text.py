@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
-`transformers` reads the same files, but importing it, or torch alone, takes longer than all else a search does from
-the command line. So the layers are an ONNX graph (`text_graph`), the weights are mapped from the released file without
+`transformers` reads the same files, but importing it, or torch alone, takes longer than the rest of a search from the
+command line. So the layers are an ONNX graph (`text_graph`), the weights are mapped from the released file without
 being copied, and a test holds both equal to `transformers`.
 """
 
@@ -30,7 +30,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text as its unit vector and one vector and token a word piece (the two special tokens left out)."""
+    """A text as a unit vector, with a vector and token per word piece, without the two special tokens."""
 
     vector: Float[np.ndarray, " D"]
     words: Float[np.ndarray, "W D"]
@@ -61,7 +61,7 @@ class MiniLM:
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # beside a search's other threads
-        # weights stay where they are mapped: packing them anew takes longer than ten sentences
+        # keep the mapped weights: packing them takes longer than encoding ten sentences
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         layers = {name: weight for name, weight in weights.items() if is_layer_weight(name)}
@@ -70,7 +70,7 @@ class MiniLM:
         self._layers = onnxruntime.InferenceSession(GRAPH, options, providers=["CPUExecutionProvider"])
 
     def encode(self, texts: Sequence[str]) -> list[Sentence]:
-        """One `Sentence` a text, in order; texts of like length share a batch, so padding stays small."""
+        """One `Sentence` per text, in order. Texts of similar length share a batch, which limits padding."""
         sentences: dict[int, Sentence] = {}
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(texts), _BATCH):

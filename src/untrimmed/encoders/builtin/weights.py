@@ -21,17 +21,17 @@ INSTALL = "pip install 'untrimmed[offline]'"
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """One file inside an installed package, known by its content."""
+    """A file in an installed package, pinned by its hash."""
 
     package: str
     path: str
     sha256: str
 
     def find(self) -> Path:
-        """Where the file is on this machine, its content not looked at.
+        """The path of the file. Its content is not checked.
 
         Raises:
-            EncoderError: the package or the file is missing.
+            EncoderError: The package or the file is missing.
         """
         spec = importlib.util.find_spec(self.package)
         folders = spec.submodule_search_locations if spec else None
@@ -43,18 +43,18 @@ class PackagedFile:
         return file
 
     def locate(self) -> Path:
-        """The file on this machine, its content checked.
+        """The path of the file, after checking its content.
 
         Raises:
-            EncoderError: the package or the file is missing, or the content is not the pinned one.
+            EncoderError: The package or the file is missing, or the content is not the pinned one.
         """
         file = self.find()
         if _is_known(file, self.sha256):
             return file
-        found = file_sha256(file)
-        if found != self.sha256:
+        digest = file_sha256(file)
+        if digest != self.sha256:
             raise EncoderError(
-                f"encoder 'builtin': {file} has sha256 {found[:16]}..., expected {self.sha256[:16]}...; "
+                f"encoder 'builtin': {file} has sha256 {digest[:16]}..., expected {self.sha256[:16]}...; "
                 f"reinstall the pinned packages: {INSTALL}"
             )
         _remember(file, self.sha256)
@@ -66,13 +66,13 @@ def _note(sha256: str) -> Path:
 
 
 def _state(file: Path) -> str:
-    """What changes when a file is replaced or written to."""
-    found = file.stat()
-    return f"{file} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    """A text that changes if a file is replaced or modified."""
+    status = file.stat()
+    return f"{file} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def _is_known(file: Path, sha256: str) -> bool:
-    """Whether this very file had this content before: hashing 90 MB takes as long as the rest of a search."""
+    """Whether the unmodified file was checked before. Hashing 90 MB takes as long as the rest of a search."""
     try:
         return file.stat().st_size > _LARGE and _note(sha256).read_text(encoding="utf-8") == _state(file)
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def _is_known(file: Path, sha256: str) -> bool:
 
 def _remember(file: Path, sha256: str) -> None:
     if file.stat().st_size > _LARGE:
-        with contextlib.suppress(OSError, ValueError):  # hashed again the next time
+        with contextlib.suppress(OSError, ValueError):  # the file is hashed again next time
             write_whole(_note(sha256), _state(file))
 
 

@@ -1,8 +1,8 @@
 """Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and their like) as encoders of frames and text.
 
-Anything `AutoModel` builds that has image features and text features of one width will do. What differs between the
-families is found out when a model is loaded, by asking the model rather than its name: how frames become input
-(`preprocessing.py`), and whether the text projection carries single tokens into the shared space.
+Any `AutoModel` with image and text features of the same width works. Loading a model tests how its family differs, and
+does not rely on its name: how frames become input (`preprocessing.py`), and whether the text projection maps single
+tokens into the shared space.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class TransformersEncoder:
     """An encoder made of a `transformers` model, its tokenizer and its image processor.
 
     `name` is what loads it again: the hub id or the absolute path of the folder. `identity` is the family and a digest
-    of the weight files, so one model has one identity wherever its files lie. Precision is not part of it: vectors in
-    bfloat16 and in float32 differ by rounding alone (cosine > 0.99) and may stand in one index.
+    of the weight files, so a model has the same identity wherever its files are. Precision is not part of it: vectors
+    in bfloat16 and in float32 differ only by rounding (cosine > 0.99) and can share an index.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TransformersEncoder:
         chosen_device = choose_device(device, mps=True)
         number_format = choose_format(precision, str(chosen_device))
         if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}, wanted 1 or more")
+            raise ConfigError(f"batch_size is {batch_size}, expected 1 or more")
         folder = locate(source, local_files_only=local_files_only, timeout_s=timeout_s)
         if name is None:
             name = str(folder) if Path(source).expanduser().is_dir() else str(source)
@@ -112,13 +112,15 @@ class TransformersEncoder:
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
         """Unit vectors (float32) of RGB frames; an empty stack gives an empty [0, D].
 
-        Frames of any size are taken; those whose shorter side is `short_side` lose nothing that the model would see.
+        Frames can have any size. A shorter side of `short_side` keeps all the detail that the model uses.
 
         Raises:
             FeatureError: the stack is not bytes of shape [T, height, width, 3].
         """
         if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[3] != 3:
-            raise FeatureError(f"frames are {frames.dtype} of shape {frames.shape}, wanted uint8 [T, height, width, 3]")
+            raise FeatureError(
+                f"frames are {frames.dtype} of shape {frames.shape}, expected uint8 [T, height, width, 3]"
+            )
         vectors = np.empty((len(frames), self.frame_dim), dtype=np.float32)
         for start in range(0, len(frames), self._batch_size):
             stop = start + self._batch_size
@@ -137,7 +139,7 @@ class TransformersEncoder:
         """
         for number, text in enumerate(texts, start=1):
             if not text.strip():
-                raise ConfigError(f"text {number} of {len(texts)} is empty; wanted at least one word")
+                raise ConfigError(f"text {number} of {len(texts)} is empty; expected at least one word")
         features: list[TextFeatures] = []
         for start in range(0, len(texts), self._batch_size):
             features += self._encode_text_batch(texts[start : start + self._batch_size])
@@ -152,7 +154,7 @@ class TransformersEncoder:
     @torch.inference_mode()
     def _encode_text_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
         readings = self._recipe.read(self._tokenizer, texts)
-        written = map(self._recipe.written, texts)
+        written = map(self._recipe.prepare, texts)
         known = [known_words(text, reading) for text, reading in zip(written, readings, strict=True)]
         inputs = self._recipe.tokenize(self._tokenizer, known)
         sentences, states = self._text_features(inputs)
@@ -181,7 +183,7 @@ class TransformersEncoder:
 
     @torch.inference_mode()
     def _probe(self) -> tuple[int, int, nn.Module | None]:
-        """The widths of frames and of words, and the module that takes single tokens into the shared space if any.
+        """The widths of frames and words, and the module that maps single tokens into the shared space, if any.
 
         A projection applies tokenwise exactly if, applied to every hidden state of a text, one of the rows it gives is
         the model's sentence vector: the row of the token the model pools.
@@ -206,7 +208,7 @@ class TransformersEncoder:
 
 @dataclass(frozen=True)
 class _TextRecipe:
-    """How a family's texts are written as tokens, as it was trained."""
+    """How to tokenize texts for a model family, as in its training."""
 
     lower_case: bool
     padding: bool | str
@@ -214,14 +216,14 @@ class _TextRecipe:
     inputs: frozenset[str]
     special_ids: frozenset[int]
 
-    def written(self, text: str) -> str:
-        """A text as the tokenizer gets it."""
+    def prepare(self, text: str) -> str:
+        """The text for the tokenizer."""
         return text.lower() if self.lower_case else text
 
     def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
-        """The model's text input, of it only what the model takes."""
+        """The text input of the model, without tensors that it does not accept."""
         batch = tokenizer(
-            [self.written(text) for text in texts],
+            [self.prepare(text) for text in texts],
             padding=self.padding,
             padding_side="right",
             truncation=True,
@@ -231,13 +233,13 @@ class _TextRecipe:
         return {name: value for name, value in batch.items() if name in self.inputs}
 
     def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
-        """Which words are unknown to the tokenizer, and where texts are cut; those that know all bytes know all words.
+        """The unknown words of texts and where they are cut. A byte-level tokenizer knows all words.
 
-        Tokenizers in plain Python do not say where a token stands in the text: theirs count as read.
+        Tokenizers in pure Python do not report the positions of tokens, so all their words count as known.
         """
         if not tokenizer.is_fast:
             return [Reading()] * len(texts)
-        written = [self.written(text) for text in texts]
+        written = [self.prepare(text) for text in texts]
         unknown = {tokenizer.unk_token_id} - self.special_ids
         readings = []
         for text, encoding in zip(
@@ -271,15 +273,15 @@ def _text_recipe(model: Any, tokenizer: Any) -> _TextRecipe:
 
 
 def _text_limit(text_config: Any, tokenizer: Any) -> int:
-    """The number of tokens a text may have: what the tokenizer says, within what the model has positions for."""
+    """The maximum number of tokens: the tokenizer's limit, or the model's number of positions if that is lower."""
     positions = int(text_config.max_position_embeddings)
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
-        positions -= int(text_config.pad_token_id) + 1  # RoBERTa counts positions from behind the padding's
+        positions -= int(text_config.pad_token_id) + 1  # RoBERTa starts positions after that of the padding
     return min(int(tokenizer.model_max_length), positions)
 
 
 def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
-    """Model, tokenizer and image processor from a folder; nothing is fetched and no code of it is run."""
+    """Model, tokenizer and image processor from a folder, without network access and without running its code."""
     try:
         with _quiet_transformers():
             from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
@@ -289,20 +291,18 @@ def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
             processor = AutoImageProcessor.from_pretrained(folder, **local)
     except ImportError as error:
-        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and what it names") from error
-    except Exception as error:  # a folder can be wrong in as many ways as transformers has exceptions
+        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and the named package") from error
+    except Exception as error:  # transformers raises many kinds of exceptions for invalid folders
         raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
     missing = sorted(str(key) for key in info["missing_keys"])
     if missing:
-        raise EncoderError(
-            f"{name}: {len(missing)} weights are missing ({missing[0]}), and would be random; fetch the model again"
-        )
+        raise EncoderError(f"{name}: {len(missing)} weights are missing, e.g. {missing[0]}; fetch the model again")
     return model, tokenizer, processor
 
 
 @contextlib.contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Silence transformers' advice and progress bars for a while; its errors still arrive as exceptions."""
+    """Silence the messages and progress bars of transformers. Failures still raise exceptions."""
     from transformers.utils import logging as transformers_logging
 
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
@@ -318,7 +318,7 @@ def _quiet_transformers() -> Iterator[None]:
 
 def _not_dual(name: str, model: nn.Module, found: str) -> str:
     return (
-        f"{name}: a {type(model).__name__} gives {found}, wanted one vector of the same width for an image and for a "
+        f"{name}: a {type(model).__name__} gives {found}, expected vectors of the same width for an image and a "
         "text; choose a dual encoder such as CLIP or SigLIP"
     )
 

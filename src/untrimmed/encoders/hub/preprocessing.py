@@ -1,10 +1,10 @@
-"""Frames -> model input, for a whole stack at once: what a `transformers` image processor does one image at a time.
+"""Prepares a whole stack of frames for a model, like a `transformers` image processor, which takes one at a time.
 
 The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
-torch's antialiased kernels. They are Pillow's filters with weights of other precision: of a shrunken landscape frame
-1 value in 100 differs, by 1 grey level of 255, rarely by 2. Of portrait frames more differ (1 in 4, by 1, on noise)
-where Pillow makes the vertical pass first; torch always makes it last. A processor that does more than these steps
-(SigLIP 2's NaFlex patches, padding, a filter torch lacks) is found out by a probe image and called itself.
+torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame
+1 value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more differ (1 in 4, by 1, on noise)
+where Pillow makes the vertical pass first; torch always makes it last. A probe image detects processors that do more
+than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); those are called directly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROBE_LEVELS = 2.5  # grey levels by which the probe may differ: rounding costs
 
 @dataclass(frozen=True)
 class FramePipeline:
-    """Resize, centre crop and normalise, as one image processor's settings say.
+    """Resizes, crops and normalises frames with the settings of an image processor.
 
     `resize` is (height, width), the shorter side alone, or None. A pixel value p becomes p * scale + shift.
     """
@@ -65,33 +65,33 @@ class FramePipeline:
 
 @dataclass(frozen=True)
 class ProcessorPipeline:
-    """The image processor itself, for one that does more than resize, crop and normalise."""
+    """Calls the image processor, if it does more than resize, crop and normalise."""
 
     processor: Callable[..., Mapping[str, Any]]
     inputs: frozenset[str]
 
     def __call__(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> dict[str, Tensor]:
-        """What the processor makes of the frames, of it only what the model takes."""
+        """The processor's output, without tensors that the model does not accept."""
         batch = self.processor(images=list(frames), return_tensors="pt", input_data_format="channels_last")
         return {name: value for name, value in batch.items() if name in self.inputs}
 
 
 def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
-    """A processor's pipeline, and the length in pixels of the shorter side it wants frames to have.
+    """A processor's pipeline and the shorter side, in pixels, that it needs.
 
-    `image_inputs` is the model's function that takes its output; `side` the model's image size, used where the
-    processor names none. The vectorised pipeline is taken only if it agrees with the processor on a probe image.
+    `image_inputs` is the model's function for images. `side` is the model's image size, used if the processor declares
+    none. The vectorised pipeline is used only if it agrees with the processor on a probe image.
     """
-    itself = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
+    reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
     short_side = _short_side(processor, side)
     pipeline = _read_settings(processor)
-    if pipeline is not None and _agree(pipeline, itself, short_side):
+    if pipeline is not None and _agree(pipeline, reference, short_side):
         return pipeline, short_side
-    return itself, short_side
+    return reference, short_side
 
 
 def _read_settings(processor: Any) -> FramePipeline | None:
-    """The vectorised pipeline a processor's settings describe; None where they hold anything else."""
+    """The vectorised pipeline for a processor's settings; None if it does not support them."""
     resize: tuple[int, int] | int | None = None
     mode = _MODES.get(getattr(processor, "resample", -1), "")
     if getattr(processor, "do_resize", False):
@@ -126,7 +126,7 @@ def _size(processor: Any, name: str) -> dict[str, int]:
 
 
 def _short_side(processor: Any, side: int) -> int:
-    """The length of a frame's shorter side that loses nothing in the processor's own resizing."""
+    """The smallest shorter side of frames that keeps all the detail that the processor uses."""
     if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
         return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
     patches, patch = getattr(processor, "max_num_patches", None), getattr(processor, "patch_size", None)

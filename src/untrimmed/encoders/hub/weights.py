@@ -1,9 +1,9 @@
-"""Where an encoder's files lie, whether they are safe to read, and a digest of their weights.
+"""Locates an encoder's files, checks that they are safe to read, and computes a digest of the weights.
 
-A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is asked first and
-without the network; only then the hub itself, and it has seconds to answer: an unreachable hub must cost a user no
-more than that, however the network fails (a name server that never replies is not covered by a client's own timeout).
-Weights are read from safetensors files alone, for a pickle can run code.
+A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is checked first, without
+the network. The hub itself must answer within seconds, so that an unreachable hub never costs more, however the network
+fails; the client's own timeout does not cover a name server that never replies. Weights are read only from safetensors
+files, because a pickle can run code.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def is_hub_id(source: str) -> bool:
 
 
 def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: float = 5.0) -> Path:
-    """The folder that holds an encoder's files; a hub repository is fetched into the hub's cache if it must be.
+    """The folder that holds an encoder's files, downloaded into the hub's cache if necessary.
 
-    `timeout_s` bounds the wait for the hub's first answer; a download that has begun takes as long as its bytes flow.
+    `timeout_s` limits the wait for the hub's first answer, but not a download that has started.
 
     Raises:
-        EncoderError: no such folder, a name of another form, a repository that is neither cached nor fetchable, or
-            one that could not be loaded for want of packages.
+        EncoderError: The folder does not exist, the name is malformed, the repository is neither cached nor available,
+            or packages are missing.
     """
     folder = Path(source).expanduser()
     if folder.is_dir():
@@ -84,7 +84,7 @@ def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: flo
 
 
 def missing_packages() -> list[str]:
-    """What is not installed of the packages without which no hub model runs, so that none is worth fetching."""
+    """The packages required by every hub model that are not installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
@@ -92,7 +92,7 @@ def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model folder, in the order of their names.
 
     Raises:
-        EncoderError: the weights are missing, incomplete, or of a format that can run code.
+        EncoderError: The weights are missing, incomplete, or in a format that can run code.
     """
     index = folder / WEIGHTS_INDEX
     if (folder / WEIGHTS).is_file():
@@ -108,8 +108,8 @@ def weight_files(folder: Path) -> list[Path]:
 def weights_digest(folder: Path) -> str:
     """The first 16 hexadecimal digits of the SHA-256 over a model's weight files.
 
-    A shard counts by its own SHA-256, which for files in the hub's cache is the name of the blob they link to, so that
-    nothing is read. Anywhere else the files are read at every load: 3.7 s per gigabyte on a processor without SHA
+    For several shards it covers their SHA-256s. Files in the hub's cache link to blobs named by SHA-256; they
+    are not read. Other files are read at every load: 3.7 s per gigabyte on a processor without SHA
     instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
     """
     digests = [_weights_sha256(path) for path in weight_files(folder)]
@@ -119,21 +119,23 @@ def weights_digest(folder: Path) -> str:
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files a shard index names; each must be a safetensors file right beside the index."""
+    """The files that a shard index names. Each must be a safetensors file beside the index."""
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EncoderError(f"{index}: not an index of weight files ({error}); fetch the model again") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
-            raise EncoderError(f"{index}: names {name!r}, wanted a .safetensors file beside it; fetch the model again")
+            raise EncoderError(
+                f"{index}: names {name!r}, expected a .safetensors file beside it; fetch the model again"
+            )
         if not (index.parent / name).is_file():
             raise EncoderError(f"{index.parent}: the weight file {name} is missing; fetch the model again")
     return [index.parent / name for name in names]
 
 
 def _weights_sha256(path: Path) -> str:
-    """The SHA-256 of a file, taken from the hub cache's blob name where the file is a link to one."""
+    """The SHA-256 of a file, taken from the blob name if the file links into the hub's cache."""
     blob = path.resolve()
     if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
         return blob.name
@@ -151,14 +153,14 @@ def _cached_snapshot(hub_id: str) -> Path | None:
     try:
         weight_files(folder)
     except EncoderError:
-        return None  # an interrupted download, or another program's choice of files: the hub is asked for the rest
+        return None  # incomplete: the missing files are fetched from the hub
     has_processor = any((folder / name).is_file() for name in _PROCESSOR_FILES)
     has_tokenizer = any((folder / name).is_file() for name in _TOKENIZER_FILES)
     return folder if has_processor and has_tokenizer else None
 
 
 def _fetch(hub_id: str, timeout_s: float) -> Path:
-    """Download a repository into the hub's cache, after a check that it answers and holds safetensors weights."""
+    """Download a repository into the hub's cache, after checking that it has safetensors weights."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
@@ -170,11 +172,11 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
         raise EncoderError(f"{hub_id}: no such model on {api.endpoint}, or it is private; check the name") from error
     except OfflineModeIsEnabled as error:
         raise EncoderError(
-            f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids to fetch it; {get_it}"
+            f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids downloads; {get_it}"
         ) from error
     except Exception as error:  # the HTTP client's errors share no base class over the supported versions
-        found = f"not in the hub's cache, and {api.endpoint} cannot be reached ({one_line(error)})"
-        raise EncoderError(f"{hub_id}: {found}; {get_it}") from error
+        problem = f"not in the hub's cache, and {api.endpoint} cannot be reached ({one_line(error)})"
+        raise EncoderError(f"{hub_id}: {problem}; {get_it}") from error
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if WEIGHTS not in sizes and WEIGHTS_INDEX not in sizes:
         pickled = [name for name in _PICKLED if name in sizes]
@@ -184,15 +186,15 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     try:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
-    except Exception as error:  # as above; what has arrived stays in the cache and is taken up again
-        raise EncoderError(f"{hub_id}: the download broke off ({one_line(error)}); run again to go on") from error
+    except Exception as error:  # as above; the next attempt continues with the cached part
+        raise EncoderError(f"{hub_id}: the download failed ({one_line(error)}); run again to continue") from error
     return folder
 
 
 def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
-    """What a call returns or raises; TimeoutError after `timeout_s`, whatever it waits for.
+    """Return or raise the outcome of a call, or raise TimeoutError after `timeout_s`.
 
-    The thread is a daemon, so one that hangs in a name server's silence never delays the end of the program.
+    The thread is a daemon, so a call that hangs in a name lookup does not delay the exit of the program.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []
@@ -200,7 +202,7 @@ def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.append(call())
-        except BaseException as error:  # handed to the caller's thread, which raises it
+        except BaseException as error:  # raised in the caller's thread
             failure.append(error)
 
     thread = threading.Thread(target=run, name="untrimmed-hub", daemon=True)
@@ -213,7 +215,7 @@ def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _quiet_hub() -> Iterator[None]:
-    """Keep the hub client's advice on retries to itself; failures still arrive as exceptions."""
+    """Silence the hub client's messages about retries. Failures still raise exceptions."""
     hub_logger = logging.getLogger("huggingface_hub")
     level = hub_logger.level
     hub_logger.setLevel(logging.ERROR)
@@ -225,6 +227,6 @@ def _quiet_hub() -> Iterator[None]:
 
 def _only_pickled(where: str, name: str) -> str:
     return (
-        f"{where}: its weights are pickled ({name}), which can run code and is never read; "
-        f"wanted {WEIGHTS}: convert it with `save_pretrained(FOLDER)` on a machine you trust it on, and name FOLDER"
+        f"{where}: its weights are pickled ({name}), which can run code, so they are not read; "
+        f"expected {WEIGHTS}: convert them with `save_pretrained(FOLDER)` in an isolated environment, and name FOLDER"
     )
