@@ -32,7 +32,7 @@ _FIRST_METHOD = "gmmformer_v2"  # of a command to train, as elsewhere
 
 data_app = typer.Typer(
     name="data",
-    help="Benchmarks and people's own data: lay out, check, describe, simulate.",
+    help="Prepare, check, describe and simulate data sets.",
     no_args_is_help=True,
 )
 
