@@ -97,7 +97,7 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
     for note in get_benchmark(name).notes:
         result_console.print(note)
     for missing, files in prepared.missing.items():
-        line = f"not written: {missing}, its annotation file is not in the folder, wanted {files}"
+        line = f"not written: {missing}, its annotation file is not in the folder, expected {files}"
         progress_console.print(line)
 
 
