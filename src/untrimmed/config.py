@@ -24,7 +24,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 _WORDS = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "True or False"}
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
-_SHORT_FLOAT_FOUND = re.compile(rf" is '{_SHORT_FLOAT.pattern}', wanted a number$")
+_SHORT_FLOAT_FOUND = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a number$")
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
@@ -35,7 +35,7 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
     Raises: ConfigError for an unknown key, a missing one, or a value of the wrong type.
     """
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{where} is {shown_value(values)}, wanted a mapping with the fields of {cls.__name__}")
+        raise ConfigError(f"{where} is {shown_value(values)}, expected a mapping with the fields of {cls.__name__}")
     hints = _hints(cls)  # type: ignore[arg-type]
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in values:
@@ -69,7 +69,7 @@ def checked(**wanted: str) -> Callable[[C], C]:
     >>> wait(2), wait("2")
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: seconds is '2', wanted a number; see help(wait)
+    untrimmed.errors.ConfigError: seconds is '2', expected a number; see help(wait)
     """
 
     def decorate(function: C) -> C:
@@ -104,7 +104,7 @@ def _convert_given(
             except ConfigError as error:
                 message = str(error)
                 if name in wanted and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
-                    message = f"{name} is {shown_value(value)}, wanted {wanted[name]}"
+                    message = f"{name} is {shown_value(value)}, expected {wanted[name]}"
                 raise ConfigError(f"{message}; see help({title})") from None
 
 
@@ -177,7 +177,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return [_convert(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(_items(value, where))]
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where} is {shown_value(value)}, wanted a mapping")
+            raise ConfigError(f"{where} is {shown_value(value)}, expected a mapping")
         if origin is Mapping and arguments[1] is Any:  # as it is: it may read its values when they are asked for
             for key in value:
                 _convert(key, str, f"{where}, a key,")
@@ -201,7 +201,7 @@ def _convert_union(value: Any, hint: Any, where: str) -> Any:
     inside = [failure for failure in failures if not failure.startswith(f"{where} is ")]
     if inside or len(failures) == 1:
         raise ConfigError((inside or failures)[0])
-    raise ConfigError(f"{where} is {shown_value(value)}, wanted {_in_words(hint)}")
+    raise ConfigError(f"{where} is {shown_value(value)}, expected {_in_words(hint)}")
 
 
 def _in_words(hint: Any) -> str:
@@ -230,7 +230,7 @@ def _items(value: Any, where: str) -> Iterable[Any]:
             return iter(value)
     except TypeError:
         pass
-    raise ConfigError(f"{where} is {shown_value(value)}, wanted a list")
+    raise ConfigError(f"{where} is {shown_value(value)}, expected a list")
 
 
 def _convert_tuple(value: Any, items: tuple[Any, ...], where: str) -> tuple[Any, ...]:
@@ -238,14 +238,15 @@ def _convert_tuple(value: Any, items: tuple[Any, ...], where: str) -> tuple[Any,
     if len(items) == 2 and items[1] is Ellipsis:
         items = (items[0],) * len(values)
     if len(items) != len(values):
-        raise ConfigError(f"{where} has {len(values)} entries, wanted {len(items)}")
+        raise ConfigError(f"{where} has {len(values)} entries, expected {len(items)}")
     return tuple(_convert(v, hint, f"{where}[{i}]") for i, (v, hint) in enumerate(zip(values, items, strict=True)))
 
 
 def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()  # a number of numpy's, or a tensor of one number
-    origin, wanted = typing.get_origin(hint), _in_words(hint)
+    origin = typing.get_origin(hint)
+    expected = _in_words(hint)
     if origin is Literal:
         for known in typing.get_args(hint):
             if (type(value) is type(known) or isinstance(value, str)) and value == known:
@@ -259,13 +260,13 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if not math.isnan(value):
                 return float(value)
-            wanted = f"{wanted}, not nan"
+            expected = f"{expected}, not nan"
     elif hint is Path:
         if isinstance(value, os.PathLike):
             return Path(value)
     elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise ConfigError(f"{where} is {shown_value(value)}, wanted {wanted}")
+    raise ConfigError(f"{where} is {shown_value(value)}, expected {expected}")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not YAML ({one_line(error)})") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds {type(values).__name__}, wanted a mapping of sections")
+        raise ConfigError(f"{path}: holds {type(values).__name__}, expected a mapping of sections")
     return values
 
 

@@ -97,10 +97,10 @@ def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
     >>> require_type(3, str, "method", "a name")
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: method is 3, wanted a name
+    untrimmed.errors.ConfigError: method is 3, expected a name
     """
     if not isinstance(value, kinds):
-        raise ConfigError(f"{what} is {shown_value(value)}, wanted {wanted}")
+        raise ConfigError(f"{what} is {shown_value(value)}, expected {wanted}")
 
 
 def shown_value(value: object) -> str:

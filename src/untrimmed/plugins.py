@@ -294,7 +294,7 @@ def read_sources(values: object) -> list[Source]:
     if not isinstance(values, list) or not all(
         isinstance(entry, Mapping) and {*map(type, entry.values())} == {str} for entry in values
     ):
-        raise ValueError("imports: wanted a list of name, file and sha256")
+        raise ValueError("imports: expected a list of name, file and sha256")
     try:
         return [Source(**entry) for entry in values]
     except TypeError as error:

@@ -187,7 +187,7 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["cut", "1", "-o", "x.mp4"], "1"),
         (["cut", "a.mp4@5", "-o", "x.mp4"], "START-END"),
         (["similar", "nowhere.jpg"], "nowhere.jpg"),
-        (["search", "red", "-k", "0"], "-k"),
+        (["search", "red", "-k", "0"], "limit"),
         (["similar", "x" * 300], "x" * 300),
         (["index", "x" * 300], "File name too long"),
         (["evaluate", ".", "--queries", "q.jsonl", "--format", "csv"], "json"),
@@ -354,7 +354,7 @@ def test_a_cut_shows_how_far_it_is(run, videos, tmp_path, monkeypatch, is_termin
     console = Console(file=told, force_terminal=is_terminal, width=120, highlight=False)
     for module in (bars_module, cut_module):
         monkeypatch.setattr(module, "progress_console", console)
-    monkeypatch.setattr(cut_module, "_QUIET_S", 0.0)
+    monkeypatch.setattr(cut_module, "_LINE_INTERVAL_S", 0.0)
     monkeypatch.setattr(
         "untrimmed.video.reader.cut",
         lambda *_, progress, **__: max((progress(at_s), at_s)[1] for at_s in (20.0, 61.0, 64.0)),

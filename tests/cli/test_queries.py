@@ -23,6 +23,13 @@ def found(run, *words):
     return json.loads(out)
 
 
+def test_a_sentence_needs_no_quotes(indexed):
+    quoted = found(indexed, "red white", "-k", "1")
+    assert quoted["text"] == "red white"
+    assert found(indexed, "red", "white", "-k", "1")["hits"] == quoted["hits"]
+    assert found(indexed, "red", "-k", "1", "white")["text"] == "red white"
+
+
 def test_then_prints_both_moments(indexed):
     code, out, err = indexed("search", "red", "--then", "green", "-k", "1", "--moments", "1")
     assert (code, err) == (0, "")

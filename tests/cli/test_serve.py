@@ -94,11 +94,11 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
 
 
 def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
-    from untrimmed.cli.serve import _Teller
+    from untrimmed.cli.serve import _JobPrinter
     from untrimmed.server.jobs import IndexJob
     from untrimmed.server.schemas import FailedFile
 
-    tell, job = _Teller(), IndexJob([]).shown
+    tell, job = _JobPrinter(), IndexJob([]).shown
     failed = [FailedFile(path="/v/b.mp4", reason="/v/b.mp4: holds text, not video; leave it out")]
     tell(job.model_copy(update={"num_done": 2, "num_failed": 1, "failed": failed, "notice": "encoder 'toy' in use"}))
     tell(job.model_copy(update={"num_removed": 1, "notice": "encoder 'toy' in use"}))
@@ -114,11 +114,11 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
 
 
 def test_a_service_of_no_library_says_so(tmp_path, capsys):
-    from untrimmed.cli.serve import tell_serving
+    from untrimmed.cli.serve import print_library
 
-    tell_serving(tmp_path)
+    print_library(tmp_path)
     serving, _ = capsys.readouterr().err.splitlines()
     assert str(tmp_path) in serving
     (tmp_path / "library.json").write_text("{}")
-    tell_serving(tmp_path)
+    print_library(tmp_path)
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -28,30 +28,30 @@ export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; usual?: unknown; longest?: number; bounds: Bounds }
 
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
-  text: {"type": "string", "help": "What is to be seen, in plain words", "usual": "", "bounds": {}, "longest": 4000},
-  then: {"type": "string", "help": "What is seen afterwards in the same video", "usual": "", "bounds": {}, "longest": 4000},
-  within_s: {"type": "number", "help": "How many seconds later at most", "usual": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
-  without: {"type": "array", "help": "What must not be seen at that time", "usual": [], "bounds": {}},
-  like: {"type": "array", "help": "Frames or moments it looks like", "usual": [], "bounds": {}},
-  unlike: {"type": "array", "help": "Frames or moments it does not look like", "usual": [], "bounds": {}},
-  group_by: {"type": "string", "help": "`moment`: One list of moments instead of videos", "usual": "video", "bounds": {}},
-  fold: {"type": "number", "help": "Show near-duplicates once: moments with at least this cosine, e.g. 0.95", "usual": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
-  limit: {"type": "integer", "help": "How many hits at most", "usual": 10, "bounds": {"min": 1.0, "max": 500.0}},
-  moments: {"type": "integer", "help": "How many moments of each video at most", "usual": 3, "bounds": {"min": 1.0, "max": 50.0}},
-  min_score: {"type": "number", "help": "Leave out hits that score less. A score is the cosine of the query and the video's best seconds (a trained model has its own). What is high depends on the encoder: 0.2 with builtin", "usual": null, "bounds": {"step": "any"}},
-  min_confidence: {"type": "number", "help": "Leave out hits with a lower confidence, e.g. 0.5; there may be none left. Confidence is known for sentences with the encoder builtin, searched without a model", "usual": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
+  text: {"type": "string", "help": "Describe what the moment shows", "usual": "", "bounds": {}, "longest": 4000},
+  then: {"type": "string", "help": "What happens next in the same video", "usual": "", "bounds": {}, "longest": 4000},
+  within_s: {"type": "number", "help": "Maximum number of seconds until then", "usual": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  without: {"type": "array", "help": "What the moment must not show", "usual": [], "bounds": {}},
+  like: {"type": "array", "help": "Similar to this frame or moment", "usual": [], "bounds": {}},
+  unlike: {"type": "array", "help": "Unlike this frame or moment", "usual": [], "bounds": {}},
+  group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "usual": "video", "bounds": {}},
+  fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "usual": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  limit: {"type": "integer", "help": "Maximum number of hits", "usual": 10, "bounds": {"min": 1.0, "max": 500.0}},
+  moments: {"type": "integer", "help": "Maximum number of moments per video", "usual": 3, "bounds": {"min": 1.0, "max": 50.0}},
+  min_score: {"type": "number", "help": "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the encoder builtin", "usual": null, "bounds": {"step": "any"}},
+  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "usual": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }
 
 export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {
-  within: {"type": "string", "help": "Below this folder, or this file", "usual": null, "bounds": {}, "longest": 4096},
+  within: {"type": "string", "help": "Only this folder or file", "usual": null, "bounds": {}, "longest": 4096},
   since: {"type": "string", "help": "Changed since this day", "usual": null, "bounds": {}, "longest": 40},
-  until: {"type": "string", "help": "Changed until the end of this day", "usual": null, "bounds": {}, "longest": 40},
-  min_duration_s: {"type": "number", "help": "Shortest video, in seconds", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  max_duration_s: {"type": "number", "help": "Longest video, in seconds", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  min_bytes: {"type": "integer", "help": "Smallest file, in bytes", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  max_bytes: {"type": "integer", "help": "Largest file, in bytes", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  min_height: {"type": "integer", "help": "Lowest picture, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}},
-  max_height: {"type": "integer", "help": "Highest picture, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}}
+  until: {"type": "string", "help": "Changed until this day", "usual": null, "bounds": {}, "longest": 40},
+  min_duration_s: {"type": "number", "help": "Shortest video to include", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  max_duration_s: {"type": "number", "help": "Longest video to include", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  min_bytes: {"type": "integer", "help": "Smallest file to include", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  max_bytes: {"type": "integer", "help": "Largest file to include", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  min_height: {"type": "integer", "help": "Smallest picture height, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}},
+  max_height: {"type": "integer", "help": "Largest picture height, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}}
 }
 
 export const WEIGHTS: Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', Field> = {

@@ -1,4 +1,4 @@
-"""The command line: one file per command, errors in one line, exit codes 0 found, 1 nothing, 2 usage, 3 some failed."""
+"""The command line: one file per command, errors on one line, exit codes 0 found, 1 nothing, 2 usage, 3 some failed."""
 
 from __future__ import annotations
 
@@ -15,49 +15,50 @@ from untrimmed import __version__
 from untrimmed.cli.console import USAGE
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED, UNREAD = 130, 141  # as of a program that the signal of Ctrl-C, or of a closed pipe, has ended
+INTERRUPTED = 130  # a shell's exit codes for a program that Ctrl-C or a closed pipe has ended
+PIPE_CLOSED = 141
 
-_QUICK = {"ls", "search", "status"}  # they only read, and leave nothing that is cleared away at the end
-VIDEOS, RESEARCH, MORE = "Search your videos", "Train and compare", "More"
+_QUICK = {"ls", "search", "status"}  # they only read, so nothing has to be cleaned up when they end
+EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
 _COMMANDS = {  # name -> panel of the help, module
-    "index": (VIDEOS, "index"),
-    "search": (VIDEOS, "search"),
-    "similar": (VIDEOS, "search"),
-    "cut": (VIDEOS, "cut"),
-    "serve": (VIDEOS, "serve"),
-    "mcp": (VIDEOS, "mcp"),
-    "ls": (VIDEOS, "inspect"),
-    "status": (VIDEOS, "inspect"),
-    "rm": (VIDEOS, "inspect"),
-    "merge": (VIDEOS, "merge"),
-    "models": (RESEARCH, "models"),
-    "features": (RESEARCH, "features"),
+    "index": (EVERYDAY, "index"),
+    "search": (EVERYDAY, "search"),
+    "serve": (EVERYDAY, "serve"),
+    "cut": (EVERYDAY, "cut"),
+    "similar": (EVERYDAY, "search"),
+    "ls": (EVERYDAY, "inspect"),
+    "status": (EVERYDAY, "inspect"),
+    "rm": (EVERYDAY, "inspect"),
+    "doctor": (EVERYDAY, "doctor"),
+    "demo": (EVERYDAY, "demo"),
+    "encoders": (EVERYDAY, "encoders"),
+    "merge": (EVERYDAY, "merge"),
+    "mcp": (EVERYDAY, "mcp"),
     "train": (RESEARCH, "train"),
     "evaluate": (RESEARCH, "evaluate"),
-    "plot": (RESEARCH, "plot"),
-    "reproduce": (RESEARCH, "reproduce"),
     "study": (RESEARCH, "study"),
-    "import-checkpoint": (RESEARCH, "models"),
+    "reproduce": (RESEARCH, "reproduce"),
     "data": (RESEARCH, "data"),
-    "demo": (MORE, "demo"),
-    "encoders": (MORE, "encoders"),
-    "doctor": (MORE, "doctor"),
+    "features": (RESEARCH, "features"),
+    "plot": (RESEARCH, "plot"),
+    "models": (RESEARCH, "models"),
+    "import-checkpoint": (RESEARCH, "models"),
 }
 
 
-def build_app(wanted: str | None = None) -> typer.Typer:
-    """The whole command line, or one command alone: what others need takes longer to import than most take to run."""
+def build_app(command: str | None = None) -> typer.Typer:
+    """The whole command line, or only one command: importing all of them takes longer than most take to run."""
     app = typer.Typer(
         name="untrimmed",
-        help="Find, by a sentence, the moment inside long untrimmed videos.",
-        epilog="Start with: untrimmed index FOLDER, then: untrimmed search 'a dog jumps into a lake'.  "
-        "Exit codes: 0 found, 1 nothing found, 2 wrong use, 3 some files failed, 130 interrupted.",
+        help="Find moments in long videos by describing them.",
+        epilog="Start with: untrimmed index FOLDER, then: untrimmed search a dog jumps into a lake.  "
+        "Exit codes: 0 found, 1 nothing found, 2 usage error, 3 some files failed, 130 interrupted.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in [wanted] if wanted in _COMMANDS else _COMMANDS:
+    for name in [command] if command in _COMMANDS else _COMMANDS:
         panel, module_name = _COMMANDS[name]
         module = importlib.import_module(f"untrimmed.cli.{module_name}")
         if name == "data":
@@ -67,8 +68,8 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     return app
 
 
-def _show_version(wanted: bool | None) -> None:
-    if wanted:
+def _show_version(is_requested: bool | None) -> None:
+    if is_requested:
         typer.echo(f"untrimmed {__version__}")
         raise typer.Exit
 
@@ -82,7 +83,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what a user can put right is one line, anything else keeps its traceback."""
+    """Run the command line. An error that the user can fix is one line, any other error keeps its traceback."""
     try:
         build_app(next(iter(sys.argv[1:]), None))(prog_name="untrimmed")
     except UntrimmedError as error:
@@ -95,13 +96,13 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space left")
-    except SystemExit as stop:  # the framework has caught Ctrl-C by itself, and a reader that went: with code 1
+        _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the free disk space")
+    except SystemExit as stop:  # typer turns Ctrl-C and a closed pipe into exits; for the pipe with code 1
         if isinstance(stop.__context__, BrokenPipeError):
-            sys.exit(UNREAD)
-        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # they say that Ctrl-C ends them
-            kept = "what was reported done is kept; run the same command again to go on"
-            typer.echo(f"untrimmed: interrupted; {kept}", err=True)
+            sys.exit(PIPE_CLOSED)
+        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # Ctrl-C is how these two end
+            progress = "finished work is saved; run the same command again to continue"
+            typer.echo(f"untrimmed: interrupted; {progress}", err=True)
         raise
 
 
@@ -111,8 +112,8 @@ def _end(reason: str) -> None:
 
 
 def start() -> None:
-    """The process's whole life: `main`, without the time that Python takes for what a short command does not need."""
-    gc.set_threshold(100_000, 20)  # imports make many objects, none of them garbage
+    """The entry point of the process: `main`, without Python's slow shutdown for short commands."""
+    gc.set_threshold(100_000, 20)  # imports create many objects, none of them garbage
     try:
         main()
     except SystemExit as stop:
@@ -120,5 +121,5 @@ def start() -> None:
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(stop.code)  # taking hundreds of modules apart takes a tenth of the command's time
+                os._exit(stop.code)  # unloading hundreds of modules takes a tenth of the command's time
         raise

@@ -1,4 +1,4 @@
-"""Bars on the error stream, where that is a terminal: elsewhere one that shows nothing ends with an empty line."""
+"""Progress bars on the error stream. They are drawn only on a terminal: rich prints an empty line elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = TypeVar("B", bound="Bar")
 
 
 class Bar:
-    """One bar of such columns; a context manager. With `muted` it is never drawn."""
+    """A progress bar with these columns; a context manager. With `muted` it is never drawn."""
 
     def __init__(self, *columns: ProgressColumn, muted: bool = False, transient: bool = False, **task: Any):
         self._is_drawn = progress_console.is_terminal and not muted
@@ -31,19 +31,19 @@ class Bar:
             self._progress.stop()
 
     def show(self, **fields: Any) -> None:
-        """Bring the bar up to date."""
+        """Update the bar."""
         self._progress.update(self._task, **fields)
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it was first drawn."""
+        """Seconds since the bar was first drawn."""
         return self._progress.tasks[self._task].elapsed or 0.0
 
 
 @contextmanager
-def counting(what: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar for as long as the block runs; the function inside takes entries done and in all."""
+def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar while the block runs. The block gets a function that takes the numbers of finished and all entries."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    bar = Bar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=what, total=1)
+    bar = Bar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=label, total=1)
     with bar:
         yield lambda done, total: bar.show(completed=done, total=total)

@@ -1,4 +1,4 @@
-"""Hits as one page that needs no service: thumbnails in the file itself, links that open the video at the moment."""
+"""Hits as one self-contained web page: embedded thumbnails, and links that open the video at the moment."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ img, .none { background: #000; border-radius: .5rem; }
 
 
 def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
-    """Write hits to one HTML file; a video that cannot be read keeps its place without pictures.
+    """Write hits to one HTML file. A video that cannot be read is listed without pictures.
 
-    A link opens the video by its path at the moment (`#t=`, media fragments of the W3C): on this machine, or wherever
-    the videos lie at the same place.
+    A link opens the video file at the moment (`#t=`, W3C media fragments). Links work on any machine that has the
+    videos under the same paths.
     """
     from untrimmed.video.reader import FrameReader
 
     with FrameReader() as reader:
         body = "\n".join(_hit(rank, hit, reader) for rank, hit in enumerate(hits, start=1))
-    shown = html.escape(title)
+    heading = html.escape(title)
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     write_whole(
         file,
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{shown}</title>\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>\n'
-        f"<body><h1>{shown}</h1>\n{body or '<p>nothing found</p>'}\n</body></html>\n",
+        f"<body><h1>{heading}</h1>\n{body or '<p>nothing found</p>'}\n</body></html>\n",
     )
 
 
@@ -60,12 +60,12 @@ def _hit(rank: int, hit: Hit, reader: FrameReader) -> str:
 
 def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
     address = html.escape(hit.video.as_uri())
-    named = [("", moment) for moment in hit.moments]
+    labelled_moments = [("", moment) for moment in hit.moments]
     if hit.then:
         pairs = zip(hit.moments, hit.then, strict=True)
-        named = [part for first, second in pairs for part in (("", first), ("then ", second))]
-    for what, moment in named:
-        times = f"{what}{clock(moment.start_s)} – {clock(moment.end_s)}"
+        labelled_moments = [entry for first, second in pairs for entry in (("", first), ("then ", second))]
+    for label, moment in labelled_moments:
+        times = f"{label}{clock(moment.start_s)} – {clock(moment.end_s)}"
         picture = _picture(hit.video, moment, reader)
         image = f'<img src="{picture}" alt="frame of {times}">' if picture else '<span class="none"></span>'
         link = f"{address}#t={moment.start_s:.3f},{moment.end_s:.3f}"
@@ -79,6 +79,6 @@ def _picture(video: Path, moment: Moment, reader: FrameReader) -> str | None:
         frame = reader.frame_at(video, (moment.start_s + moment.end_s) / 2, short_side=_SHORT_SIDE)
     except FeatureError:
         return None
-    written = io.BytesIO()
-    Image.fromarray(frame).save(written, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode()
+    jpeg = io.BytesIO()
+    Image.fromarray(frame).save(jpeg, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg.getvalue()).decode()

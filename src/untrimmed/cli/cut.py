@@ -1,4 +1,4 @@
-"""`untrimmed cut`: write hits to files of their own."""
+"""`untrimmed cut`: save hits as video files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.search.store.records import library_folder
 from untrimmed.video.process import Limits
 
-_QUIET_S = 10.0  # between two lines of progress where no bar can be shown
-_PATIENCE_S = 600.0  # without progress
+_LINE_INTERVAL_S = 10.0  # between two lines of progress if there is no terminal for a bar
+_STALL_S = 600.0
 
 
 def cut(
@@ -26,43 +26,43 @@ def cut(
         str,
         typer.Argument(
             metavar="HITS",
-            help="Of the last search: 3, its third hit; 3.2, that hit's second moment; 1-5 or 2,4.2, several. "
-            "Or FILE@START-END.",
+            help="Hits of the last search: 3, 1-5 or 2,4.2 (4.2 is the second moment of hit 4). Or FILE@START-END.",
         ),
     ],
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", parser=parse_path, metavar="FILE|DIR", help="The clip's file; for several, their folder."
+            "-o", "--output", parser=parse_path, metavar="FILE|DIR", help="File to write, or folder for several clips."
         ),
     ],
     library: LibraryOption = None,
-    margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to keep before and after.")] = 0.0,
+    margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after.")] = 0.0,
     timeout: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             metavar="S",
-            help="Give a cut up after so long.  \\[default: after 600 without progress]",
+            help="Stop after S seconds.  \\[default: after 600 without progress]",
             show_default=False,
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Cut moments out of their videos, exactly, picture and sound.
+    """Save hits of the last search as video files.
 
-    Each file appears when it is whole. Exit code 3: some of several could not be cut (each is named with its reason).
+    Cuts are exact and keep the sound. A file appears when it is complete.
+    Exit code 3: some hits could not be cut (each is listed with the reason).
     """
-    chosen = [_span(hits)] if "@" in hits else list(dict.fromkeys(recall(library_folder(library), hits)))
+    moments = [_parse_span(hits)] if "@" in hits else list(dict.fromkeys(recall(library_folder(library), hits)))
     are_several = "@" not in hits and ("-" in hits or "," in hits)
-    files = _files(chosen, output) if are_several or output.is_dir() else [output]
-    if there := [file for file in files if file.exists() and not overwrite]:
-        raise ConfigError(f"{shown(there[0])}: is there already; choose another name or add --overwrite")
-    made = are_several and not output.exists()
-    if made:
+    files = _files(moments, output) if are_several or output.is_dir() else [output]
+    if existing := [file for file in files if file.exists() and not overwrite]:
+        raise ConfigError(f"{shown(existing[0])}: already exists; choose another name or add --overwrite")
+    is_new_folder = are_several and not output.exists()
+    if is_new_folder:
         output.mkdir(parents=True)
     failed = 0
-    for hit, file in zip(chosen, files, strict=True):
+    for hit, file in zip(moments, files, strict=True):
         try:
             _cut(hit.video, max(0.0, hit.start_s - margin), hit.end_s + margin, file, timeout, overwrite)
         except FeatureError as error:
@@ -70,31 +70,31 @@ def cut(
                 raise
             failed += 1
             print_marked("failed", "red", f"   {error}")
-    if made and failed == len(chosen):
+    if is_new_folder and failed == len(moments):
         output.rmdir()
     if failed:
         raise typer.Exit(SOME_FAILED)
 
 
-def _span(text: str) -> Remembered:
-    """FILE@START-END."""
+def _parse_span(text: str) -> Remembered:
+    """The moment of FILE@START-END."""
     path, _, span = text.rpartition("@")
     start, dash, end = span.partition("-")
     if not dash:
-        raise ConfigError(f"{text!r} names no span; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
+        raise ConfigError(f"{text!r} has no end time; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
     return Remembered("1", Path(path), parse_time(start), parse_time(end))
 
 
-def _files(chosen: list[Remembered], folder: Path) -> list[Path]:
-    """A file for each hit, named by its rank, its video and its span: 02_beach_61.5-66.0s.mp4."""
+def _files(hits: list[Remembered], folder: Path) -> list[Path]:
+    """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4."""
     from untrimmed.video.reader import is_video_path
 
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{shown(folder)}: is a file; name a folder for several clips")
+        raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; name another")
     if not folder.exists() and is_video_path(folder):
-        raise ConfigError(f"{shown(folder)}: names one file, wanted a folder for several clips; leave the suffix out")
+        raise ConfigError(f"{shown(folder)}: is a file name, expected a folder for several clips; remove the suffix")
     files = []
-    for hit in chosen:
+    for hit in hits:
         rank, dot, moment = hit.number.partition(".")
         name = f"{int(rank):02d}{dot}{moment}_{hit.video.stem[:50]}_{hit.start_s:.1f}-{hit.end_s:.1f}s.mp4"
         files.append(folder / name)
@@ -104,19 +104,21 @@ def _files(chosen: list[Remembered], folder: Path) -> list[Path]:
 def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
     from untrimmed.video.reader import cut as cut_video
 
-    # A limit that is asked for is the only one: on a busy machine even a sign of life can take longer than a minute.
-    limits = Limits(stall_s=_PATIENCE_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
+    # --timeout replaces the stall limit: on a busy machine the first progress alone can take over a minute.
+    limits = Limits(stall_s=_STALL_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
     with _CutDisplay(file, start_s, end_s) as display:
-        until_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
-    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(until_s)} of {shown(video)}")
+        cut_end_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
+    result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(cut_end_s)} of {shown(video)}")
 
 
 class _CutDisplay(Bar):
-    """How far a cut has come: a bar on a terminal, elsewhere a line now and then."""
+    """The progress of a cut: a bar on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, file: Path, start_s: float, end_s: float) -> None:
-        self._name, self._start_s, self._end_s = shown(Path(file.name)), start_s, end_s
-        self._began = self._told = time.monotonic()
+        self._name = shown(Path(file.name))
+        self._start_s = start_s
+        self._end_s = end_s
+        self._start_time = self._line_time = time.monotonic()
         super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -129,14 +131,14 @@ class _CutDisplay(Bar):
         )
 
     def __call__(self, time_s: float) -> None:
-        """Show that this time of the video has been reached."""
+        """Show that the cut has reached this time of the video."""
         done_s = min(time_s, self._end_s) - self._start_s
         if done_s < 0:
-            doing = f"looking for {clock(self._start_s)}, at {clock(time_s)}"
+            state = f"seeking {clock(self._start_s)}, at {clock(time_s)}"
         else:
-            doing = f"{clock(done_s)} of {clock(self._end_s - self._start_s)}"
-        self.show(completed=max(0.0, done_s), description=f"{self._name}: {doing}")
+            state = f"{clock(done_s)} of {clock(self._end_s - self._start_s)}"
+        self.show(completed=max(0.0, done_s), description=f"{self._name}: {state}")
         now = time.monotonic()
-        if not progress_console.is_terminal and now - self._told >= _QUIET_S:
-            self._told = now
-            progress_console.print(f"{self._name}: {doing} after {now - self._began:.0f} s")
+        if not progress_console.is_terminal and now - self._line_time >= _LINE_INTERVAL_S:
+            self._line_time = now
+            progress_console.print(f"{self._name}: {state} after {now - self._start_time:.0f} s")

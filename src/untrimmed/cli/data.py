@@ -32,7 +32,7 @@ _FIRST_METHOD = "gmmformer_v2"  # of a command to train, as elsewhere
 
 data_app = typer.Typer(
     name="data",
-    help="Benchmarks and people's own data: lay out, check, describe, simulate.",
+    help="Prepare, check, describe and simulate data sets.",
     no_args_is_help=True,
 )
 
@@ -97,7 +97,7 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
     for note in get_benchmark(name).notes:
         result_console.print(note)
     for missing, files in prepared.missing.items():
-        line = f"not written: {missing}, its annotation file is not in the folder, wanted {files}"
+        line = f"not written: {missing}, its annotation file is not in the folder, expected {files}"
         progress_console.print(line)
 
 

@@ -1,4 +1,4 @@
-"""`untrimmed demo`: build a small corpus, index it, search it, and say how well it went."""
+"""`untrimmed demo`: build a small corpus, index it, search it, and measure the answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from untrimmed.cli.console import result_console
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the demo's files go.")] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the demo's files.")] = Path("demo"),
 ) -> None:
-    """Make 12+ untrimmed reels from bundled photographs and clips, index them, run 20 queries, measure the answers."""
+    """Build a small demo library, search it and measure the hits.
+
+    The demo makes 12 or more videos from bundled photographs and clips,
+    indexes them and runs 20 queries.
+    """
     from untrimmed.demo.run import run_demo
 
     run_demo(folder, result_console)

@@ -1,4 +1,4 @@
-"""`untrimmed doctor`: what of the program works on this machine, and what to do about what does not."""
+"""`untrimmed doctor`: check that the program works on this machine, and explain how to fix what does not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: ok, note (works, could be better) or bad (does not work)."""
+    """The result of one check: ok, note (works but could be better) or bad (does not work)."""
 
     state: str
     subject: str
@@ -35,27 +35,27 @@ def doctor(
     library: LibraryOption = None,
     encoder: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Load and test this encoder.  \\[default: builtin]", show_default=False),
+        typer.Option(metavar="NAME", help="Encoder to test.  \\[default: builtin]", show_default=False),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Test this model.  \\[default: the library's, if any]", show_default=False),
+        typer.Option(metavar="RUN", help="Model to verify.  \\[default: the library's]", show_default=False),
     ] = None,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Read all of the library first: make anew what is derived from its table, remove videos that are "
-            "damaged in it, and name them.",
+            help="First read the whole library, rebuild its caches, and remove and list damaged videos.",
         ),
     ] = False,
     imports: ImportOption = None,
 ) -> None:
-    """Check this machine: packages, video decoding, encoders, the library, its model, free disk space.
+    """Check this machine and explain how to fix what fails.
 
-    Exit code 2 if something does not work.
+    Checks packages, video decoding, encoders, the library, its model and
+    free disk space. Exit code 2 if something does not work.
     """
-    bad = False
+    has_failed = False
     checks: dict[str, Callable[[], Iterator[Finding]]] = {"repair": lambda: _repair(library)} if repair else {}
     checks |= {
         "python": _python,
@@ -69,8 +69,8 @@ def doctor(
         for finding in _guarded(subject, check):
             mark = (f"{finding.state:4}", _COLOURS[finding.state])
             result_console.print(Text.assemble(mark, f" {finding.subject:9} {finding.text}"))
-            bad = bad or finding.state == "bad"
-    if bad:
+            has_failed = has_failed or finding.state == "bad"
+    if has_failed:
         raise typer.Exit(USAGE)
 
 
@@ -87,7 +87,7 @@ def _python() -> Iterator[Finding]:
     if missing:
         yield Finding("bad", "packages", f"missing: {', '.join(missing)}; run: pip install 'untrimmed[video]'")
     if importlib.util.find_spec("torch") is None:
-        text = "not installed; only hub encoders and methods need it: pip install 'untrimmed[hub,train]'"
+        text = "not installed; hub encoders and trained models need it: pip install 'untrimmed[hub,train]'"
         yield Finding("note", "torch", text)
         return
     import torch
@@ -95,8 +95,8 @@ def _python() -> Iterator[Finding]:
     from untrimmed.devices import choose_device
     from untrimmed.precision import choose_format
 
-    where = "CUDA" if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
-    yield Finding("ok", "torch", f"{torch.__version__}, {where}")
+    processor = "CUDA" if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    yield Finding("ok", "torch", f"{torch.__version__}, {processor}")
     number_format = choose_format("auto", str(choose_device("auto", mps=True)))
     yield Finding("ok", "products", f"--precision auto is {number_format.name} here: {number_format.reason}")
 
@@ -107,18 +107,18 @@ def _video() -> Iterator[Finding]:
     import av
 
     common = ("h264", "hevc", "av1", "vp9", "mpeg4")
-    lacking = [name for name in common if name not in av.codecs_available]
-    state, text = ("note", f"cannot decode {', '.join(lacking)}") if lacking else ("ok", f"decodes {', '.join(common)}")
-    yield Finding(state, "video", f"PyAV {av.__version__}, {text}")
+    missing = [name for name in common if name not in av.codecs_available]
+    text = f"cannot decode {', '.join(missing)}" if missing else f"decodes {', '.join(common)}"
+    yield Finding("note" if missing else "ok", "video", f"PyAV {av.__version__}, {text}")
 
 
 def _encoder(name: str | None) -> Iterator[Finding]:
-    """That an encoder works; `builtin`, if nobody asked for it, may be missing where hub encoders are installed."""
+    """Test an encoder. Without a name, `builtin` may be missing if hub encoders are installed."""
     from untrimmed.encoders.hub.weights import missing_packages
     from untrimmed.encoders.registry import BUILTIN, load_encoder
 
-    if name is None and not missing_packages() and (lacking := _lacking_of_builtin()) is not None:
-        yield Finding("note", "encoder", lacking)
+    if name is None and not missing_packages() and (problem := _builtin_problem()) is not None:
+        yield Finding("note", "encoder", problem)
         return
     loaded = load_encoder(name or BUILTIN)
     products = f"multiplies in {loaded.products}: {loaded.why}"
@@ -126,7 +126,7 @@ def _encoder(name: str | None) -> Iterator[Finding]:
 
 
 def _default(tested: str) -> Iterator[Finding]:
-    """Whether the default encoder is here, unless it is the one that was tested; nothing is fetched."""
+    """Check that the weights of the default encoder are on disk, unless it was just tested. Nothing is downloaded."""
     from untrimmed.encoders.hub.weights import locate, missing_packages
     from untrimmed.encoders.registry import DEFAULT, ENCODERS
     from untrimmed.errors import EncoderError
@@ -135,19 +135,21 @@ def _default(tested: str) -> Iterator[Finding]:
     if hub_id is None or tested in (DEFAULT, hub_id):
         return
     if missing := missing_packages():
-        text = f"{DEFAULT} needs {' and '.join(missing)}; `index` uses 'builtin' until: pip install 'untrimmed[hub]'"
+        packages = " and ".join(missing)
+        text = f"{DEFAULT} needs {packages}, so `index` uses 'builtin'; to change that: pip install 'untrimmed[hub]'"
         yield Finding("note", "default", text)
         return
     try:
         locate(hub_id, local_files_only=True)
-        yield Finding("ok", "default", f"the weights of {DEFAULT} are here")
+        yield Finding("ok", "default", f"the weights of {DEFAULT} are on this machine")
     except EncoderError:
-        otherwise = ", or uses 'builtin' without a network" if _lacking_of_builtin() is None else ""
-        yield Finding("note", "default", f"the weights of {DEFAULT} are not here yet; `index` fetches them{otherwise}")
+        fallback = ", or uses 'builtin' without a network" if _builtin_problem() is None else ""
+        text = f"the weights of {DEFAULT} are not on this machine yet; `index` downloads them{fallback}"
+        yield Finding("note", "default", text)
 
 
-def _lacking_of_builtin() -> str | None:
-    """What keeps `builtin` from being loaded for want of packages."""
+def _builtin_problem() -> str | None:
+    """Why `builtin` cannot be loaded, if packages are missing."""
     from untrimmed.encoders.builtin.encoder import require_packages
     from untrimmed.errors import EncoderError
 
@@ -163,45 +165,46 @@ def _library(folder: Path | None) -> Iterator[Finding]:
 
     library = untrimmed.open(folder)
     if not library.folder.exists():
-        yield Finding("note", "library", f"none yet at {library.folder}; make one with: untrimmed index FOLDER")
+        yield Finding("note", "library", f"none yet at {library.folder}; create it with: untrimmed index FOLDER")
         return
     records = library.videos()
     yield Finding("ok", "library", f"{library.folder}: {len(records)} videos")
     free = shutil.disk_usage(library.folder).free
     yield Finding("ok" if free > 1e9 else "note", "disk", f"{free / 1e9:.1f} GB free")
     if sys.platform != "linux":
-        yield Finding("note", "limits", "the memory limit of the decoding process is enforced on Linux alone")
+        yield Finding("note", "limits", "the memory limit of the decoding process works only on Linux")
 
 
 def _repair(folder: Path | None) -> Iterator[Finding]:
-    """Every byte of a library; damaged videos can only be had from their files again."""
+    """Read every byte of a library. Damaged videos are removed and have to be indexed again from their files."""
     import untrimmed
 
-    found = untrimmed.open(folder).repair()
-    for path in found.files:
-        done = "made anew" if path.is_file() else "removed, and nothing is lost: searches have it from the table"
-        yield Finding("note", "repair", f"{shown(path)}: was damaged; {done}")
-    for record in found.videos:
+    damaged = untrimmed.open(folder).repair()
+    for path in damaged.files:
+        repair = "rebuilt" if path.is_file() else "removed; nothing is lost, searches read the table instead"
+        yield Finding("note", "repair", f"{shown(path)}: was damaged; {repair}")
+    for record in damaged.videos:
         file = shown(Path(record.path))
-        again = f"untrimmed index {shlex.quote(file)}"
-        yield Finding("bad", "repair", f"{file}: was damaged in the library and is removed; run: {again}")
-    if not found.files and not found.videos:
-        yield Finding("ok", "repair", "all of the library is as it was written")
+        command = f"untrimmed index {shlex.quote(file)}"
+        yield Finding("bad", "repair", f"{file}: was damaged in the library and is removed; run: {command}")
+    if not damaged.files and not damaged.videos:
+        yield Finding("ok", "repair", "no file of the library is damaged")
 
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
-    """That a trained model can be read: the one asked about, else the one that the library searches with."""
+    """Check that a trained model can be read: the one in `folder`, by default the one that the library uses."""
     from untrimmed.search.corpora.engine import model_in_use
     from untrimmed.search.store.records import library_folder, read_settings
 
     if folder is not None:
         from untrimmed.models.storage import load_model
 
-        yield Finding("ok", "model", f"{folder}: {load_model(folder).name}, whole")
+        yield Finding("ok", "model", f"{folder}: {load_model(folder).name}, complete")
         return
     place = library_folder(library)
     settings = read_settings(place)
     if settings is not None:
-        used = model_in_use(place, settings.model, settings.model_folder)
-        where = "needs no training" if used.folder is None else "whole"
-        yield Finding("ok", "model", f"{used.folder or place}: {used.identity}, {where}")
+        model_in_library = model_in_use(place, settings.model, settings.model_folder)
+        state = "needs no training" if model_in_library.folder is None else "complete"
+        source = model_in_library.folder or place
+        yield Finding("ok", "model", f"{source}: {model_in_library.identity}, {state}")

@@ -1,14 +1,17 @@
-"""`untrimmed encoders`: the short names of encoders, with size, licence and width."""
+"""`untrimmed encoders`: list the encoders by short name, with licence and sizes."""
 
 from __future__ import annotations
 
 from untrimmed.cli.console import result_console
 
-_ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # with what stands under a row, it fits 80 columns
+_ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # fits 80 columns
 
 
 def encoders() -> None:
-    """List encoders by short name; any hub id or local folder of a dual encoder works too."""
+    """List the encoders that have a short name.
+
+    --encoder also takes the hub id or the local folder of any dual encoder.
+    """
     from untrimmed.encoders.registry import ENCODERS
 
     result_console.print(_ROW.format("name", "licence", "width", "image", "parameters"))

@@ -105,10 +105,11 @@ def evaluate(
     overrides: ChangedArgument = None,
     imports: ImportOption = None,
 ) -> None:
-    """Score a model, trained or not, on a data set's split, or a library on labelled sentences of your own.
+    """Score a model, or a library on your labelled queries.
 
-    A run gives R@K and SumR by moment-to-video ratio, mAP, median and mean rank (MdR, MnR), and event-level recall
-    (R@K, IoU=m of moments) where the data have moments; a library R@K, mean IoU in the true video, moment recall.
+    A run is scored by R@K and SumR per moment-to-video ratio, mAP, median and
+    mean rank and, if the data have moments, event-level recall (R@K, IoU=m).
+    A library is scored by R@K, mean IoU in the true video and moment recall.
     """
     from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top

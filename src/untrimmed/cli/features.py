@@ -73,7 +73,7 @@ def features(
     precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
-    """Write frame features of videos, and word features of their captions, for: untrimmed train METHOD --data NAME.
+    """Export features of your own videos and captions for training.
 
     Videos are indexed into a library and exported from there: a model trained on them serves that library. Where
     DIR/NAME has captions that untrimmed data prepare wrote, these get features: name the files as they name videos.

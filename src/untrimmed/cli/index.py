@@ -1,4 +1,4 @@
-"""`untrimmed index`: bring a library up to date with files and folders."""
+"""`untrimmed index`: update a library from files and folders."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from untrimmed.cli.bars import Bar, counting
 from untrimmed.cli.console import SOME_FAILED, print_json, print_marked, print_notice, progress_console, result_console
 from untrimmed.cli.options import (
+    OUTPUT_PANEL,
+    RUNTIME_PANEL,
+    VIDEOS_PANEL,
     DeviceOption,
     EncoderOption,
     FpsOption,
@@ -33,26 +36,29 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        metavar="RUN|tf_prvr|frames",
-        help="Search with this trained model (its folder) from now on, or training-free: with tf_prvr, or with frames "
-        "(the default; 'none' is the same).",
+        metavar="NAME",
+        help="From now on search with this trained model (the folder of a run), or with tf_prvr or frames (the "
+        "default), which need no training.",
         show_default=False,
+        rich_help_panel=VIDEOS_PANEL,
     ),
 ]
 PartOption = Annotated[
     str | None,
     typer.Option(
         metavar="N/TOTAL",
-        help="Only this part of the files, into a library beside: for many machines; see: untrimmed merge.",
+        help="Index one part of the files into its own library; join them with: untrimmed merge.",
         show_default=False,
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
-_NUM_NAMED = 10  # links to folders
+_MAX_LISTED_LINKS = 10
 
 
 def index(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Video files, or folders of them.", parser=parse_path)
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Video files, or folders with videos.", parser=parse_path),
     ] = None,
     library: LibraryOption = None,
     encoder: EncoderOption = None,
@@ -61,8 +67,9 @@ def index(
         bool | None,
         typer.Option(
             "--keyframes/--no-keyframes",
-            help="Decode key frames only: many times faster, but coarser.",
+            help="Decode only key frames: much faster, less exact.",
             show_default=False,
+            rich_help_panel=VIDEOS_PANEL,
         ),
     ] = None,
     model: ModelOption = None,
@@ -70,13 +77,18 @@ def index(
     ray: RayOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines: one a file, then the report.")] = False,
+    json_output: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON lines: one per file, then a report.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
     imports: ImportOption = None,
 ) -> None:
-    """Index videos: files already known are skipped, moved ones recognised, changed ones encoded anew.
+    """Add videos to the library, or update it.
 
-    Every video is kept as soon as it is done: stop at any time and run the same command again.
-    Exit code 3: some files could not be indexed (each is named with its reason).
+    Only new and changed files are encoded; moved files are recognised.
+    Finished videos are saved at once, so you can stop at any time and run the
+    same command again.
+    Exit code 3: some files failed (each is listed with the reason).
     """
     import untrimmed
 
@@ -99,7 +111,7 @@ def index(
         else:
             print_report(report)
         if not (report.done or report.skipped or report.failed):
-            progress_console.print("note: no video files there; name a file to index it whatever its suffix")
+            progress_console.print("note: no files with a video suffix there; to index any other file, name it")
     if model is not None:
         _use(opened, model)
     if some_failed:
@@ -108,13 +120,13 @@ def index(
 
 def _require_work(paths: list[Path] | None, model: str | None, part: str | None) -> None:
     if not paths and model is None:
-        raise ConfigError("nothing to index: name video files or folders")
+        raise ConfigError("nothing to index; name video files or folders")
     if part is not None and (model is not None or not paths):
-        raise ConfigError("--part is of the files named, without --model; set that once for the merged library")
+        raise ConfigError("--part needs files and no --model; set the model once, after untrimmed merge")
 
 
 def _use(library: Library, model: str) -> None:
-    with counting("encoding the library's frames through the model", muted=model in ("frames", "none")) as progress:
+    with counting("encoding the library's frames with the model", muted=model in ("frames", "none")) as progress:
         library.use(model, progress=progress)
     settings = library.settings()
     progress_console.print(f"searching with {settings.model if settings else 'no model'}")
@@ -123,15 +135,15 @@ def _use(library: Library, model: str) -> None:
 def index_files(
     library: Library, paths: list[Path], *, on_step: Callable[[Step], None] | None = None, **options: Any
 ) -> IndexReport:
-    """Index behind a display of what is done, and say what else is to be known of encoder and folders."""
+    """Index files with a progress display, then print notices about the encoder and about links to folders."""
     with IndexDisplay() as display:
 
-        def tell(step: Step) -> None:
+        def show_step(step: Step) -> None:
             display(step)
             if on_step is not None:
                 on_step(step)
 
-        report = library.index(paths, progress=tell, **options)
+        report = library.index(paths, progress=show_step, **options)
     print_notice(report.notice)
     _print_linked(report.linked)
     return report
@@ -143,14 +155,14 @@ def _print_step(step: Step) -> None:
 
 
 def _print_linked(folders: Sequence[Path]) -> None:
-    for folder in folders[:_NUM_NAMED]:
+    for folder in folders[:_MAX_LISTED_LINKS]:
         progress_console.print(f"not followed  {shown(folder)} is a link to a folder; name it to index it")
-    if len(folders) > _NUM_NAMED:
-        progress_console.print(f"not followed  {len(folders) - _NUM_NAMED} links to folders more")
+    if len(folders) > _MAX_LISTED_LINKS:
+        progress_console.print(f"not followed  {len(folders) - _MAX_LISTED_LINKS} more links to folders")
 
 
 class IndexDisplay(Bar):
-    """A bar on a terminal, one line a file elsewhere; failures stay visible in both."""
+    """A bar on a terminal, elsewhere one line per file. Failures stay visible in both."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -161,7 +173,7 @@ class IndexDisplay(Bar):
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
-            description="getting ready",
+            description="starting",
             total=None,
             files="",
             speed="",
@@ -170,15 +182,16 @@ class IndexDisplay(Bar):
 
     def __call__(self, step: Step) -> None:
         """Show one step."""
-        within = min(1.0, step.done_s / step.duration_s) if step.state == "encoding" and step.duration_s > 0 else 0.0
+        is_encoding = step.state == "encoding"
+        fraction = min(1.0, step.done_s / step.duration_s) if is_encoding and step.duration_s > 0 else 0.0
         if step.state == "done":
             self._video_s += step.duration_s
-        done_s = self._video_s + (step.done_s if step.state == "encoding" else 0.0)
+        done_s = self._video_s + (step.done_s if is_encoding else 0.0)
         self.show(
             total=step.total,
             files=f"{step.position}/{step.total} files",
-            completed=step.position + within,
-            description=shown(Path(step.path.name)) if step.state == "encoding" else "",
+            completed=step.position + fraction,
+            description=shown(Path(step.path.name)) if is_encoding else "",
             speed=f"{done_s / self.elapsed_s:.1f}x real time" if self.elapsed_s > 0.5 else "",
         )
         if step.state == "failed":
@@ -192,7 +205,7 @@ class IndexDisplay(Bar):
 
 
 def print_report(report: IndexReport) -> None:
-    """What became of the files, and where the time went."""
+    """Print how many files were indexed, skipped or failed, and how long each stage took."""
     for warning in report.warnings:
         print_marked("warning", "yellow", f"  {shown(warning.path)}: {warning.reason}")
     moved = f" ({len(report.moved)} of them moved)" if report.moved else ""
@@ -200,10 +213,10 @@ def print_report(report: IndexReport) -> None:
         f"{len(report.done)} indexed, {len(report.skipped)} already known{moved}, {len(report.failed)} failed"
     )
     if report.done:
-        result_console.print(_where_time_went(report.timings))
+        result_console.print(_describe_timings(report.timings))
 
 
-def _where_time_went(timings: Timings) -> str:
+def _describe_timings(timings: Timings) -> str:
     return (
         f"{timings.video_s:.0f} s of video in {timings.wall_s:.1f} s: {timings.speed:.1f}x real time "
         f"(decode {timings.decode_s:.1f} s, encode {timings.encode_s:.1f} s, write {timings.write_s:.1f} s; "

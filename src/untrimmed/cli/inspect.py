@@ -1,4 +1,4 @@
-"""`untrimmed ls`, `status` and `rm`: what is in a library, and taking it out again."""
+"""`untrimmed ls`, `status` and `rm`: list what is in a library, and remove videos from it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.listing import find_gone, is_gone, read_records
 from untrimmed.search.store.records import Settings, VideoRecord, library_folder, read_settings
 
-_SHARED = ("encoder", "encoder_identity", "products", "model", "sampling")  # of the settings, in `status --json`
+_JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")  # printed by `status --json`
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
-    """List the indexed videos: length, frames looked at, path; `gone` marks files no longer there."""
+    """List the videos in the library.
+
+    Each line has duration, indexed frames and path; (gone) marks missing files.
+    """
     records = read_records(library_folder(library))
     if json_output:
         print_json([asdict(record) for record in records])
@@ -36,7 +39,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
 
 
 def status(library: LibraryOption = None, json_output: JsonOption = False) -> None:
-    """Say what a library holds and what it was made with."""
+    """Summarise the library: size, encoder and model."""
     folder = library_folder(library)
     records, settings = read_records(folder), read_settings(folder)
     facts: dict[str, Any] = {
@@ -46,94 +49,95 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "frames": sum(record.num_frames for record in records),
         "gone": sum(is_gone(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
-        **{name: getattr(settings, name, None) for name in _SHARED},
+        **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
     }
     if json_output:
         print_json(facts)
         return
-    say = result_console.print
-    say(f"library   {name_of(folder)}")
-    say(f"videos    {len(records)}, {clock(facts['duration_s'])} in all, {facts['frames']} frames looked at")
-    say(f"size      {facts['bytes'] / 1e6:.1f} MB")
+    write = result_console.print
+    write(f"library   {name_of(folder)}")
+    write(f"videos    {len(records)}, {clock(facts['duration_s'])} in total, {facts['frames']} frames indexed")
+    write(f"size      {facts['bytes'] / 1e6:.1f} MB")
     if settings is not None:
-        say(f"encoder   {settings.encoder_identity}, {settings.sampling}{_otherwise(records, settings.sampling)}")
-        say(f"products  {settings.products}{_here(settings)}")
-        say(f"model     {settings.model}")
+        exceptions = _describe_exceptions(records, settings.sampling)
+        write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")
+        write(f"products  {settings.products}{_describe_precision(settings)}")
+        write(f"model     {settings.model}")
     if facts["gone"]:
-        say(f"gone      {_videos(facts['gone'])} no longer there; to forget: untrimmed rm --gone")
+        write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
 
 
-def _otherwise(records: list[VideoRecord], sampling: str) -> str:
-    """What was sampled otherwise than the library is now: ``; 1 video at 2 fps``."""
-    others = Counter(record.sampling for record in records if record.sampling != sampling)
+def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
+    """The numbers of videos with another sampling than the library has now: ``; 1 video at 2 fps``."""
+    counts = Counter(record.sampling for record in records if record.sampling != sampling)
     return "".join(
-        f"; {_videos(count)} {'at' if other.endswith('fps') else 'by'} {other}" for other, count in others.items()
+        f"; {_videos(count)} {'at' if other.endswith('fps') else 'by'} {other}" for other, count in counts.items()
     )
 
 
-def _here(settings: Settings) -> str:
-    """What this processor multiplies in, where the encoder leaves a choice."""
+def _describe_precision(settings: Settings) -> str:
+    """The number format on this processor, if the encoder leaves a choice."""
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
-    here = choose_format("auto", "cpu")
-    return f"; --precision auto is {here.name} on the CPU: {here.reason}"
+    number_format = choose_format("auto", "cpu")
+    return f"; --precision auto is {number_format.name} on the CPU: {number_format.reason}"
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
-    except FileNotFoundError:  # a writer has just cleared an old version away
+    except FileNotFoundError:  # a writer has just deleted an old version
         return 0
 
 
 def rm(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders of them.", parser=parse_path)
+        list[Path] | None, typer.Argument(metavar="PATH", help="Videos, or folders with videos.", parser=parse_path)
     ] = None,
     library: LibraryOption = None,
-    gone: Annotated[bool, typer.Option("--gone", help="Forget every video whose file is no longer there.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Forget everything.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --gone: do not ask.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Remove all videos whose files are missing.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all videos.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --gone: do not ask for confirmation.")] = False,
 ) -> None:
-    """Forget videos. Only the library changes; your files stay as they are.
+    """Remove videos from the library. Your files are kept.
 
-    --gone asks first, and keeps what lies on a drive or in a top folder that is missing as a whole (exit code 3): name
-    that folder to forget it all the same.
+    --gone asks first. It keeps videos if their whole drive or top folder is
+    missing (exit code 3); name that folder to remove them anyway.
     """
     import untrimmed
 
     if not (paths or gone or everything):
-        raise ConfigError("nothing to forget: name videos or folders, or use --gone or --all")
+        raise ConfigError("nothing to remove; name videos or folders, or use --gone or --all")
     opened = untrimmed.open(library)
-    wanted = [str(path) for path in paths or ()]
+    targets = [str(path) for path in paths or ()]
     records = opened.videos() if everything or gone else []
-    missing: dict[Path, list[VideoRecord]] = {}
+    missing_roots: dict[Path, list[VideoRecord]] = {}
     if everything:
-        wanted += [record.path for record in records]
+        targets += [record.path for record in records]
     elif gone:
-        lost, missing = find_gone(records)
-        if lost and not dry_run and not yes:
-            _ask(len(lost))
-        wanted += [record.path for record in lost if is_gone(record.path)]  # a drive may be back since the question
-    removed = opened.remove(wanted, dry_run=dry_run)
+        missing, missing_roots = find_gone(records)
+        if missing and not dry_run and not yes:
+            _confirm(len(missing))
+        targets += [record.path for record in missing if is_gone(record.path)]  # a drive may be back by now
+    removed = opened.remove(targets, dry_run=dry_run)
     for record in removed:
-        progress_console.print(f"{'would forget' if dry_run else 'forgotten'}  {shown(Path(record.path))}")
-    for root, kept in missing.items():
+        progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")
+    for root, kept in missing_roots.items():
         progress_console.print(
-            f"kept  {_videos(len(kept))} below {shown(root)}, where nothing is left: is a drive missing? "
-            f"To forget them: untrimmed rm {shlex.quote(str(root))}",
+            f"kept  {_videos(len(kept))} in {shown(root)}, which is missing or empty: is a drive disconnected? "
+            f"To remove them: untrimmed rm {shlex.quote(str(root))}",
         )
-    result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}forgotten")
-    if missing:
+    result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")
+    if missing_roots:
         raise typer.Exit(SOME_FAILED)
 
 
-def _ask(count: int) -> None:
-    """Go on only if a person says so."""
+def _confirm(count: int) -> None:
+    """Exit unless the user confirms."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{_videos(count)} gone; see which with --dry-run, and add --yes to forget them")
-    if not typer.confirm(f"{_videos(count)} no longer there; forget?", err=True):
+        raise ConfigError(f"{_videos(count)} missing on disk; list with --dry-run, remove with --yes")
+    if not typer.confirm(f"{_videos(count)} missing on disk; remove from the library?", err=True):
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Where the hits of the last search in a library are, kept beside it so that a hit can be named by its number."""
+"""The hits of the last search in a library, stored beside it so that commands can name a hit by its number."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ _FILE = "last_search.json"
 
 
 def remember(library: Path, hits: Iterable[Hit]) -> None:
-    """Keep these hits: in the user's cache where the library cannot be written to, and never older ones."""
+    """Store these hits in the library, or in the user's cache if the library is read-only. Older hits are deleted."""
     text = json.dumps([hit.to_json(rank) for rank, hit in enumerate(hits, start=1)])
-    beside, cached = library / _FILE, _in_cache(library)
+    library_file = library / _FILE
+    cache_file = _cache_file(library)
     try:
-        write_whole(beside, text)
-        if os.path.exists(cached):
-            cached.unlink()
+        write_whole(library_file, text)
+        if os.path.exists(cache_file):
+            cache_file.unlink()
         return
-    except OSError:  # a full disk, which still lets files be deleted, or a library that is read-only
+    except OSError:  # the library is read-only, or the disk is full, where deleting still works
         with contextlib.suppress(OSError):
-            beside.unlink()
+            library_file.unlink()
     try:
-        write_whole(cached, text)
-    except OSError:  # the hits themselves are worth more than their numbers
+        write_whole(cache_file, text)
+    except OSError:  # the search itself worked, so this is only a warning
         with contextlib.suppress(OSError):
-            cached.unlink()
+            cache_file.unlink()
         print_marked(
-            "warning:", "yellow", " these hits cannot be remembered; cut them by FILE@START-END, not by number"
+            "warning:", "yellow", " the hit numbers could not be saved; use untrimmed cut FILE@START-END instead"
         )
 
 
-def _in_cache(library: Path) -> Path:
+def _cache_file(library: Path) -> Path:
     name = hashlib.sha256(os.fsencode(os.path.abspath(library))).hexdigest()[:16]
     return platformdirs.user_cache_path("untrimmed") / "last_search" / f"{name}.json"
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """A hit of the last search, or one of its moments, by the number that named it."""
+    """A moment of the last search and the number that the user typed for it."""
 
     number: str  # 3 or 3.2
     video: Path
@@ -59,25 +60,25 @@ class Remembered:
 
 
 def recall(library: Path, numbers: str) -> list[Remembered]:
-    """The hits "3", "1-5" or "2,4.2" (the fourth hit's second moment), in the order named.
+    """The hits "3", "1-5" or "2,4.2" (the fourth hit's second moment), in this order.
 
     Raises:
-        UnknownNameError: There was no such hit.
-        ConfigError: They are not numbers of that form, or the file is damaged.
+        UnknownNameError: The last search has no such hit.
+        ConfigError: The numbers cannot be parsed, or the file is damaged.
     """
-    cached = _in_cache(library)
-    file = cached if os.path.exists(cached) else library / _FILE
+    cache_file = _cache_file(library)
+    file = cache_file if os.path.exists(cache_file) else library / _FILE
     if not os.path.exists(file):
-        raise UnknownNameError(f"hit {numbers}: no search in {library} is remembered; search again")
+        raise UnknownNameError(f"hit {numbers}: no hits of a search in {library} are saved; search first")
     hits = _read(file)
-    wanted = (one for part in numbers.split(",") for one in _parse(part.strip()))
-    return [_recall(library, hits, rank, moment) for rank, moment in wanted]
+    pairs = (pair for part in numbers.split(",") for pair in _parse(part.strip()))
+    return [_recall(library, hits, rank, moment) for rank, moment in pairs]
 
 
 def _parse(part: str) -> Iterable[tuple[int, int | None]]:
     match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})|\.(\d{1,9}))?", part)
     if match is None or (match[2] and int(match[2]) < int(match[1])):
-        raise ConfigError(f"hit {part!r} is not understood; write 3, 3.2, 1-5 or FILE@START-END")
+        raise ConfigError(f"{part!r} is not a hit; write 3, 3.2, 1-5 or FILE@START-END")
     if match[2]:
         return ((rank, None) for rank in range(int(match[1]), int(match[2]) + 1))
     return [(int(match[1]), int(match[3]) if match[3] else None)]
@@ -85,16 +86,16 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
 
 def _read(file: Path) -> list[Hit]:
     try:
-        return [Hit.from_json(found) for found in json.loads(file.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not there, no JSON, or JSON of another form
-        raise ConfigError(f"{file}: cannot be read as the last search; search again") from None
+        return [Hit.from_json(document) for document in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # unreadable, not JSON, or JSON of another form
+        raise ConfigError(f"{file}: the hits of the last search cannot be read; search again") from None
 
 
 def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> Remembered:
     number = f"{rank}" if moment is None else f"{rank}.{moment}"
     if not 1 <= rank <= len(hits) or not 1 <= (moment or 1) <= len(hits[rank - 1].moments):
-        found = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
-        raise UnknownNameError(f"hit {number}: the last search in {library} gave {found}; search again")
+        count = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
+        raise UnknownNameError(f"hit {number}: no such hit, the last search in {library} has {count}; search again")
     hit = hits[rank - 1]
     span = hit.moments[(moment or 1) - 1]
     return Remembered(number, hit.video, span.start_s, span.end_s)

@@ -1,4 +1,4 @@
-"""`untrimmed mcp`: a library for agents."""
+"""`untrimmed mcp`: let AI agents search a library."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from untrimmed.cli.console import progress_console, result_console
 from untrimmed.cli.options import (
+    SERVICE_PANEL,
     AllowHostOption,
     HostOption,
     LibraryOption,
@@ -28,7 +29,7 @@ def mcp(
         typer.Option(
             parser=parse_path,
             metavar="DIR",
-            help="Where agents may write clips; else they may not.",
+            help="Let agents save clips in this folder.",
             show_default=False,
         ),
     ] = None,
@@ -39,8 +40,9 @@ def mcp(
             min=0,
             max=65535,
             metavar="PORT",
-            help="Answer over HTTP instead, at /mcp; 0: any port that is free.",
+            help="Use HTTP, at /mcp, instead of stdin. 0: any free port.",
             show_default=False,
+            rich_help_panel=SERVICE_PANEL,
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
@@ -48,35 +50,37 @@ def mcp(
     allow_host: AllowHostOption = None,
     precision: PrecisionOption = "auto",
 ) -> None:
-    """Let agents search a library: tools of the Model Context Protocol (MCP).
+    """Let AI agents search the library (an MCP server).
 
-    A client starts this command and talks with it on stdin and stdout (docs/agents.md has what it wants to be told), or
-    asks at the address that --http prints. The tools: search, show a frame, the curve of relevance, cut a clip.
+    An MCP client starts this command and uses stdin and stdout (docs/agents.md
+    shows how to configure one), or connects to the address that --http prints.
+    Tools: search, show a frame, plot the relevance over time, save a clip.
     """
     import untrimmed
-    from untrimmed.cli.serve import tell_serving
+    from untrimmed.cli.serve import print_library
     from untrimmed.server.access import Access
     from untrimmed.server.agents import serve_http, serve_stdio
 
-    given = {"--host": host != "127.0.0.1", "--allow-host": bool(allow_host)}  # a token may be the shell's
-    if http is None and (options := [name for name, is_given in given.items() if is_given]):
-        raise ConfigError(f"{' and '.join(options)}: for HTTP alone; add --http PORT")
+    # --token is not listed: it may come from the environment.
+    http_options = {"--host": host != "127.0.0.1", "--allow-host": bool(allow_host)}
+    if http is None and (set_options := [name for name, is_set in http_options.items() if is_set]):
+        raise ConfigError(f"{' and '.join(set_options)}: only for HTTP; add --http PORT")
     access = Access.to(host, token, allow_host or ())
     if clips is not None:
         clips = clips.expanduser().absolute()
         clips.mkdir(parents=True, exist_ok=True)
     opened = untrimmed.open(library, precision=read_precision(precision))
     if http is None:
-        tell_serving(opened.folder)
+        print_library(opened.folder)
         if sys.stdin.isatty():
-            progress_console.print("an agent's program starts this command and talks on stdin; end with Ctrl-D")
+            progress_console.print("waiting for an MCP client on stdin; stop with Ctrl-D")
         serve_stdio(opened, clips=clips)
         return
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         result_console.print(address)
-        tell_serving(opened.folder)
+        print_library(opened.folder)
         if token is not None:
             progress_console.print(f"clients send the header  Authorization: Bearer {token}", soft_wrap=True)
 
-    serve_http(opened, host=host, port=http, access=access, clips=clips, tell=tell)
+    serve_http(opened, host=host, port=http, access=access, clips=clips, tell=print_address)

@@ -1,4 +1,4 @@
-"""`untrimmed merge`: one library of several."""
+"""`untrimmed merge`: merge several libraries into one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from untrimmed.cli.options import JsonOption, parse_path
 
 
 def merge(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The library to make, or to add to.", parser=parse_path)],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Library to create or extend.", parser=parse_path)],
     libraries: Annotated[
-        list[Path], typer.Argument(metavar="PART...", help="The libraries to take videos from.", parser=parse_path)
+        list[Path], typer.Argument(metavar="PART", help="Libraries to copy videos from.", parser=parse_path)
     ],
     json_output: JsonOption = False,
 ) -> None:
-    """Make one library of several, such as those of: untrimmed index --part. Nothing is encoded again.
+    """Merge several libraries into one.
 
-    A new library is there when all of it is. Stop at any time, and run the same command again to go on.
+    For example the parts of: untrimmed index --part. Nothing is encoded again.
+    A new library appears when it is complete. You can stop at any time and run
+    the same command again to continue.
     """
     import untrimmed
     from untrimmed.search.store.bucket import name_of
@@ -34,5 +36,5 @@ def merge(
     if json_output:
         print_json({"library": name, **asdict(report)})
         return
-    duplicates = f", {report.duplicates} left out as duplicates" if report.duplicates else ""
+    duplicates = f", {report.duplicates} duplicates skipped" if report.duplicates else ""
     result_console.print(f"{report.videos} videos in {name}: {report.copied} copied{duplicates}")

@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError
 
 
 def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
-    """List the methods with their papers and published settings, what attaches to which, and what needs no training."""
+    """List methods, attachments and published settings."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.moments import tf_prvr
     from untrimmed.presets import list_presets, load_preset
@@ -96,7 +96,7 @@ def import_checkpoint(
     ] = None,
     imports: ImportOption = None,
 ) -> None:
-    """Turn an authors' checkpoint into a folder of ours; nothing inside the file is executed."""
+    """Convert an authors' checkpoint without executing its code."""
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
     from untrimmed.running.released import import_released_file

@@ -8,16 +8,28 @@ from typing import Annotated
 
 import typer
 
+# Headings of `--help`. Options without a heading (--library, --import, --help) come first.
+DATA_PANEL = "Data"
+OUTPUT_PANEL = "Output"
+RUNTIME_PANEL = "Where it runs"
+SERVICE_PANEL = "Who can connect"
+SETTINGS_PANEL = "Settings"
+VIDEOS_PANEL = "How videos are read"
+
 
 def parse_path(text: str) -> Path:
-    """A path as it is typed; an empty one, as an unset variable leaves it, would be the current folder."""
+    """The path of an argument. An empty one, e.g. of an unset variable, would be the current folder, so it is an error.
+
+    Raises:
+        typer.BadParameter: The text is empty.
+    """
     if not text:
         raise typer.BadParameter("is empty; name a file or a folder ('.' is the current one)")
     return Path(text)
 
 
 def _import_all(modules: list[str] | None) -> list[str] | None:
-    """Import what `--import` names while the options are read, before anything is looked up by its name."""
+    """Import the modules of `--import` while options are parsed, before any name is looked up in a registry."""
     for module in modules or ():
         from untrimmed.plugins import import_module
 
@@ -26,7 +38,7 @@ def _import_all(modules: list[str] | None) -> list[str] | None:
 
 
 def _make_token(text: str | None) -> str | None:
-    """The token that was named, or a new one."""
+    """The token itself, or a new random one for "auto"."""
     return secrets.token_urlsafe(24) if text == "auto" else text
 
 
@@ -34,9 +46,9 @@ ImportOption = Annotated[
     list[str] | None,
     typer.Option(
         "--import",
-        metavar="MODULE|FILE.py",
+        metavar="MODULE",
         callback=_import_all,
-        help="Your own methods, losses or data: a module to import. A run remembers it.",
+        help="Module or FILE.py with your methods, losses or data.",
         show_default=False,
     ),
 ]
@@ -47,7 +59,7 @@ LibraryOption = Annotated[
         parser=parse_path,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Where the library lies: a folder, or s3://BUCKET/NAME.  \\[default: a folder of your user data]",
+        help="Folder or s3://BUCKET/NAME.  \\[default: in your user data]",
         show_default=False,
     ),
 ]
@@ -55,25 +67,31 @@ EncoderOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Short name (see: untrimmed encoders), hub id, or local folder.  \\[default: the library's own]",
+        help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's encoder]",
         show_default=False,
+        rich_help_panel=VIDEOS_PANEL,
     ),
 ]
 FpsOption = Annotated[
     float | None,
     typer.Option(
         metavar="N",
-        help="Frames a second to look at.  \\[default: the library's; 2 for a new one]",
+        help="Frames per second to encode.  \\[default: the library's; 2 in a new one]",
         show_default=False,
+        rich_help_panel=VIDEOS_PANEL,
     ),
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="Where models run: auto, cpu, cuda.")]
+DeviceOption = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="Device: auto, cpu or cuda.", rich_help_panel=RUNTIME_PANEL),
+]
 PrecisionOption = Annotated[
     str,
     typer.Option(
         "--precision",
-        metavar="auto|float32|bfloat16",
-        help="Number format of the products; auto: bfloat16 where it is faster.",
+        metavar="FORMAT",
+        help="auto (bfloat16 where it is faster), float32 or bfloat16.",
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 RayOption = Annotated[
@@ -81,26 +99,40 @@ RayOption = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="On a Ray cluster: auto, HOST:PORT, or local to start one here (docs/scale.md).",
+        help="Use a Ray cluster: auto, HOST:PORT, or local to start one.",
         show_default=False,
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 ShardsOption = Annotated[
-    int, typer.Option("--shards", min=1, metavar="N", help="How many processes of --ray share the videos.")
+    int,
+    typer.Option(
+        "--shards",
+        min=1,
+        metavar="N",
+        help="With --ray: processes that share the videos.",
+        rich_help_panel=RUNTIME_PANEL,
+    ),
 ]
 HostOption = Annotated[
     str,
-    typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine's own need --token."),
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address to listen on. A public one needs --token.",
+        rich_help_panel=SERVICE_PANEL,
+    ),
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         "--token",
-        metavar="TEXT|auto",
+        metavar="TEXT",
         envvar="UNTRIMMED_TOKEN",
         callback=_make_token,
-        help="Answer only who names it: at least 16 characters; auto makes one and prints it.",
+        help="Require this token, 16 characters or more; auto creates one.",
         show_default=False,
+        rich_help_panel=SERVICE_PANEL,
     ),
 ]
 AllowHostOption = Annotated[
@@ -108,24 +140,45 @@ AllowHostOption = Annotated[
     typer.Option(
         "--allow-host",
         metavar="NAME",
-        help="Another name under which it may be asked, as behind a proxy.",
+        help="Also answer requests for this host name, e.g. of a proxy.",
         show_default=False,
+        rich_help_panel=SERVICE_PANEL,
     ),
 ]
 CompileOption = Annotated[
-    bool, typer.Option("--compile", help="Steps through torch.compile (needs a C++ compiler; CUDA: Triton).")
+    bool,
+    typer.Option(
+        "--compile",
+        help="Use torch.compile (needs a C++ compiler; CUDA: Triton).",
+        rich_help_panel=RUNTIME_PANEL,
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md).")]
-SplitOption = Annotated[str, typer.Option(help="Of a run's data: val or test.")]
-RootOption = Annotated[Path, typer.Option("--root", metavar="DIR", help="The folder with NAME in it.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON (see docs/json.md).", rich_help_panel=OUTPUT_PANEL)
+]
+SplitOption = Annotated[str, typer.Option(metavar="NAME", help="Split: val or test.", rich_help_panel=DATA_PANEL)]
+RootOption = Annotated[
+    Path,
+    typer.Option("--root", metavar="DIR", help="Folder that contains the data sets.", rich_help_panel=DATA_PANEL),
+]
 MovedRootOption = Annotated[
     Path | None,
-    typer.Option("--root", metavar="DIR", help="Where a run's data lies, if it has moved.", show_default=False),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        help="Folder that contains the data set, if it has moved.",
+        show_default=False,
+        rich_help_panel=DATA_PANEL,
+    ),
 ]
 FeaturesOption = Annotated[
     str | None,
     typer.Option(
-        "--video-features", metavar="NAME", help="Which frame features, where there are several.", show_default=False
+        "--video-features",
+        metavar="NAME",
+        help="Frame features to use if there are several.",
+        show_default=False,
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 SeedOption = Annotated[
@@ -134,11 +187,12 @@ SeedOption = Annotated[
         "--seed",
         metavar="N",
         min=0,
-        help="Of first weights and of chance in training.  \\[default: the preset's]",
+        help="Random seed of the training.  \\[default: the preset's]",
         show_default=False,
+        rich_help_panel=SETTINGS_PANEL,
     ),
 ]
 OverridesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),
+    typer.Argument(metavar="KEY=VALUE", help="Settings, e.g. train.epochs=30 losses.optimal_matching=null."),
 ]

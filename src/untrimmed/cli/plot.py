@@ -53,7 +53,7 @@ def plot(
     device: DeviceOption = "auto",
     imports: ImportOption = None,
 ) -> None:
-    """Draw a figure of the papers from trained runs; without a name, list the figures."""
+    """Draw a figure of the papers from runs, or list the figures."""
     from untrimmed.plots import catalogue
 
     if name is None:

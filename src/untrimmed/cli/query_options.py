@@ -1,4 +1,4 @@
-"""The options of a search, made from the fields of `Query`, `Filters` and `Cutoff`, and the query that they make."""
+"""The options of a search, generated from the fields of `Query`, `Filters` and `Cutoff`, and the query they make."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Spec, Weights, specs
 
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_PANELS = {Query: "More than a sentence", Filters: "Only some videos", Cutoff: None}
-_EXAMPLES = {  # of what is typed in a form of its own, by its name in the help
+_HITS_PANEL = "Which hits to show"
+_PANELS = {Query: "What to find", Filters: "Which videos to search", Cutoff: _HITS_PANEL}
+_HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` that belong under `_HITS_PANEL`
+_EXAMPLES = {  # metavar -> how to type a value of a form that is parsed here
     "TIME": "e.g. 90 or 1:30",
     "BYTES": "e.g. 500k or 1.5G",
-    "DATE": "e.g. 2026-05-01 or 2026-05-01T12:30",
-    "PLACE": "HIT, FILE@TIME or FILE@START-END",
-    "PART=X": "PART is text, then, not, image, like or unlike",
+    "DATE": "e.g. 2026-05-01",
+    "PART=X": "PART: text, then, not, image, like or unlike",
 }
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def query_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command the options of these fields, by default of all; they come as keywords, None if not given."""
+    """Add the options of these fields, by default of all, to a command, which gets them as keywords (None if unset)."""
 
     def decorate(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        rest = [one.replace(kind=one.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD]
-        made = [one for owner in _PANELS for one in _options(owner) if not names or one.name in names]
-        command.__signature__ = inspect.Signature([*made, *rest])  # type: ignore[attr-defined]
+        parameters = inspect.signature(command, eval_str=True).parameters.values()
+        handwritten = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters if p.kind is not p.VAR_KEYWORD]
+        generated = [option for owner in _PANELS for option in _options(owner) if not names or option.name in names]
+        command.__signature__ = inspect.Signature([*generated, *handwritten])  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -45,65 +46,67 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
     for name, (kind, spec) in specs(owner).items():
         if kind is not Filters:
             default = False if get_origin(kind) is Literal else None
-            annotation = Annotated[_typed(kind, spec), _option(owner, name, kind, spec)]
+            is_sentence = owner is Query and name == "text"
+            option_type = list[str] | None if is_sentence else _typed(kind, spec)  # several words need no quotes
+            annotation = Annotated[option_type, _option(owner, name, kind, spec)]
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _form(spec: Spec) -> str:
-    """How a value is typed: the last word of `Spec.option`, if it is no flag."""
+    """The metavar of a value: the last word of `Spec.option` unless that is a flag."""
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
 def _typed(kind: Any, spec: Spec) -> Any:
-    """What typer makes of a value: a choice between two is a switch, forms of their own are read later."""
+    """The type that typer converts to: a switch for a choice of two, text for forms that `read_part` parses."""
     if get_origin(kind) is Literal:
         return bool
-    number = next((one for one in (int, float) if one in (kind, *get_args(kind))), None)
+    number = next((number_type for number_type in (int, float) if number_type in (kind, *get_args(kind))), None)
     if number and _form(spec) not in _EXAMPLES:
         return number | None
     return list[str] | None if get_origin(kind) is tuple or kind is Weights else str | None
 
 
 def _option(owner: type, name: str, kind: Any, spec: Spec) -> Any:
-    form, default = _form(spec), getattr(owner, name)
+    form = _form(spec)
+    default = getattr(owner, name)
     if owner is Query and name == "text":
-        return typer.Argument(metavar=form, help=spec.help, show_default=False)
+        return typer.Argument(metavar=form, help=f"{spec.help} Quotes are optional.", show_default=False)
     flags = [word for word in spec.option.split() if word.startswith("-")] or [f"--{name.replace('_', '-')}"]
-    notes = [_EXAMPLES.get(form, ""), "may be repeated" if get_origin(kind) is tuple else ""]
+    notes = [_EXAMPLES.get(form, ""), "repeatable" if get_origin(kind) is tuple else ""]
     note = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
-    shown = f"  \\[default: {default}]" if default and isinstance(default, int | float) else ""
-    is_number = _typed(kind, spec) in (int | None, float | None)
+    default_note = f"  \\[default: {default:g}]" if default and isinstance(default, int | float) else ""
+
     return typer.Option(
         *flags,
         metavar=form or None,
         parser=parse_path if form in ("FILE", "FOLDER") else None,
-        min=(spec.least if spec.above is None else spec.above) if is_number else None,
-        max=spec.most if is_number else None,
-        help=f"{spec.help.removesuffix('.')}{note}.{shown}" if note else f"{spec.help}{shown}",
+        help=f"{spec.help.removesuffix('.')}{note}.{default_note}" if note else f"{spec.help}{default_note}",
         show_default=False,
-        rich_help_panel=_PANELS[owner],
+        rich_help_panel=_HITS_PANEL if name in _HIT_FIELDS else _PANELS[owner],
     )
 
 
-def read_query(given: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
-    """The query that was typed, with pictures read and places looked up, and how many hits.
+def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
+    """The query and the cutoff that a command's options describe, with pictures read and places looked up.
 
     Raises:
-        ConfigError: A value has another form, or the query makes no sense, see `Query`.
+        ConfigError: A value cannot be parsed, or the query makes no sense, see `Query`.
         FeatureError: The picture cannot be read.
-        UnknownNameError: A place is a hit that there was not, or a weight is of no part.
+        UnknownNameError: No hit has this number, or no part of a query has this name.
     """
-    if given.get("within_s") is not None and not given["then"]:
-        raise ConfigError("--within-s is how much later --then may be; add --then TEXT, or leave it out")
-    return read_part(Query, given, library), read_part(Cutoff, given, library)
+    if options.get("within_s") is not None and not options["then"]:
+        raise ConfigError("--within-s limits how much later --then may be; add --then TEXT or remove --within-s")
+    options = options | {"text": " ".join(options.get("text") or ()) or None}
+    return read_part(Query, options, library), read_part(Cutoff, options, library)
 
 
-def read_part(owner: type, given: dict[str, Any], library: Path) -> Any:
-    """A part of the query by what was typed; a value that was not given is the default one.
+def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
+    """A `Query`, `Filters` or `Cutoff` from a command's options; fields of unset options keep their defaults.
 
     Raises: As `read_query`.
     """
-    read: dict[str, Callable[[Any], Any]] = {
+    parsers: dict[str, Callable[[Any], Any]] = {
         "TIME": parse_time,
         "BYTES": parse_size,
         "FILE": read_picture,
@@ -112,28 +115,29 @@ def read_part(owner: type, given: dict[str, Any], library: Path) -> Any:
     }
     values = {}
     for name, (kind, spec) in specs(owner).items():
-        value, as_value = given.get(name), read.get(_form(spec), lambda value: value)
+        value = options.get(name)
+        parse = parsers.get(_form(spec), lambda value: value)
         if kind is Filters:
-            values[name] = read_part(Filters, given, library)
+            values[name] = read_part(Filters, options, library)
         elif get_origin(kind) is Literal:
             values[name] = get_args(kind)[bool(value)]
         elif value is not None:
-            values[name] = tuple(map(as_value, value)) if get_origin(kind) is tuple else as_value(value)
+            values[name] = tuple(map(parse, value)) if get_origin(kind) is tuple else parse(value)
     return owner(**values)
 
 
 def parse_size(text: str) -> int:
-    """A size as people write it: 500k, 20M, 1.5GB.
+    """The bytes of a size such as 500k, 20M or 1.5GB.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is not a size.
 
     >>> parse_size("1.5GB"), parse_size("20m")
     (1500000000, 20000000)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
     if match is None:
-        raise ConfigError(f"{text!r} is no size; write 500k, 20M or 1.5G")
+        raise ConfigError(f"{text!r} is not a size; write e.g. 500k, 20M or 1.5G")
     return round(float(match[1]) * _BYTES[match[2]])
 
 
@@ -141,8 +145,8 @@ def parse_place(text: str, library: Path) -> Place:
     """A hit of the last search by its number, or a frame or a moment of an indexed video.
 
     Raises:
-        ConfigError: It has another form.
-        UnknownNameError: There was no such hit.
+        ConfigError: The text cannot be parsed.
+        UnknownNameError: The last search has no such hit.
     """
     from untrimmed.cli.last_search import recall
 
@@ -150,43 +154,43 @@ def parse_place(text: str, library: Path) -> Place:
     if not at:
         hits = recall(library, text)
         if len(hits) > 1:
-            raise ConfigError(f"{text!r} names {len(hits)} hits; name each by itself")
+            raise ConfigError(f"{text!r} names {len(hits)} hits, expected one; repeat the option for each hit")
         return Place(hits[0].video, hits[0].start_s, hits[0].end_s)
     start, dash, end = span.partition("-")
     return Place(video, parse_time(start), parse_time(end) if dash else None)
 
 
-def parse_weights(given: list[str]) -> Weights:
-    """PART=X, as options give them.
+def parse_weights(assignments: list[str]) -> Weights:
+    """The weights of a list of PART=X.
 
     Raises:
-        ConfigError: No number.
-        UnknownNameError: No such part.
+        ConfigError: X is not a number.
+        UnknownNameError: No part of a query has this name.
     """
-    named = {("not" if name == "without" else name): name for name in specs(Weights)}
+    fields = {("not" if name == "without" else name): name for name in specs(Weights)}
     weights = {}
-    for one in given:
-        part, _, number = one.partition("=")
-        if part not in named:
-            raise UnknownNameError.among("part of a query", part, named)
+    for assignment in assignments:
+        part, _, number = assignment.partition("=")
+        if part not in fields:
+            raise UnknownNameError.among("part of a query", part, fields)
         try:
-            weights[named[part]] = float(number)
+            weights[fields[part]] = float(number)
         except ValueError:
-            raise ConfigError(f"--weight {one}: {number!r} is no number; write {part}=2") from None
+            raise ConfigError(f"--weight {assignment}: {number!r} is not a number; write e.g. {part}=2") from None
     return Weights(**weights)
 
 
 def read_picture(file: Path) -> Any:
-    """A picture's RGB.
+    """The RGB values of a picture.
 
     Raises:
-        FeatureError: It cannot be read.
-        ConfigError: It is a video.
+        FeatureError: The picture cannot be read.
+        ConfigError: The file is a video.
     """
     from untrimmed.video.reader import is_video_path, read_image
 
     if not file.is_file():
-        raise FeatureError(f"{file}: no such file; name a picture")
+        raise FeatureError(f"{file}: no such file; name an existing picture")
     if is_video_path(file):
-        raise ConfigError(f"{file}: is a video; name a time of it: --like {file}@12.5")
+        raise ConfigError(f"{file}: is a video, expected a picture; add a time to use a frame: --like {file}@12.5")
     return read_image(file)

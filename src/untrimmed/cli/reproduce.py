@@ -55,7 +55,7 @@ def reproduce(
     ] = Path("runs/reproduction"),
     device: DeviceOption = "auto",
 ) -> None:
-    """List the tables and figures of the papers with the command behind each, or run one.
+    """List or reproduce the tables and figures of the papers.
 
     A trained table is run with --root; a stopped command goes on where it was. Without, it is what the paper prints,
     and the commands that train and evaluate each row.

@@ -20,6 +20,8 @@ from untrimmed.cli.console import (
 )
 from untrimmed.cli.last_search import remember
 from untrimmed.cli.options import (
+    OUTPUT_PANEL,
+    RUNTIME_PANEL,
     ImportOption,
     JsonOption,
     LibraryOption,
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit, Hits
     from untrimmed.types import Moment
 
-_ROUNDED_S = 0.1  # by which a length that was read off somewhere may lie behind the end
+_ROUNDED_S = 0.1  # a rounded duration may be past the end by this much
 _LIKELY = 0.5
-_NAME_CHARACTERS = 50  # of a video's name in that of a saved frame: four bytes each at most, a name holds 255
+_NAME_CHARACTERS = 50  # kept of the video's name: 4 bytes each at most, and a file name has room for 255
 
 SheetOption = Annotated[
     Path | None,
@@ -49,64 +51,75 @@ SheetOption = Annotated[
         "--html",
         parser=parse_path,
         metavar="FILE",
-        help="Write the hits as one page with pictures and links, which needs no service.",
+        help="Write the hits to one web page with pictures and links.",
         show_default=False,
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 ServiceOption = Annotated[
     bool,
     typer.Option(
         " /--no-service",
-        help="Search here, even if `untrimmed serve` runs; else that is asked (not with --ray, --precision).",
+        help="Search in this process even if `untrimmed serve` is running. By default the running service answers, "
+        "unless you set --ray, --shards or --precision.",
         show_default=False,
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 FramesOption = Annotated[
     Path | None,
-    typer.Option("--save-frames", metavar="DIR", help="Write a frame of each hit there.", show_default=False),
+    typer.Option(
+        "--save-frames",
+        metavar="DIR",
+        help="Save a frame of each hit to this folder.",
+        show_default=False,
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 
 
 @query_options()
 def search(
     library: LibraryOption = None,
+    json_output: JsonOption = False,
+    save_frames: FramesOption = None,
+    sheet: SheetOption = None,
     ray: RayOption = None,
     shards: ShardsOption = 1,
     precision: PrecisionOption = "auto",
     service: ServiceOption = True,
-    json_output: JsonOption = False,
-    save_frames: FramesOption = None,
-    sheet: SheetOption = None,
     imports: ImportOption = None,
-    **given: Any,
+    **query_values: Any,
 ) -> None:
-    """Find the videos that fit a sentence, and where in them.
+    """Find the moments that match a sentence.
 
-    Moments are separate scenes of a video, first what stands out most above the rest of it; some may adjoin.
-    A HIT is one of the last search (3, or 3.2 for its second moment), a FILE an indexed video, by its path or id.
-    How --then, --not, --like and the others make one score: docs/queries.md.
+    Example: untrimmed search a dog jumps into a lake -k 5
 
-    Cut a hit out with: untrimmed cut NUMBER -o FILE.  Exit code 1: nothing above the threshold, or no word of the
-    sentence is known to the encoder.
+    A PLACE is a hit of the last search (3, or 3.2 for its second moment), or
+    FILE@TIME or FILE@START-END, where FILE is the path or id of a video.
+    docs/queries.md explains how --then, --not, --like etc. change the score.
+
+    Save a hit with: untrimmed cut HIT -o FILE.
+    Exit code 1: no hits, or the encoder knows no word of the sentence.
     """
     folder = library_folder(library)
-    query, cutoff = read_query(given, folder)
-    hits, keep = _found(folder, query, cutoff, service, read_precision(precision), ray, shards)
+    query, cutoff = read_query(query_values, folder)
+    hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), ray, shards)
     parts = ("then", "without", "image", "like", "unlike")
-    asked = {"text": query.text} | {part: given[part] for part in parts if given[part]}
+    request = {"text": query.text} | {part: query_values[part] for part in parts if query_values[part]}
     if sheet is not None:
         from untrimmed.cli.contact_sheet import write_sheet
 
         write_sheet(sheet, ", then ".join(filter(None, [query.text or "hits", query.then])), hits)
-        progress_console.print(f"wrote {shown(sheet)}: open it in a browser")
-    _show(folder, asked, hits, json_output, save_frames, keep)
+        progress_console.print(f"wrote {shown(sheet)}; open it in a browser")
+    _show(folder, request, hits, json_output, save_frames, update_cache)
 
 
 def _do_nothing() -> None:
-    """What a search by a service leaves to do."""
+    """Leave the cache alone: the service that answered updates it."""
 
 
-def _found(
+def _search(
     folder: Path,
     query: Query,
     cutoff: Cutoff,
@@ -115,7 +128,7 @@ def _found(
     ray: str | None,
     shards: int,
 ) -> tuple[Hits, Callable[[], None]]:
-    """What a running service of the library finds, or a search here; and what is to be done when that is shown."""
+    """The hits, from a running service if there is one, and a function that updates the cache afterwards."""
     if service and ray is None and shards == 1 and precision == "auto":
         from untrimmed.server.client import ask_service
 
@@ -132,44 +145,47 @@ def _found(
 
 @query_options("limit", "moments", "min_score", "within")
 def similar(
-    what: Annotated[str, typer.Argument(metavar="FILE@TIME|IMAGE", help="A picture, or a time in a video.")],
+    example: Annotated[str, typer.Argument(metavar="FILE@TIME|IMAGE", help="A picture, or a time in a video.")],
     library: LibraryOption = None,
-    precision: PrecisionOption = "auto",
-    service: ServiceOption = True,
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
+    precision: PrecisionOption = "auto",
+    service: ServiceOption = True,
     imports: ImportOption = None,
-    **given: Any,
+    **query_values: Any,
 ) -> None:
-    """Find moments that look like a picture, or like a time of a video: clip.mp4@12.5 or clip.mp4@1:02."""
+    """Find moments that look like a picture or a frame.
+
+    Examples: untrimmed similar beach.jpg, untrimmed similar clip.mp4@1:02
+    """
     from untrimmed.video.reader import frame_at, is_video_path, read_image
 
-    path, at, time = what.rpartition("@")
-    if at and not os.path.lexists(what):
+    path, at, time = example.rpartition("@")
+    if at and not os.path.lexists(example):
         image = frame_at(Path(path), parse_time(time), last_for_s=_ROUNDED_S)
-    elif not os.path.isfile(what):
-        raise FeatureError(f"{what}: no such file; give a picture, or a video and a time: clip.mp4@12.5")
-    elif is_video_path(what):
-        raise ConfigError(f"{what}: is a video; name a time of it, too: {what}@12.5")
+    elif not os.path.isfile(example):
+        raise FeatureError(f"{example}: no such file; name a picture, or a video and a time: clip.mp4@12.5")
+    elif is_video_path(example):
+        raise ConfigError(f"{example}: is a video without a time; add one: {example}@12.5")
     else:
-        image = read_image(Path(what))
+        image = read_image(Path(example))
     folder = library_folder(library)
-    query = Query(image=image, filters=read_part(Filters, given, folder))
-    cutoff = read_part(Cutoff, given, folder)
-    hits, keep = _found(folder, query, cutoff, service, read_precision(precision), None, 1)
-    _show(folder, {"like": what}, hits, json_output, save_frames, keep)
+    query = Query(image=image, filters=read_part(Filters, query_values, folder))
+    cutoff = read_part(Cutoff, query_values, folder)
+    hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), None, 1)
+    _show(folder, {"like": example}, hits, json_output, save_frames, update_cache)
 
 
 def _show(
     library: Path,
-    query: dict[str, Any],
+    request: dict[str, Any],
     hits: Hits,
     json_output: bool,
     save_frames: Path | None,
-    keep: Callable[[], None],
+    update_cache: Callable[[], None],
 ) -> None:
     frames = _save_frames(hits, save_frames) if save_frames is not None else []
-    document = {**query, **hits.to_json()}
+    document = {**request, **hits.to_json()}
     for hit, frame in zip(document["hits"], frames, strict=False):
         if frame is not None:
             hit["frame"] = str(frame)
@@ -182,18 +198,19 @@ def _show(
         for number, moment in enumerate(hit.moments):
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
             if number == 0:
-                chance = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
-                result_console.print(f"{rank:3d}  {hit.score:6.3f}{chance}  {_span(moment)}{then}  {shown(hit.video)}")
+                confidence = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
+                figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"
+                result_console.print(f"{figures}  {_span(moment)}{then}  {shown(hit.video)}")
             else:
-                result_console.print(f"{'':13}{'':{len(chance)}}{_span(moment)}{then}")
+                result_console.print(f"{'':13}{'':{len(confidence)}}{_span(moment)}{then}")
         for video in hit.folded:
-            result_console.print(f"{'':13}looks the same: {shown(video)}")
+            result_console.print(f"{'':13}near-duplicate: {shown(video)}")
     best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
     if best < _LIKELY and not json_output:
-        progress_console.print(f"perhaps nothing shows it: the best of these does with a chance of {best:.0%}")
-    keep()  # after the answer, and before the next process that would read it all again
+        progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
+    update_cache()  # after the answer is printed; the next process then need not read the whole table again
     if not hits:
-        progress_console.print("nothing found" if hits.warnings else "nothing above the threshold")
+        progress_console.print("nothing found" if hits.warnings else "no hits above the threshold")
         raise typer.Exit(NOTHING_FOUND)
 
 
@@ -202,7 +219,7 @@ def _span(moment: Moment) -> str:
 
 
 def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
-    """One JPEG a hit, from the middle of its best moment; a video that is gone costs only its own frame."""
+    """Save one JPEG per hit, from the middle of its best moment. If a video is missing, only its frame is skipped."""
     from PIL import Image
 
     from untrimmed.video.reader import frame_at
@@ -215,7 +232,7 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
         try:
             picture = Image.fromarray(frame_at(hit.video, middle_s))
         except FeatureError as error:
-            progress_console.print(f"no frame: {error}")
+            progress_console.print(f"no frame saved: {error}")
             written.append(None)
         else:
             with whole_file(file) as temporary:

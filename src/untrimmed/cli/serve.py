@@ -1,4 +1,4 @@
-"""`untrimmed serve`: the page and the service of a library."""
+"""`untrimmed serve`: the web page and the HTTP service of a library."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 from untrimmed.cli.console import print_marked, progress_console, result_console
 from untrimmed.cli.options import (
+    RUNTIME_PANEL,
+    SERVICE_PANEL,
     AllowHostOption,
     HostOption,
     LibraryOption,
@@ -23,25 +25,35 @@ from untrimmed.precision import read_precision
 if TYPE_CHECKING:
     from untrimmed.server.schemas import Job
 
+_INDEXING_PANEL = "Index while the service runs"
 WatchOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--watch",
         parser=parse_path,
         metavar="DIR",
-        help="Index what is new, changed or gone below this folder, now and as long as the service runs.",
+        help="Keep the library up to date with this folder.",
         show_default=False,
+        rich_help_panel=_INDEXING_PANEL,
     ),
 ]
 ReplicasOption = Annotated[
-    int, typer.Option(min=1, metavar="N", help="How many processes of --ray have the same videos.")
+    int,
+    typer.Option(
+        min=1, metavar="N", help="With --ray: processes that hold the same videos.", rich_help_panel=RUNTIME_PANEL
+    ),
 ]
 
 
 def serve(
     library: LibraryOption = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="Port to listen on. 0: any free port.", rich_help_panel=SERVICE_PANEL
+        ),
+    ] = 8765,
     token: TokenOption = None,
     videos: Annotated[
         list[Path] | None,
@@ -49,8 +61,9 @@ def serve(
             "--videos",
             parser=parse_path,
             metavar="DIR",
-            help="May be indexed from the page; folders that hold indexed videos may already.",
+            help="Let the page index this folder, too.",
             show_default=False,
+            rich_help_panel=_INDEXING_PANEL,
         ),
     ] = None,
     watch: WatchOption = None,
@@ -60,9 +73,11 @@ def serve(
     replicas: ReplicasOption = 1,
     precision: PrecisionOption = "auto",
 ) -> None:
-    """Serve a library on this machine: a page to search, watch and collect moments, and a service for programs.
+    """Start the web page and the HTTP service of the library.
 
-    Open the address that it prints. Ctrl-C ends it. The service is described at /api/openapi.json.
+    Open the printed address to search, watch and collect moments.
+    Ctrl-C stops the service. Its API is described at /api/openapi.json.
+    Folders with indexed videos can always be indexed again from the page.
     """
     import untrimmed
     from untrimmed.errors import shown
@@ -74,48 +89,56 @@ def serve(
     access = Access.to(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 
-    folders, watched = real_folders(videos or (), "--videos"), real_folders(watch or (), "--watch")
+    folders = real_folders(videos or (), "--videos")
+    watched = real_folders(watch or (), "--watch")
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         result_console.print(address)
-        tell_serving(opened.folder)
+        print_library(opened.folder)
         for folder in watched:
-            progress_console.print(f"watching {shown(folder)}: files that come or change are indexed")
+            progress_console.print(f"watching {shown(folder)}: new and changed files are indexed")
         for folder in sorted({*remembered(opened.folder)} - {*watched}):
-            progress_console.print(f"watching {shown(folder)}, as it was told to earlier; the page can end it")
+            progress_console.print(f"watching {shown(folder)}, as in an earlier session; the page can stop this")
 
     serve_library(
-        opened, host=host, port=port, access=access, folders=folders, watch=watched, tell=tell, tell_run=_Teller()
+        opened,
+        host=host,
+        port=port,
+        access=access,
+        folders=folders,
+        watch=watched,
+        tell=print_address,
+        tell_run=_JobPrinter(),
     )
 
 
-def tell_serving(folder: Path) -> None:
-    """Which library it is, and whether there is one: it may be made while the service runs."""
+def print_library(folder: Path) -> None:
+    """Print which library is served, and a note if it does not exist yet: it may be created while the service runs."""
     from untrimmed.search.store.bucket import name_of
     from untrimmed.search.store.records import how_to_make, settings_file
 
     name = name_of(folder)
-    progress_console.print(f"serving {name}; end with Ctrl-C", soft_wrap=True)
+    progress_console.print(f"serving {name}; stop with Ctrl-C", soft_wrap=True)
     if not settings_file(folder).exists():
         print_marked("note:", "yellow", f" there is no library here yet; {how_to_make(name)}")
 
 
-class _Teller:
-    """One line on what has changed in watched folders, and one for each file that could not be indexed."""
+class _JobPrinter:
+    """Prints one line per indexing job of the watched folders, and one per file that could not be indexed."""
 
     def __init__(self) -> None:
-        self._notice: str | None = None  # said last; that of the encoder comes with every run
+        self._notice: str | None = None  # printed last; every job repeats the notice about the encoder
 
     def __call__(self, job: Job) -> None:
-        """Tell of one run that has ended."""
-        for failed in job.failed:
-            print_marked("failed", "red", f"   {failed.reason}")
+        """Print the result of a finished job."""
+        for failure in job.failed:
+            print_marked("failed", "red", f"   {failure.reason}")
         if job.problem is not None:
-            print_marked("failed", "red", f"   {job.problem}; it is tried again")
+            print_marked("failed", "red", f"   {job.problem}; will be retried")
         if job.notice is not None and job.notice != self._notice:
             print_marked("note:", "yellow", f" {job.notice}")
         self._notice = job.notice or self._notice
         if job.num_done or job.num_copied or job.num_moved or job.num_removed:
-            known = [f"{num} {how}, " for num, how in ((job.num_copied, "copied"), (job.num_moved, "moved")) if num]
-            counts = f"{job.num_done} indexed, {''.join(known)}{job.num_removed} forgotten, {job.num_failed} failed"
+            reused = [f"{num} {how}, " for num, how in ((job.num_copied, "copied"), (job.num_moved, "moved")) if num]
+            counts = f"{job.num_done} indexed, {''.join(reused)}{job.num_removed} removed, {job.num_failed} failed"
             progress_console.print(counts)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import DeviceOption, ImportOption, PrecisionOption, RootOption
+from untrimmed.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    RUNTIME_PANEL,
+    DeviceOption,
+    ImportOption,
+    PrecisionOption,
+    RootOption,
+)
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
@@ -18,52 +26,94 @@ if TYPE_CHECKING:
     from untrimmed.study.world import World
 
 
+_COMPARED = "What to compare"
+_TRAINING = "Training"
 MethodsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="What to begin with; forms of one method too."
+        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="Methods to compare, also variants of one method."
     ),
 ]
 DataOption = Annotated[
-    list[str], typer.Option("--data", metavar="NAME", help="The data set at DIR/NAME; several are allowed.")
+    list[str],
+    typer.Option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).", rich_help_panel=DATA_PANEL),
 ]
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept, so that it goes on.")]
+OutOption = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="Folder for runs; finished runs are reused.", rich_help_panel=DATA_PANEL),
+]
 AttachOption = Annotated[
     str,
     typer.Option(
         metavar="NAME,...",
-        help="What to attach, one after the other while it gains.  \\[default: nothing, methods are compared]",
+        help="Attachments to try, one at a time.  \\[default: none]",
         show_default=False,
+        rich_help_panel=_COMPARED,
     ),
 ]
-GrowOption = Annotated[int, typer.Option(metavar="N", help="How many of the best methods grow by attachments.")]
+GrowOption = Annotated[
+    int, typer.Option(metavar="N", help="Number of best methods to extend.", rich_help_panel=_COMPARED)
+]
 MostOption = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Attachments of one method, at most.  \\[default: any]", show_default=False),
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Most attachments per method.  \\[default: any]",
+        show_default=False,
+        rich_help_panel=_COMPARED,
+    ),
 ]
-FinalistsOption = Annotated[int, typer.Option(metavar="N", help="How many combinations meet the test videos.")]
-RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates; of one there is no search.")]
-SearchStepsOption = Annotated[int, typer.Option(metavar="N", help="Steps of a training by which is chosen.")]
-StepsOption = Annotated[int, typer.Option(metavar="N", help="Steps of the finalists' trainings.")]
-SeedsOption = Annotated[int, typer.Option(metavar="N", help="Of the finalists; more later cost only themselves.")]
-DimOption = Annotated[int, typer.Option(metavar="N", help="Width of all models.")]
-FramesOption = Annotated[int, typer.Option(metavar="N", help="Frames of a video, at most.")]
-BatchOption = Annotated[int, typer.Option(metavar="N", help="Videos in a step, each with all its captions.")]
+FinalistsOption = Annotated[
+    int, typer.Option(metavar="N", help="Number of combinations to test.", rich_help_panel=_COMPARED)
+]
+RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates to try.", rich_help_panel=_TRAINING)]
+SearchStepsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="Training steps used to choose learning rates and attachments.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+StepsOption = Annotated[int, typer.Option(metavar="N", help="Training steps per finalist.", rich_help_panel=_TRAINING)]
+SeedsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="Seeds per finalist. You can add seeds later; finished runs are reused.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+DimOption = Annotated[int, typer.Option(metavar="N", help="Width of all models.", rich_help_panel=_TRAINING)]
+FramesOption = Annotated[
+    int, typer.Option(metavar="N", help="Maximum number of frames per video.", rich_help_panel=_TRAINING)
+]
+BatchOption = Annotated[
+    int, typer.Option(metavar="N", help="Videos per step, with all captions.", rich_help_panel=_TRAINING)
+]
 JobsOption = Annotated[
     int,
     typer.Option(
-        metavar="N", min=0, help="Trainings at a time, which share the cores; 0: none, for a page of what is there."
+        metavar="N",
+        min=0,
+        help="Parallel trainings. 0: only write the page of existing runs.",
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 PageOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE.md",
-        help="Write table and picture (to figures/ beside it) after the search and each seed.",
+        help="Write the results here, and a picture to figures/.",
         show_default=False,
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, and train nothing.")]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only list what would be trained.", rich_help_panel=OUTPUT_PANEL),
+]
 
 
 def study(
@@ -89,11 +139,12 @@ def study(
     precision: PrecisionOption = "float32",
     imports: ImportOption = None,
 ) -> None:
-    """Compare methods, or find out which attachments add up, on the same data, sizes and steps, with paired tests.
+    """Compare methods and attachments with paired tests.
 
-    The same command goes on after an interruption; more seeds or methods cost only themselves. Several commands may
-    work at the same --out at once: each training is made by one of them. What is known of a run is kept beside it in a
-    small file, which is enough where the run is lost or was made on another machine.
+    All methods get the same data, sizes and numbers of steps.
+    Run the same command again to continue; finished runs are reused.
+    Several commands can share one --out: each training runs only once.
+    A small result file beside each run is enough if the run itself is lost.
     """
     from untrimmed.study.study import Plan, outlook
     from untrimmed.study.world import Candidate, World
@@ -143,7 +194,7 @@ def _rates(text: str) -> tuple[float, ...]:
     try:
         return tuple(dict.fromkeys(float(rate) for rate in text.split(",")))
     except ValueError:
-        raise ConfigError(f"--rates {text}: wanted numbers with commas between, as in 1e-3,3e-4") from None
+        raise ConfigError(f"--rates {text}: expected numbers separated by commas, e.g. 1e-3,3e-4") from None
 
 
 def _command(plan: Plan, worlds: list[World], page: Path) -> str:

@@ -61,8 +61,9 @@ def train(
     overrides: OverridesArgument = None,
     imports: ImportOption = None,
 ) -> None:
-    """Train a method with its published settings; the same command goes on after an interruption.
+    """Train a method with its published settings.
 
+    After an interruption, run the same command again to continue.
     Several processes: torchrun --nproc-per-node 4 -m untrimmed train METHOD ...
     """
     from untrimmed.training.train import train as run_training

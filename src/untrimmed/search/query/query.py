@@ -169,19 +169,19 @@ class Filters:
     A day is a `date`, a `datetime` (local time, unless it has a zone) or text (`2026-05-01`, `2026-05-01T12:30`).
     """
 
-    within: Annotated[_Path, Spec("Below this folder, or this file.", "--in FOLDER", least=1, served=4096)] = None
+    within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", least=1, served=4096)] = None
     since: Annotated[Day | None, _least("changed_s", "Changed since this day.", "DATE", 40)] = None
-    until: Annotated[Day | None, _most("changed_s", "Changed until the end of this day.", "DATE", 40)] = None
+    until: Annotated[Day | None, _most("changed_s", "Changed until this day.", "DATE", 40)] = None
     min_duration_s: Annotated[
-        _Seconds, _least("duration_s", "Shortest video, in seconds.", "--min-duration TIME", _MAX_S)
+        _Seconds, _least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S)
     ] = None
     max_duration_s: Annotated[
-        _Seconds, _most("duration_s", "Longest video, in seconds.", "--max-duration TIME", _MAX_S)
+        _Seconds, _most("duration_s", "Longest video to include.", "--max-duration TIME", _MAX_S)
     ] = None
-    min_bytes: Annotated[_Whole, _least("size", "Smallest file, in bytes.", "--min-size BYTES", 10**18)] = None
-    max_bytes: Annotated[_Whole, _most("size", "Largest file, in bytes.", "--max-size BYTES", 10**18)] = None
-    min_height: Annotated[_Whole, _least("height", "Lowest picture, in pixels.", "PIXELS", 10**5)] = None
-    max_height: Annotated[_Whole, _most("height", "Highest picture, in pixels.", "PIXELS", 10**5)] = None
+    min_bytes: Annotated[_Whole, _least("size", "Smallest file to include.", "--min-size BYTES", 10**18)] = None
+    max_bytes: Annotated[_Whole, _most("size", "Largest file to include.", "--max-size BYTES", 10**18)] = None
+    min_height: Annotated[_Whole, _least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5)] = None
+    max_height: Annotated[_Whole, _most("height", "Largest picture height, in pixels.", "PIXELS", 10**5)] = None
     # Conditions of `admit`: attribute of a record, least and greatest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
@@ -218,22 +218,22 @@ class Query:
     'the dog shakes itself'
     """
 
-    text: Annotated[str, Spec("What is to be seen, in plain words.", "TEXT", served=LONGEST_TEXT)] = ""
+    text: Annotated[str, Spec("Describe what the moment shows.", "TEXT", served=LONGEST_TEXT)] = ""
     _: KW_ONLY
-    then: Annotated[str, Spec("What is seen afterwards in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
-    within_s: Annotated[float, Spec("How many seconds later at most.", "--within-s S", above=0, served=_MAX_S)] = 60.0
-    without: Annotated[tuple[str, ...], Spec("What must not be seen at that time.", "--not TEXT", most=_MAX_PARTS)] = ()
-    image: Annotated[Picture | None, Spec("A picture it looks like.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Frames or moments it looks like.", "PLACE", most=_MAX_PARTS)] = ()
-    unlike: Annotated[
-        tuple[Place, ...], Spec("Frames or moments it does not look like.", "PLACE", most=_MAX_PARTS)
-    ] = ()
-    weights: Annotated[Weights, Spec("How much each part counts.", "--weight PART=X")] = Weights()
+    then: Annotated[str, Spec("What happens next in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
+    within_s: Annotated[
+        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, served=_MAX_S)
+    ] = 60.0
+    without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", most=_MAX_PARTS)] = ()
+    image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
+    like: Annotated[tuple[Place, ...], Spec("Similar to this frame or moment.", "PLACE", most=_MAX_PARTS)] = ()
+    unlike: Annotated[tuple[Place, ...], Spec("Unlike this frame or moment.", "PLACE", most=_MAX_PARTS)] = ()
+    weights: Annotated[Weights, Spec("Weight of a part.", "--weight PART=X")] = Weights()
     filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
-    group_by: Annotated[GroupBy, Spec("One list of moments instead of videos.", "--flat")] = "video"
+    group_by: Annotated[GroupBy, Spec("List moments instead of videos.", "--flat")] = "video"
     fold: Annotated[
         float | None,
-        Spec("Show near-duplicates once: moments with at least this cosine, e.g. 0.95.", "COSINE", least=-1, most=1),
+        Spec("Hide near-duplicates: moments with at least this cosine.", "COSINE", least=-1, most=1),
     ] = None
 
     def __post_init__(self) -> None:
@@ -261,21 +261,21 @@ class Query:
 class Cutoff:
     """Limits on the number of hits and moments, and on their score."""
 
-    limit: Annotated[int, Spec("How many hits at most.", "-k --limit N", least=1, served=500)] = 10
-    moments: Annotated[int, Spec("How many moments of each video at most.", "N", least=1, served=50)] = 3
+    limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", least=1, served=500)] = 10
+    moments: Annotated[int, Spec("Maximum number of moments per video.", "N", least=1, served=50)] = 3
     min_score: Annotated[
         float | None,
         Spec(
-            "Leave out hits that score less. A score is the cosine of the query and the video's best seconds (a "
-            "trained model has its own). What is high depends on the encoder: 0.2 with builtin.",
+            "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the "
+            "encoder builtin.",
             "X",
         ),
     ] = None
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Leave out hits with a lower confidence, e.g. 0.5; there may be none left. Confidence is known for "
-            "sentences with the encoder builtin, searched without a model.",
+            "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no "
+            "model have one.",
             "X",
             least=0,
             most=1,
