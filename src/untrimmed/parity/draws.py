@@ -39,16 +39,13 @@ class NoisyDraws(RecordedDraws):
     def __init__(self, case: Case, file_names: dict[str, str], noise: dict[str, str]):
         super().__init__(case, file_names)
         recorded = {
-            term: _per_step(torch.from_numpy(case.batch[name]).to(case.precision))
+            term: torch.from_numpy(case.batch[name]).to(case.precision)
             for term, name in noise.items()
             if name in case.batch
         }
-        object.__setattr__(self, "noise", recorded)
+        per_step = {term: iter(values) if values.ndim == 4 else repeat(values) for term, values in recorded.items()}
+        object.__setattr__(self, "noise", per_step)
 
     def normal(self, term: str, *shape: int) -> Tensor:
         """The recorded noise of this step."""
         return next(self.noise[term]).view(shape)
-
-
-def _per_step(noise: Tensor) -> Iterator[Tensor]:
-    return iter(noise) if noise.ndim == 4 else repeat(noise)

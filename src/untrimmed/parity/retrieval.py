@@ -304,9 +304,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rows at padded frames and words are left out: the released programs write them but never use them.
 
-        So are elements of final weights whose gradient was zero but for rounding, as long as the updates could have
-        carried them there: a unit of GMMFormer v2's `layer1` that is open for every sample and layer cancels like
-        `layer2.bias`.
+        Also left out are final weights whose gradient was zero but for rounding, if the updates can explain them.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
         if null is not None and ours.shape == theirs.shape == null.shape:

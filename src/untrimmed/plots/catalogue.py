@@ -190,8 +190,7 @@ def plot(
 ) -> None:
     """Draw a picture of some runs into a .png or .svg file.
 
-    Data sets that have moved lie at `root`. What can be refused without
-    reading a model is refused first.
+    Data sets that have moved are in `root`. Arguments are checked before any model is read.
 
     Raises:
         UnknownNameError: for an unknown picture or caption.
@@ -213,7 +212,7 @@ def plot(
 
 
 def get_picture(name: str) -> Picture:
-    """The picture of that name. Raises UnknownNameError when there is none."""
+    """Return the picture of that name. Raises UnknownNameError when there is none."""
     if name not in PICTURES:
         raise UnknownNameError.among("picture", name, PICTURES)
     return PICTURES[name]

@@ -66,13 +66,10 @@ class ShownAnswer:
 
 
 def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[ShownAnswer]:
-    """The first three videos of some captions by one run, or the first one by each of several.
+    """Return each caption's first three videos of one run, or the first video of each of several runs.
 
-    `videos` is a folder in which files may have the videos' names, whatever their suffixes.
-
-    Raises:
-        UnknownNameError: when the split has no such caption.
-        FeatureError: for a video without a duration, or a folder with a file of none of the videos.
+    `videos` is a folder of files with the videos' names and any suffix. Raises UnknownNameError for an unknown caption,
+    FeatureError for a video without a duration or a folder without a file of these videos.
     """
     require_same_split(runs)
     rows = np.array([runs[0].caption(caption) for caption in captions or (None,)])

@@ -72,9 +72,7 @@ def open_trained(
 ) -> TrainedRun:
     """The best model of the run in a folder and a split of the run's data set, which may have moved to `root`.
 
-    Raises:
-        CheckpointError: when the folder holds no run, no finished epoch, or a damaged one.
-        FeatureError: for missing, damaged or unfitting features.
+    Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit.
     """
     if not is_run(folder):
         state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"

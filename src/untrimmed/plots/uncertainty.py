@@ -41,10 +41,8 @@ def recall_by_uncertainty_of(
 ) -> RecallByUncertainty:
     """All runs in the groups that the first one makes (RAL Fig. 3).
 
-    `moment_ratio` leaves only captions whose moment length / video length lies above the first and not above the second
-    number: 0.2 and 0.4 in the paper.
-
-    Raises: FeatureError when there are too few captions for two groups.
+    `moment_ratio` is an interval (low, high] of moment length / video length: only captions in it count.
+    Raises FeatureError when there are too few captions for two groups.
     """
     require_same_split(runs)
     dataset = runs[0].dataset

@@ -1,9 +1,7 @@
 """What a method costs at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
 
-FLOPs are those of one full-length video and one full-length query, two for each multiplication and addition, of maps
-with learned weights only: what a counter of linear layers sees. That is the convention which the figures of GMMFormer,
-its successor and RAL fit; products of activations (attention) come on top and are given apart. Where our layers save
-work without changing the result, the count is that of the layers as published.
+FLOPs count maps with learned weights only, as the figures of GMMFormer, GMMFormer v2 and RAL do: two for each
+multiplication with its addition. Attention products are counted separately. Layers count as they are published.
 """
 
 import json
