@@ -128,7 +128,7 @@ class Attachment(nn.Module):
     reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
     reads_frames: ClassVar[bool] = False  # only for methods that keep frames
     joins_layers: ClassVar[bool] = False  # only for methods whose layers can read rows beside those of a video
-    draws_maps: ClassVar[bool] = False  # as the released programs do; else all keep what the constructor gave them
+    draws_maps: ClassVar[bool] = False  # draw all linear maps again, copies too, as the released programs do
     second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries, where there is one
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
 

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from untrimmed.search.library import Library
 from untrimmed.search.query.hits import Hit
-from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query
+from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query, specs
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # an open library, or the address of a service
-_MOST_MOMENTS = 50  # per video, the maximum of a service
+_MOST_MOMENTS = int(specs(Cutoff)["moments"][1].served or 0)  # per video
 _METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
 
 

@@ -13,7 +13,7 @@ from tests.search.cluster.test_sharded import sharded, shards_apart
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
 from untrimmed.search.query.find import span_vector
-from untrimmed.search.query.query import Filters, Place, Query, Weights
+from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Weights
 from untrimmed.types import Reading
 
 RED, WHITE = np.full((8, 8, 3), (255, 0, 0), np.uint8), np.full((8, 8, 3), 255, np.uint8)
@@ -227,6 +227,10 @@ def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
         (lambda: Filters(until=date.max), ("until", "9999-12-31")),
         (lambda: Filters(since=date.min), ("since", "0001-01-01")),
         (lambda: Filters(since=datetime.min), ("since", "0001-01-01 00:00:00")),
+        (lambda: Filters(min_height="a"), ("min_height",)),
+        (lambda: Filters(since=20260501), ("since", "20260501")),
+        (lambda: Cutoff(limit=2.5), ("limit", "2.5")),
+        (lambda: Query("red", weights={"text": 1}), ("weights",)),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(make, message):

@@ -73,7 +73,7 @@ def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, v
 def test_a_page_of_pictures_looks_for_commits_once_and_sees_what_a_search_has_found(
     bucket, encoder, videos, monkeypatch
 ):
-    monkeypatch.setattr(service_module, "_BUCKET_LOOK_S", 3600.0)
+    monkeypatch.setattr(service_module, "_BUCKET_CHECK_S", 3600.0)
     looks, look = [], service_module.newest_commit
     monkeypatch.setattr(service_module, "newest_commit", lambda folder: looks.append(folder) or look(folder))
     address = f"s3://{bucket}/films"

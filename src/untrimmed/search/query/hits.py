@@ -27,7 +27,7 @@ class Hit:
     video_id: str
     start_s: float
     end_s: float
-    score: float  # of the best window or pair, minus exclusions, or of the model; compare only within a query
+    score: float  # of the best frame or pair, minus exclusions, or of the model; compare only within a query
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
     confidence: float | None = None  # probability that the video matches; None if that was not measured

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import date, datetime, time, timedelta
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from untrimmed.errors import ConfigError, require_type
@@ -85,11 +85,13 @@ def _check(part: object, prefix: str = "") -> None:
             raise ConfigError(f"{name} has {len(value)} parts, expected at most {spec.most:g}")
         if spec.least and value == "":
             raise ConfigError(f"{name} is empty; omit it, or name a folder or file")
-        if kind in (int, float) or isinstance(value, Real):
+        kinds = get_args(kind) or (kind,)
+        if (int in kinds or float in kinds) and value is not None:
+            is_number = isinstance(value, Integral if int in kinds else Real) and not isinstance(value, bool)
             above = -math.inf if spec.above is None else spec.above
             least = -math.inf if spec.least is None else spec.least
             most = math.inf if spec.most is None else spec.most
-            number: Any = value if isinstance(value, Real) else math.nan
+            number: Any = value if is_number else math.nan
             if not (-math.inf < number < math.inf and above < number and least <= number <= most):
                 raise ConfigError(f"{prefix}{name} is {value!r}, must be {_bounds(spec)}")
 
@@ -188,6 +190,8 @@ class Filters:
     def __post_init__(self) -> None:
         _check(self)
         for name in ("since", "until"):
+            if getattr(self, name) is not None:
+                require_type(getattr(self, name), date | str, name, "a date such as 2026-05-01")
             if isinstance(text := getattr(self, name), str):
                 object.__setattr__(self, name, parse_when(text))
         object.__setattr__(self, "ranges", tuple(self._ranges()))
@@ -249,6 +253,8 @@ class Query:
                 check_sentence(sentence)
         if not self.text and not (self.image is not None or self.like):
             raise ConfigError("the query has only examples to avoid; add a sentence, an image or a similar place")
+        require_type(self.weights, Weights, "weights", "untrimmed.Weights(...)")
+        require_type(self.filters, Filters, "filters", "untrimmed.Filters(...)")
         _check(self)
 
     @property
