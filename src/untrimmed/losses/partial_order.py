@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SHORTEST = 1e-8  # lengths of tangent vectors, in units of the curvature
+SHORTEST = 1e-8  # with LONGEST: bounds of the lengths of tangent vectors, in units of the curvature
 LONGEST = math.asinh(2.0**15)
 
 

@@ -17,7 +17,7 @@ from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-SHORTEST = 1e-9**0.5  # lengths of tangent vectors that the exponential map tells apart
+SHORTEST = 1e-9**0.5  # the exponential map clamps lengths of tangent vectors to SHORTEST and LONGEST
 LONGEST = 10.0
 LEAST_TIME = 1.1  # of what a Lorentz linear map gives
 LEAST_SQUARE = 1e-8  # of the Minkowski norm that a sum of points is divided by

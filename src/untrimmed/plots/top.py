@@ -31,15 +31,15 @@ from untrimmed.video.reader import frame_at, is_video_path
 
 NUM_VIDEOS = 3  # of one run; of several the first of each
 MOST_CAPTIONS = 4
-NUM_FRAMES = 6  # width and height
-FRAME_PIXELS = (96, 72)
+NUM_FRAMES = 6
+FRAME_PIXELS = (96, 72)  # width and height
 LEGEND_IN = 0.28
 TITLE_IN = 0.29
 NAME_IN = 0.14
 GAP_IN = 0.17
 CURVE_IN = 0.28
 FRAMES_IN = 0.42
-LEFT = 0.02  # shares of the picture that strips have
+LEFT = 0.02  # of strips, as shares of the picture, like WIDTH
 WIDTH = 0.96
 
 

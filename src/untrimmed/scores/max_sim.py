@@ -17,7 +17,7 @@ Padding = Literal["excluded", "zero"]
 Branches = dict[str, Tensor]  # vectors `N M D` by the branch of a score that compares them
 TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors that have the same rows, by branch
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
-TILE_QUERIES = 512  # of similarities in bfloat16: a tile stays in the cache
+TILE_QUERIES = 512  # with TILE_VIDEOS: a tile of similarities in bfloat16 stays in the cache
 TILE_VIDEOS = 16
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 

@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
 Stage = Literal["training", "validating", "validated", "finished"]
 _NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # of an entry of the history
-DRAWS = 0  # streams of random numbers; process p has dropout stream 1 + p
-DROPOUT = 1
+DRAWS = 0  # a stream of random numbers
+DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
 
 
 @dataclass(frozen=True)

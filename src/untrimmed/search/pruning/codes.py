@@ -36,7 +36,7 @@ _LINE = 64  # bytes of a cache line
 
 @dataclass(frozen=True)
 class Axes:
-    """Directions that rows are projected on before they are quantized, by decreasing variance of the rows."""
+    """Directions that rows are projected on: `CODED` of largest variance, then the rest, each part randomly rotated."""
 
     matrix: Float32[np.ndarray, "D D"]  # orthogonal
 
