@@ -1,7 +1,5 @@
 """Find, by a sentence, the moment inside long untrimmed videos."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Write a file or a folder so that it is there whole or not at all; know a file by its content."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

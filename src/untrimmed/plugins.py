@@ -9,8 +9,6 @@ modules beside it. Of installed packages nothing is asked. What was imported is 
 beside the model.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util

@@ -5,8 +5,6 @@ The vectors that come out are float32 in any case; those of the two formats diff
 Importing this module is quick and imports no torch.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A span of a video, in a module that imports nothing: a command that asks a running service needs no arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -4,8 +4,6 @@ Axis legend, the same everywhere: Q queries, W words, V videos, L clips, T frame
 letters are in docs/glossary.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

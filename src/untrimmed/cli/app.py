@@ -1,7 +1,5 @@
 """The command line: one file per command, errors on one line, exit codes 0 found, 1 nothing, 2 usage, 3 some failed."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """Progress bars on the error stream. They are drawn only on a terminal: rich prints an empty line elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What commands share to print: the two output streams, JSON, times, exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

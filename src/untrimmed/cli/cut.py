@@ -1,7 +1,5 @@
 """`untrimmed cut`: save hits as video files."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`untrimmed data`: lay out benchmarks, check, describe and simulate data sets, and what they give untrained."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict, fields
 from enum import Enum

@@ -1,7 +1,5 @@
 """`untrimmed demo`: build a small corpus, index it, search it, and measure the answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

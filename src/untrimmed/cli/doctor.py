@@ -1,7 +1,5 @@
 """`untrimmed doctor`: check that the program works on this machine, and explain how to fix what does not."""
 
-from __future__ import annotations
-
 import importlib.util
 import platform
 import shlex

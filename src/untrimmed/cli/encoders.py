@@ -1,7 +1,5 @@
 """`untrimmed encoders`: list the encoders by short name, with licence and sizes."""
 
-from __future__ import annotations
-
 from untrimmed.cli.console import result_console
 
 _ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # fits 80 columns

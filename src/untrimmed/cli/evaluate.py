@@ -1,7 +1,5 @@
 """`untrimmed evaluate`: how well a model ranks a data set, or a library answers labelled sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`untrimmed ls`, `status` and `rm`: list what is in a library, and remove videos from it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The hits of the last search in a library, stored beside it so that commands can name a hit by its number."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

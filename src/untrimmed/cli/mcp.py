@@ -1,7 +1,5 @@
 """`untrimmed mcp`: let AI agents search a library."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`untrimmed merge`: merge several libraries into one."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`untrimmed models` and `untrimmed import-checkpoint`: which methods there are; authors' weights as ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

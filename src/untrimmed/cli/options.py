@@ -1,7 +1,5 @@
 """Options that several commands share, each with one name, form and help."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 from typing import Annotated

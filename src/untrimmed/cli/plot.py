@@ -1,7 +1,5 @@
 """`untrimmed plot`: the figures of the papers, drawn from runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

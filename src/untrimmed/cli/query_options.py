@@ -1,7 +1,5 @@
 """The options of a search, generated from the fields of `Query`, `Filters` and `Cutoff`, and the query they make."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator

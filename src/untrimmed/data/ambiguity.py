@@ -1,7 +1,5 @@
 """Captions that cannot name their video: another video of the split has an equal or a nearly equal one."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """One caption with its moments."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Find everything that is missing or wrong in a data set, each with what to do about it."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import Counter

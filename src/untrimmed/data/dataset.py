@@ -1,7 +1,5 @@
 """One split of a data set, ready for training and evaluation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

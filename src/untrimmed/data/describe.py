@@ -1,7 +1,5 @@
 """Figures about the captions and moments of a split."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Features that say nothing: all zeros, or the same everywhere. `check` names them, `train` refuses a split of them."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

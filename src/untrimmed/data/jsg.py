@@ -4,8 +4,6 @@ Fields: `vid_name`, `desc_id`, `desc`, `duration`, `ts` ([start, end] in seconds
 `type`. The caption files of the other methods hold no times, so `untrimmed data prepare` writes these beside them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@
 `query` may stand for `caption`. Moment and split may be left out; a line may also have `id` and `duration_s`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """How the files of a data set are arranged: the field's layout, JSG's, the plain one, and those that are registered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

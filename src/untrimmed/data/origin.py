@@ -6,8 +6,6 @@ Vectors of two encoders may have the same width and mean different things. A dat
 features, people's own) says nothing, and then only widths can be compared.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -6,8 +6,6 @@ ids and the names, sizes and times of the feature files: changed features get a 
 for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

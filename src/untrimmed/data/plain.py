@@ -9,8 +9,6 @@ A line may also have `id` (else `<video>#<n>`, n counting the captions of the vi
 machine.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Turn a benchmark's own annotation files into the field's layout."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

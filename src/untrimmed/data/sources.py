@@ -1,7 +1,5 @@
 """Rows of vectors by name: in a BigFile folder, an HDF5 file, a folder of numpy files, or in memory."""
 
-from __future__ import annotations
-
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How alike the sentences of a split are to their encoder (ProtoPRVR, Table 7): the cosines of all pairs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

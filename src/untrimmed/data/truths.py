@@ -7,8 +7,6 @@ They are read as published for the field's test sets, a line a query, compressed
 `caption` may be left out; where it stands it must be the split's, else the line is about another numbering of captions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

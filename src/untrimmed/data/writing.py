@@ -1,7 +1,5 @@
 """Write a data set's captions and vectors in one of the layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """The interface of an encoder: frames -> vectors, text -> a sentence vector and word vectors in the same space."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 

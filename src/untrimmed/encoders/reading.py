@@ -1,7 +1,5 @@
 """Which words of a sentence an encoder does not know, and where it cuts the sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

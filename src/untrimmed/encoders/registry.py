@@ -3,8 +3,6 @@
 Importing this module is fast; torch and transformers are imported only when an encoder is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which scenes of one video a query is about, without training: those whose relevance stands out most."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """How far two spans of time meet: the one temporal IoU of search, suppression and evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

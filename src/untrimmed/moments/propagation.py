@@ -8,8 +8,6 @@ with a negative cosine, which counts as 0, are multiplied in blocks; encoders wh
 The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which bounds the steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

@@ -6,8 +6,6 @@ nearly minimises what penalised change-point detection with a linear kernel does
 linear time; merging on, up to the whole video, gives scenes of scenes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 

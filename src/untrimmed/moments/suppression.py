@@ -1,7 +1,5 @@
 """Temporal non-maximum suppression: one moment of many overlapping candidates."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Bool, Float
 

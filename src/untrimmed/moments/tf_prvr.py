@@ -5,8 +5,6 @@ are the pieces between the edges of all levels of `wavelet_segments`; the vector
 propagated segments that it lies in. It is not scaled: where the surroundings agree it is longer, and scores more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ cuts of its own, so that the segments of a level tile the video, and those of tw
 is in float64; frames are read a block at a time, so that a day of video needs no copy of its vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A LangChain retriever of moments: `pip install 'untrimmed[langchain]'`."""
 
-from __future__ import annotations
-
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever

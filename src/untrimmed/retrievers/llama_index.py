@@ -1,7 +1,5 @@
 """A LlamaIndex retriever of moments: `pip install 'untrimmed[llama-index]'`."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Evaluate any model on a split: of a run, imported, in memory, or one that needs no training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model opened with a split of a data set: encode it, score it, find its moments, report on it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Authors' checkpoints as models of ours, with the published settings of the data set they were trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the scores and moments of a split amount to, whatever model gave them: event-level recall and the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -9,8 +9,6 @@ What lies in it:
     last.safetensors    where to go on after an interruption
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The split of a data set that a run learns or is scored on, as its model reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from untrimmed.data.dataset import RetrievalDataset, load_dataset

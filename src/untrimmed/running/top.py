@@ -1,7 +1,5 @@
 """What a query finds: its first videos, which of them is right, and the best moment of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

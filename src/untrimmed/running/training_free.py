@@ -1,7 +1,5 @@
 """Models that need no training over data sets: evaluated by their names, as trained ones are by their folders."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

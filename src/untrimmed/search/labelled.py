@@ -1,7 +1,5 @@
 """Score a library on labelled sentences: does it find the video, and the moment in it?"""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Builds the service of a library: routes, access control and the page."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dependencies of routes: the service, and the video or indexing run of an id in the request."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Depends, Path, Request

@@ -1,7 +1,5 @@
 """Exports moments to files: clips, tables, subtitles, chapters, edit lists."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Routes for indexing runs and watched folders. Progress is sent as server-sent events."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable
 from pathlib import Path as FolderPath

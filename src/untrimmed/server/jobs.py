@@ -1,7 +1,5 @@
 """Indexing runs. A thread processes them one at a time; each can be paused, stopped and retried."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Serves indexed files, only if they are unchanged since they were indexed."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

@@ -1,7 +1,5 @@
 """Prometheus metrics: requests by route and status, their durations, and gauges of the service."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

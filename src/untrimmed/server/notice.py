@@ -4,8 +4,6 @@ Only its owner can read the file. The service holds a lock on it while it runs, 
 has stopped, even after a crash. It is written only for services that listen at a local address.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

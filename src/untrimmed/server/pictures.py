@@ -1,7 +1,5 @@
 """Decodes frames and uploaded pictures in warm child processes with resource limits, and caches recent frames."""
 
-from __future__ import annotations
-
 import io
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Errors as problem details (RFC 9457), with the same one-line messages as the command line."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus

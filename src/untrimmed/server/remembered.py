@@ -3,8 +3,6 @@
 The folders of `--watch` are not stored: they are named at every start.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

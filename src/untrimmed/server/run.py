@@ -1,7 +1,5 @@
 """Opens a socket and serves until a signal stops it."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import threading

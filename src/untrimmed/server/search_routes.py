@@ -1,7 +1,5 @@
 """Search routes: with a query, and with an uploaded picture."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import tempfile

@@ -3,8 +3,6 @@
 Searching, reading, decoding and cutting have separate thread limits, so that no kind of work waits for another.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

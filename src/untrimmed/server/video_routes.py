@@ -1,7 +1,5 @@
 """Video routes: lists, relevance curves, frames, files, clips and exports."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from pathlib import Path

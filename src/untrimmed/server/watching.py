@@ -4,8 +4,6 @@ The system reports changes (`watchfiles`). Folders are also scanned now and then
 remote file systems, so these are scanned every few seconds. A file counts as complete when it stops changing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

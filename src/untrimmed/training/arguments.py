@@ -1,7 +1,5 @@
 """Whether what `train` is given goes together."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import os

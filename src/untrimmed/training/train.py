@@ -1,7 +1,5 @@
 """Train a method on a data set into a run's folder."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping

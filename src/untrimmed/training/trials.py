@@ -4,8 +4,6 @@ A stopped command continues where it was, commands share trainings, and changed 
 figures are in a small JSON file, which is enough if the run is lost or was trained on another machine.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

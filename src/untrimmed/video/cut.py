@@ -1,7 +1,5 @@
 """Writes a span of a video to a new file. Re-encoding makes the cuts exact. Runs in the child process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction

@@ -5,8 +5,6 @@ answers on stdout (`messages`). A file that crashes it affects nothing else. It 
 or an answer cannot be written.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

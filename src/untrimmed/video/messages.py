@@ -4,8 +4,6 @@ A message consists of two lengths (little endian: 4 bytes for the JSON text, 8 f
 Nothing is pickled, so the process that decodes untrusted files cannot run code in the other one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """The parent's side of the decoding child: starts it, sends requests, waits within limits, and stops it."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math

@@ -5,8 +5,6 @@ A frame that is neither sampled nor needed by another one is skipped: the decode
 times of the packets ahead decide both, so the sampled frames are the same as if everything were decoded.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections import deque

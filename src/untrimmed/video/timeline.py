@@ -3,8 +3,6 @@
 It needs no decoder, so its rules can be tested directly.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -6,8 +6,6 @@ features were released: 9,043 and 4,430. Their 15,753 test captions are 3.56 a v
 hence the default.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment

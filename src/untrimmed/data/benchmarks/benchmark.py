@@ -1,7 +1,5 @@
 """What is published about a benchmark: its files, splits, sizes and features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

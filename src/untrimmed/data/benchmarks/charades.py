@@ -5,8 +5,6 @@
 to them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment

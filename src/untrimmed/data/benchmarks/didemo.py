@@ -5,8 +5,6 @@ times are numbers of 5-second segments, one pair an annotator. A video is named 
 since the source lists a few videos under two endings. Durations are five seconds a segment; the last may be shorter.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ choose the model and test it. A video is a cut of a source; the two times say ho
 captions have none: the right answer is the video.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

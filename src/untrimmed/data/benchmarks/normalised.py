@@ -4,8 +4,6 @@ A caption is `{"caption", "start", "end"}` in seconds; `windows` (all relevant s
 segments, one an annotator) take precedence over start and end; `type` is kept.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, Span, number_captions, usable_moment

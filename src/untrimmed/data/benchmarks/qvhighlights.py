@@ -6,8 +6,6 @@ of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 
 text form; joining by the source's name gives exactly these counts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path

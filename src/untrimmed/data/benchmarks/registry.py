@@ -1,7 +1,5 @@
 """The benchmarks by name."""
 
-from __future__ import annotations
-
 from untrimmed.data.benchmarks import activitynet, charades, didemo, msrvtt, qvhighlights, tvr
 from untrimmed.data.benchmarks.benchmark import Benchmark
 from untrimmed.errors import ConfigError, UnknownNameError

@@ -4,8 +4,6 @@
 times of the authors' own test set are not public, so PRVR papers test on val.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment

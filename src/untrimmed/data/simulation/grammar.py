@@ -1,7 +1,5 @@
 """Captions and moments out of a small grammar, for when no annotations are at hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from untrimmed.data.annotations import Annotation, number_captions

@@ -4,8 +4,6 @@ Nothing here is a feature. `untrimmed.data.simulation.world` shows what is meant
 view of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import defaultdict

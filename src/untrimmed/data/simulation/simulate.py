@@ -1,7 +1,5 @@
 """Write a simulated data set: real or invented captions, features from `untrimmed.data.simulation.world`."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

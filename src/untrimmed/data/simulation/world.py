@@ -10,8 +10,6 @@ Features depend on the seed, the video's id and captions, and the corpus. `World
 hidden side, by which `untrimmed.running.untrained` measures the most that the features can yield.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Embedding some seven thousand texts takes half a minute or more, so the table is
 from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

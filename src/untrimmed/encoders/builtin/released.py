@@ -1,7 +1,5 @@
 """Reads arrays from released weight files with NumPy alone. No pickled code is executed."""
 
-from __future__ import annotations
-
 import collections
 import io
 import json

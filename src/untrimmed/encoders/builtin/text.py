@@ -5,8 +5,6 @@ command line. So the layers are an ONNX graph (`text_graph`), the weights are ma
 being copied, and a test holds both equal to `transformers`.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The packages are data here: their files are found and read, their code is never imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 from dataclasses import dataclass

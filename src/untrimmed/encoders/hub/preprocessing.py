@@ -7,8 +7,6 @@ where Pillow makes the vertical pass first; torch always makes it last. A probe 
 than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); those are called directly.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ fails; the client's own timeout does not cover a name server that never replies.
 files, because a pickle can run code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.util

@@ -5,8 +5,6 @@ table. A cached video is valid while its record has the same content stamp. The 
 separate file, whose name contains the digests of the block and of the axes. All codes share one file of axes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 The only module that imports `ray`.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

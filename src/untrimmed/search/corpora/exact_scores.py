@@ -1,7 +1,5 @@
 """Exact scores of videos by a trained model, in double precision: they do not depend on the batch."""
 
-from __future__ import annotations
-
 import copy
 import os
 import threading

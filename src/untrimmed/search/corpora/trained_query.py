@@ -1,7 +1,5 @@
 """Queries of a trained model, which ranks videos by its own score and finds moments by its own windows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from functools import cache, cached_property, partial
 from itertools import chain

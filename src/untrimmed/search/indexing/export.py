@@ -8,8 +8,6 @@ Features of captions that `untrimmed data prepare` wrote are in the field's layo
 `Library.use` passes to a trained model; words are encoded as those of queries.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

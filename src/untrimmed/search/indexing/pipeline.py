@@ -4,8 +4,6 @@ One thread hashes and decodes (in the reader's child process); the calling threa
 queue connects them, so memory use does not grow with the length or number of videos.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -1,7 +1,5 @@
 """An indexing run: choose encoder, sampling and model, then index the files; and the model that `Library.use` names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace

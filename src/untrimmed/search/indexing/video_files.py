@@ -1,7 +1,5 @@
 """The files of an indexing run: find them, recognise them by their content, decode and encode them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

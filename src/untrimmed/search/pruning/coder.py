@@ -4,8 +4,6 @@ Coding a video takes as long as comparing it with dozens of queries. Codes do no
 search waits for them.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

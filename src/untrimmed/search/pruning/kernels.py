@@ -7,8 +7,6 @@ Sums are cast to int32 at each step because numba would widen them to 64 bits. L
 numbers with one instruction on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, no_type_check
 

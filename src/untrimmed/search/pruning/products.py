@@ -1,7 +1,5 @@
 """Dot products of a sentence with stored vectors: fast in float16, or as exact as in float32."""
 
-from __future__ import annotations
-
 import numkong
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64

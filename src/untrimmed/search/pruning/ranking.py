@@ -5,8 +5,6 @@ first upper bound, unless they are `known` (`rank_together`). For the remaining 
 bound, one query vector after another, the longest first, while a video can still reach the needed score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Threads that share work on many rows or videos, for loops that release the interpreter lock."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ It needs only a score and a curve of relevance for each video, so it works for a
 its maximum is the score of its video.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Turn ranked videos into hits: limits, grouping, and hiding of near-duplicates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ If pandas is installed, pyarrow imports it during its own import, only to check 
 never use pandas and hide it for that moment, which halves the import time. pyarrow looks for it again when it needs it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -3,8 +3,6 @@
 If a drive is not mounted, its videos are reported as missing, not as deleted.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
