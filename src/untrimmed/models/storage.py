@@ -23,7 +23,7 @@ from untrimmed.files import whole_file, write_whole
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import build_model, configure, model_class, plain_settings
-from untrimmed.plugins import plain, read_sources, require, sources_of
+from untrimmed.plugins import plain, plugins_of, read_plugins, require
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
@@ -35,7 +35,7 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     settings: dict[str, Any] = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
-    if imports := sources_of(model_classes(model)):
+    if imports := plugins_of(model_classes(model)):
         settings["imports"] = plain(imports)
     known: list[str] = []
     with suppress(CheckpointError):
@@ -73,7 +73,7 @@ def load_model(folder: Path) -> RetrievalModel:
     """
     settings = _read_settings(folder / SETTINGS)
     try:
-        imports = read_sources(settings.get("imports", []))
+        imports = read_plugins(settings.get("imports", []))
     except ValueError as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
     require(imports, folder)

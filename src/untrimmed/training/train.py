@@ -21,7 +21,7 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import build_model, model_class, plain_settings
 from untrimmed.models.storage import model_classes, weights_digest
-from untrimmed.plugins import sources_of, trust
+from untrimmed.plugins import plugins_of, trust
 from untrimmed.precision import Format, Precision, choose_format
 from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset, read_preset
 from untrimmed.running.memory import keep_freed_memory
@@ -105,7 +105,7 @@ def train(
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
     model = build_model(model_class(name), sizes) if made is None else made
-    trust(sources_of(model_classes(model)))
+    trust(plugins_of(model_classes(model)))
     loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
     loop.callback = callback or loop.callback
     loop.run()
