@@ -1,4 +1,4 @@
-"""`python -m untrimmed`: the command line, for launchers that start modules (torchrun)."""
+"""`python -m untrimmed`: the command line, for launchers that start modules, such as torchrun."""
 
 from untrimmed.cli.app import start
 

@@ -1,9 +1,9 @@
-"""The values that flow, with tensors inside: batches into a model, encodings out of it.
+"""Records of tensors: the batches that a model takes, and the encodings that it returns.
 
-Axis legend as in `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of word
-and frame features. Masks are True where something is real. All records are frozen; `to`, `select` and `cat` treat
-every tensor alike, so that a method may extend `EncodedQueries` or `EncodedVideos` with fields of its own, and an
-attachment keep a record beside them, and the index and the evaluation still handle them.
+Axes as in `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of word and
+frame features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every tensor
+field. A method can therefore subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment can add a
+record; indexing and evaluation need no change for either.
 """
 
 import dataclasses
@@ -29,29 +29,31 @@ class Record:
 
     @classmethod
     def of(cls: type[R], record: "Record") -> R:
-        """The record, which must be of this class: how a method takes batches, and encodings as its own.
+        """The same record, after a check that it has this class.
 
-        Raises: ConfigError for another, for instance encodings of another method.
+        Raises: ConfigError for a record of another class, for example the encodings of another method.
         """
         if not isinstance(record, cls):
-            what = f"found {type(record).__name__}, wanted {cls.__name__}"
-            raise ConfigError(f"{what}: of another model? An untrimmed.load(RUN) takes arrays, and what it encoded")
+            raise ConfigError(
+                f"found {type(record).__name__}, expected {cls.__name__}; pass a model only its own encodings, or "
+                "pass arrays to the model that untrimmed.load(RUN) returns"
+            )
         return record
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensor fields that are set, by name."""
+        """The tensor fields that are not None, by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
-        """The same record with other tensors under the names that `tensors` gives its own."""
+        """A copy of the record in which `tensors`, named as by the method `tensors`, replace the present ones."""
         return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors().values())))
 
     def to(self: R, device: torch.device | str, dtype: torch.dtype | None = None) -> R:
-        """The same record on another device; `dtype` applies to floating-point fields only."""
+        """A copy of the record on another device. `dtype` applies to floating-point fields only."""
         moved = {
             name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
             for name, value in self.tensors().items()
@@ -59,12 +61,12 @@ class Record:
         return self.with_tensors(moved)
 
     def select(self: R, rows: slice | Int[Tensor, " N"]) -> R:
-        """The record of some rows, in the given order."""
+        """A record of the selected rows, in the order of `rows`."""
         return self.with_tensors({name: value[rows] for name, value in self.tensors().items()})
 
     @classmethod
     def cat(cls: type[R], records: Sequence[R]) -> R:
-        """The rows of all records; second axes of different length are padded with zeros (False in masks)."""
+        """One record of all rows. Second axes of different lengths are padded with zeros (masks with False)."""
         parts = [record.tensors() for record in records]
         return records[0].with_tensors({name: _cat_padded([part[name] for part in parts]) for name in parts[0]})
 
@@ -77,14 +79,14 @@ def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def with_second_axis(tensor: Tensor, length: int) -> Tensor:
-    """The tensor with a second axis of that length: padded with zeros (False), or cut."""
+    """The tensor with its second axis padded with zeros (or False), or cut, to that length."""
     missing = length - tensor.shape[1]
     return F.pad(tensor, [0, 0] * (tensor.ndim - 2) + [0, missing]) if missing else tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryBatch(Record):
-    """Word features of queries, zero-padded; `teacher` holds sentence vectors of another model, for distillation."""
+    """Word features of queries, zero-padded. `teacher` has sentence vectors of another model, for distillation."""
 
     words: Float[Tensor, "Q W E"]
     mask: Bool[Tensor, "Q W"]
@@ -93,9 +95,9 @@ class QueryBatch(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBatch(Record):
-    """Features of videos: segment means (`clips`, always complete) and frames, zero-padded to the longest.
+    """Features of videos: a fixed number of clips per video, and frames, zero-padded to the longest video.
 
-    `teacher` holds frame vectors of another model at the same time points, for distillation.
+    `teacher` has frame vectors of another model at the same times, for distillation.
     """
 
     clips: Float[Tensor, "V L C"]
@@ -114,7 +116,7 @@ class TrainingBatch:
     video_index: Int[Tensor, " Q"]
 
     def to(self, device: torch.device | str) -> "TrainingBatch":
-        """The same batch on another device."""
+        """A copy of the batch on another device."""
         return TrainingBatch(
             queries=self.queries.to(device),
             videos=self.videos.to(device),
@@ -124,67 +126,70 @@ class TrainingBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded(Record):
-    """Encodings of a method, and beside them those of what is attached to it, by the attachment's name."""
+    """The encodings of a method, and those of its attachments by the attachment's name."""
 
     attached: Mapping[str, Record] = dataclasses.field(default_factory=dict)
 
     def attach(self: X, name: str, record: Record) -> X:
-        """The same encodings with those of an attachment beside them."""
+        """A copy with the encodings of one more attachment."""
         return dataclasses.replace(self, attached={**self.attached, name: record})
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name; those of an attachment behind its name and a dot: `ral.words`."""
-        parts = ((name, part.tensors()) for name, part in self.attached.items())
-        return super().tensors() | {f"{name}.{key}": value for name, part in parts for key, value in part.items()}
+        """All tensors by name. The names of an attachment's tensors begin with its name and a dot: `ral.words`."""
+        attached = ((name, record.tensors()) for name, record in self.attached.items())
+        return super().tensors() | {
+            f"{name}.{key}": value for name, tensors in attached for key, value in tensors.items()
+        }
 
     def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
-        """The same encodings with other tensors under the names that `tensors` gives them."""
-        own = {name: value for name, value in tensors.items() if "." not in name}
+        """A copy in which `tensors`, named as by the method `tensors`, replace the present ones."""
+        fields = {name: value for name, value in tensors.items() if "." not in name}
         attached = {
-            name: part.with_tensors(
+            name: record.with_tensors(
                 {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
             )
-            for name, part in self.attached.items()
+            for name, record in self.attached.items()
         }
-        return dataclasses.replace(self, **own, attached=attached)
+        return dataclasses.replace(self, **fields, attached=attached)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedQueries(Encoded):
-    """One vector a query, not normalised. A method that says more of a query subclasses, beside its class."""
+    """One vector per query, not normalised. A method with more encodings of a query subclasses this in its own file."""
 
     sentence: Float[Tensor, "Q D"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedVideos(Encoded):
-    """What attachments and search may find of videos whatever the method; what it does not produce stays None.
+    """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
 
-    Not normalised. `clips` have no mask; rows of `frames` that the mask excludes mean nothing. A method that keeps more
-    subclasses, beside its class, and gives what it always produces a type without None.
+    The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
+    method with more encodings subclasses this in its own file, and annotates the fields that it always sets without
+    None.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    num_frames: Int[Tensor, " V"] | None = None  # where `frames` are some of them; else the mask tells
+    num_frames: Int[Tensor, " V"] | None = None  # set if `frames` are a selection; otherwise the mask counts them
 
 
 def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-    """The clips of videos, where the model keeps them for certain."""
+    """The `clips` of a method that always sets them."""
     assert videos.clips is not None
     return videos.clips
 
 
 def frames_of(videos: EncodedVideos) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
-    """The frames of videos and their mask, where the model keeps them for certain."""
+    """The `frames` and `frame_mask` of a method that always sets them."""
     assert videos.frames is not None
     assert videos.frame_mask is not None
     return videos.frames, videos.frame_mask
 
 
 def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
-    """How many frames each video has, all of them counted."""
+    """The number of frames of each video, including those that `frames` omits."""
     if videos.num_frames is not None:
         return videos.num_frames
     _, mask = frames_of(videos)
@@ -193,12 +198,12 @@ def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
 
 @runtime_checkable
 class Encode(Protocol):
-    """How batches go through an encoder: on which device, in which number format, shared among which processes."""
+    """Runs an encoder on batches: chooses the device and number format, and may share the rows among processes."""
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of all rows."""
 
 
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
-    """The encodings where the rows are, in their own number format, by this process alone."""
+    """The encodings of all rows, on their device, in their number format, computed in this process."""
     return encoder(rows)

@@ -1,7 +1,7 @@
-"""Values that people give, checked against annotations: settings from YAML, dotted keys, arguments of public calls.
+"""Checks settings and arguments against type annotations: YAML values, dotted keys, arguments of public calls.
 
-Settings are typed dataclasses (`build`), written back as plain values (`to_plain`); `checked` does for the arguments of
-a function, and `Checked` for those of a dataclass's constructor, what `build` does for the values of a file.
+Settings are typed dataclasses. `build` creates one from plain values, and `to_plain` converts it back. The same checks
+apply to the arguments of functions with `checked` and of constructors of dataclasses with `Checked`.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 _WORDS = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "True or False"}
 _SHORT_FLOAT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
-_SHORT_FLOAT_FOUND = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a number$")
+_SHORT_FLOAT_ERROR = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a number$")
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
-    """An instance of the dataclass `cls` from plain values; every value is checked against its annotation.
+    """An instance of the dataclass `cls` from plain values. Every value is checked against its annotation.
 
-    `where` names the source in messages. Whole numbers are taken for floats, lists for tuples, "inf" for infinity.
+    `where` is the source that messages name. Integers are accepted as floats, lists as tuples, and "inf" as infinity.
 
-    Raises: ConfigError for an unknown key, a missing one, or a value of the wrong type.
+    Raises: ConfigError for an unknown or missing key, or a value of the wrong type.
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where} is {shown_value(values)}, expected a mapping with the fields of {cls.__name__}")
@@ -46,22 +46,22 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
         if no_default and name not in values:
             raise ConfigError(f"{where}: {name!r} is missing and has no default; add it")
     try:
-        own = {key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()}
+        converted_values = {key: _convert(value, hints[key], f"{where}: {key}") for key, value in values.items()}
     except ConfigError as error:
-        if _SHORT_FLOAT_FOUND.search(str(error)):
-            raise ConfigError(f"{error} (write 8.0e-5, not 8e-5: YAML reads that as text)") from None
+        if _SHORT_FLOAT_ERROR.search(str(error)):
+            raise ConfigError(f"{error} (write 8.0e-5, not 8e-5: YAML reads the latter as text)") from None
         raise
-    return cls(**own)
+    return cls(**converted_values)
 
 
-def checked(**wanted: str) -> Callable[[C], C]:
-    """Have a function convert what it is given to what its annotations say.
+def checked(**descriptions: str) -> Callable[[C], C]:
+    """Decorate a function so that every call checks its arguments against their annotations and converts them.
 
-    Conversion is that of `build`, so that lists, numpy's numbers and tensors of one number are taken for what they
-    hold; arrays and what is annotated as Any are left to the function. `wanted` says in words what an argument may be,
-    where its annotation does not say it well. Annotations are looked up at the first call, so decorating costs nothing.
+    It converts like `build`: for example numpy scalars and one-number tensors become Python numbers. Arrays and
+    arguments annotated as Any are passed on unchecked. `descriptions` are the expected values in words, for arguments
+    whose annotation is no help in a message. Annotations are evaluated at the first call, so importing stays fast.
 
-    Raises: ConfigError at a call, naming argument, value, what is wanted, and where to read on.
+    Raises: ConfigError at a call. It names the argument, its value, the expected value and the function's help.
 
     >>> @checked()
     ... def wait(seconds: float) -> float:
@@ -73,68 +73,68 @@ def checked(**wanted: str) -> Callable[[C], C]:
     """
 
     def decorate(function: C) -> C:
-        return typing.cast(C, _checking(function, wanted))
+        return typing.cast(C, _with_checks(function, descriptions))
 
     return decorate
 
 
-def _checking(function: Callable[..., Any], wanted: Mapping[str, str]) -> Callable[..., Any]:
+def _with_checks(function: Callable[..., Any], descriptions: Mapping[str, str]) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # Python says what is missing or unknown
-        _convert_given(given, _parameter_hints(function), wanted, function.__qualname__)
-        return function(*given.args, **given.kwargs)
+            return function(*args, **kwargs)  # raises Python's own error about a missing or unknown argument
+        _convert_arguments(bound, _parameter_hints(function), descriptions, function.__qualname__)
+        return function(*bound.args, **bound.kwargs)
 
     return call
 
 
-def _convert_given(
-    given: inspect.BoundArguments, hints: Mapping[str, Any], wanted: Mapping[str, str], title: str
+def _convert_arguments(
+    bound: inspect.BoundArguments, hints: Mapping[str, Any], descriptions: Mapping[str, str], title: str
 ) -> None:
     for name, hint in hints.items():
-        if name in given.arguments:
-            value = given.arguments[name]
+        if name in bound.arguments:
+            value = bound.arguments[name]
             try:
-                given.arguments[name] = _convert(value, hint, name)
+                bound.arguments[name] = _convert(value, hint, name)
             except ConfigError as error:
                 message = str(error)
-                if name in wanted and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
-                    message = f"{name} is {shown_value(value)}, expected {wanted[name]}"
+                if name in descriptions and message.startswith((f"{name} is ", f"{name} has ", f"{name}[")):
+                    message = f"{name} is {shown_value(value)}, expected {descriptions[name]}"
                 raise ConfigError(f"{message}; see help({title})") from None
 
 
 class Checked(type):
-    """The class of settings: a dataclass of it, and every one below, converts its arguments as `checked` has it.
+    """Metaclass of settings: the constructors of a dataclass and of its subclasses convert arguments like `checked`.
 
-    A decorator would reach one dataclass alone, as each has a constructor of its own.
+    A decorator would not apply to subclasses, because each dataclass has its own constructor.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """The settings.
 
-        Raises: ConfigError naming argument, value, what is wanted, and where to read on.
+        Raises: ConfigError, as for `checked`.
         """
         try:
-            given = cls.__signature__.bind(*args, **kwargs)
+            bound = cls.__signature__.bind(*args, **kwargs)
         except TypeError:
             return super().__call__(*args, **kwargs)
-        _convert_given(given, _hints(cls), {}, cls.__qualname__)
-        return super().__call__(*given.args, **given.kwargs)
+        _convert_arguments(bound, _hints(cls), {}, cls.__qualname__)
+        return super().__call__(*bound.args, **bound.kwargs)
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        return _signature(cls)  # what `help` shows: that of the dataclass, not of `__call__` above
+        return _signature(cls)  # `help` shows the parameters of the dataclass instead of those of `__call__`
 
 
 @functools.cache
 def _signature(cls: Checked) -> inspect.Signature:
-    whole = inspect.signature(cls.__init__)  # type: ignore[misc]
-    return whole.replace(parameters=list(whole.parameters.values())[1:])
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 @functools.cache
@@ -144,19 +144,19 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 @functools.cache
 def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of single parameters; that of what is returned may be a name known to type checkers alone."""
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    """The annotations of all parameters except *args and **kwargs. Return types may exist only for type checkers."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
-    single = {parameter.name for parameter in parameters if parameter.kind not in several}
-    own = {name: hint for name, hint in function.__annotations__.items() if name in single}
-    names = inspect.unwrap(function).__globals__
-    return typing.get_type_hints(types.SimpleNamespace(__annotations__=own), names)
+    names = {parameter.name for parameter in parameters if parameter.kind not in variadic}
+    annotations = {name: hint for name, hint in function.__annotations__.items() if name in names}
+    namespace = inspect.unwrap(function).__globals__
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=annotations), namespace)
 
 
 def converted(record: T, *, where: str) -> T:
-    """A dataclass made by hand, its fields converted as `build` converts those of a file.
+    """A copy of a dataclass instance whose fields are checked and converted as in `build`.
 
-    Raises: ConfigError as `build`.
+    Raises: ConfigError, as for `build`.
     """
     values = {name: (getattr(record, name), hint) for name, hint in _hints(type(record)).items()}  # type: ignore[arg-type]
     return dataclasses.replace(
@@ -167,7 +167,7 @@ def converted(record: T, *, where: str) -> T:
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any or hasattr(hint, "array_type"):  # of jaxtyping
+    if hint is Any or hasattr(hint, "array_type"):  # an annotation of jaxtyping
         return value
     if origin in (Union, types.UnionType):
         return _convert_union(value, hint, where)
@@ -178,7 +178,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where} is {shown_value(value)}, expected a mapping")
-        if origin is Mapping and arguments[1] is Any:  # as it is: it may read its values when they are asked for
+        if origin is Mapping and arguments[1] is Any:  # not copied: it may read its values lazily
             for key in value:
                 _convert(key, str, f"{where}, a key,")
             return value
@@ -198,14 +198,14 @@ def _convert_union(value: Any, hint: Any, where: str) -> Any:
             return _convert(value, choice, where)
         except ConfigError as failure:
             failures.append(str(failure))
-    inside = [failure for failure in failures if not failure.startswith(f"{where} is ")]
-    if inside or len(failures) == 1:
-        raise ConfigError((inside or failures)[0])
+    nested = [failure for failure in failures if not failure.startswith(f"{where} is ")]
+    if nested or len(failures) == 1:
+        raise ConfigError((nested or failures)[0])
     raise ConfigError(f"{where} is {shown_value(value)}, expected {_in_words(hint)}")
 
 
 def _in_words(hint: Any) -> str:
-    """What a hint asks for.
+    """The values that an annotation allows, in words.
 
     >>> _in_words(str | Path | None), _in_words(Literal["a", "b"]), _in_words(Callable[[int], None])
     ('a path or None', 'one of a, b', 'a function')
@@ -244,13 +244,13 @@ def _convert_tuple(value: Any, items: tuple[Any, ...], where: str) -> tuple[Any,
 
 def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()  # a number of numpy's, or a tensor of one number
+        value = value.item()  # a numpy scalar or a tensor of one number
     origin = typing.get_origin(hint)
     expected = _in_words(hint)
     if origin is Literal:
-        for known in typing.get_args(hint):
-            if (type(value) is type(known) or isinstance(value, str)) and value == known:
-                return known  # of an enum of texts, the text
+        for choice in typing.get_args(hint):
+            if (type(value) is type(choice) or isinstance(value, str)) and value == choice:
+                return choice  # for a member of a text enum: the text
     elif origin is Callable:
         if callable(value):
             return value
@@ -272,54 +272,54 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
-    Raises: ConfigError when the file is missing, is not YAML, or holds no mapping.
+    Raises: ConfigError if the file cannot be read, is not YAML, or does not contain a mapping.
     """
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # C: fast
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give an existing YAML file") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML ({one_line(error)})") from error
+        raise ConfigError(f"{path}: is not valid YAML ({one_line(error)}); fix the file") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds {type(values).__name__}, expected a mapping of sections")
+        raise ConfigError(f"{path}: contains {shown_value(values)}, expected a mapping of sections")
     return values
 
 
 def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
-    """Dotted keys and their values from `key=value` texts; values are read as YAML.
+    """Dotted keys and their values from `key=value` texts. The values are parsed as YAML.
 
     >>> parse_overrides(["model.dim=256", "losses.optimal_matching=null"])
     {'model.dim': 256, 'losses.optimal_matching': None}
-    >>> parse_overrides(["train.learning_rate=1e-3"])  # a text in YAML 1.1, which wants 1.0e-3
+    >>> parse_overrides(["train.learning_rate=1e-3"])  # YAML 1.1 would read this as text
     {'train.learning_rate': 0.001}
     """
     overrides: dict[str, Any] = {}
     for assignment in assignments:
         key, sign, text = assignment.partition("=")
         if not sign or not key:
-            raise ConfigError(f"override {assignment!r} is not of the form key=value")
+            raise ConfigError(f"setting {assignment!r} has the wrong form; write KEY=VALUE, e.g. train.epochs=30")
         try:
             overrides[key.strip()] = float(text) if _SHORT_FLOAT.fullmatch(text) else yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise ConfigError(f"override {assignment!r}: the value is not YAML") from error
+            raise ConfigError(f"setting {assignment!r}: {text!r} is not valid YAML; fix the value") from error
     return overrides
 
 
 def require_sections(keys: Iterable[str]) -> None:
-    """Raise a ConfigError for a setting of a run that is given without its section.
+    """Raise a ConfigError for a setting of a run without a section.
 
     >>> require_sections(["train.epochs", "epochs"])
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: setting 'epochs' is in no section; write e.g. train.epochs=…, options as --epochs
+    untrimmed.errors.ConfigError: setting 'epochs' has no section; write e.g. train.epochs=…, or an option as --epochs
     """
     for key in keys:
         if "." not in key:
-            raise ConfigError(f"setting {key!r} is in no section; write e.g. train.{key}=…, options as --{key}")
+            raise ConfigError(f"setting {key!r} has no section; write e.g. train.{key}=…, or an option as --{key}")
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested `values` in which every dotted key of `overrides` has the given value.
+    """A copy of nested `values`, with the values of `overrides` at their dotted keys.
 
     >>> override({"model": {"dim": 384}}, {"model.dim": 256, "model.dropout": 0.1})
     {'model': {'dim': 256, 'dropout': 0.1}}
@@ -333,13 +333,13 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
                 section[part] = {}
             section = section[part]
             if not isinstance(section, dict):
-                raise ConfigError(f"override {dotted!r}: {part!r} is a single value, not a section")
+                raise ConfigError(f"setting {dotted!r}: {part!r} is a single value, not a section; check the key")
         section[last] = value
     return result
 
 
 def to_plain(config: Any) -> Any:
-    """A dataclass as JSON-ready values that `build` reads back; infinity becomes "inf"."""
+    """A dataclass as values for JSON or YAML, from which `build` creates it again. Infinity becomes "inf"."""
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         return {f.name: to_plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
     if isinstance(config, Mapping):
@@ -352,12 +352,12 @@ def to_plain(config: Any) -> Any:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under dotted keys; an empty section stays one.
+    """Nested values as one mapping with dotted keys. An empty section is kept.
 
     >>> flat({"weights": {"nce": 0.1}, "losses": {}})
     {'weights.nce': 0.1, 'losses': {}}
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
-    return found
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return result

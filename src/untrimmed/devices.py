@@ -1,4 +1,4 @@
-"""Which device a model runs on."""
+"""Chooses the device that a model runs on."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 def check_device(name: str, *, mps: bool = False) -> None:
-    """Refuse a name that no device has, on whichever machine; PyTorch need not be installed.
+    """Check that a device name is valid on some machine. PyTorch need not be installed.
 
-    Raises: ConfigError.
+    Raises: ConfigError for an unknown name.
     """
     kind, colon, number = name.partition(":")
     kinds = ("cpu", "cuda", *(["mps"] if mps else []))
     if name != "auto" and (kind not in kinds or (colon and not number.isdecimal())):
-        known = f"auto, cpu{', mps' if mps else ''} or cuda (cuda:1 for the second)"
-        raise ConfigError(f"device {name!r} is not known; choose {known}")
+        choices = f"auto, cpu{', mps' if mps else ''} or cuda (cuda:1 for the second)"
+        raise ConfigError(f"device {name!r} is unknown; choose {choices}")
 
 
 def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.device:
-    """The device of that name; `auto` is CUDA where there is one, else the CPU, with `mps` Apple's GPU before it.
+    """The device of this name. `auto` is the first that exists of CUDA, Apple's GPU (only with `mps`), and the CPU.
 
-    Raises: ConfigError for another name, or for a device that is not there.
+    Raises: ConfigError for an unknown name, or a device that this machine does not have.
     """
     import torch
 
@@ -41,5 +41,5 @@ def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.devic
             f"device {name!r}: PyTorch {torch.__version__} finds no {kind.upper()} device here; use --device cpu"
         )
     if colon and int(number) >= count:
-        raise ConfigError(f"device {name!r}: there are {count} of them, counted from 0; choose another number")
+        raise ConfigError(f"device {name!r}: this machine has {count}, counted from 0; choose a lower number")
     return torch.device(name)

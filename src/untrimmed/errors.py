@@ -1,7 +1,7 @@
-"""What can go wrong at the boundary: files, configuration, requests, public calls.
+"""The errors that this package raises about files, configuration, requests and arguments of public calls.
 
-Every message names the thing, the value found, the value wanted and the next step. The command line turns these into
-one line and a non-zero exit; anything else is a bug and keeps its traceback.
+Every message names the thing, the value found, the expected value and the next step. The command line prints it in one
+line and exits with a non-zero code. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-EXTRAS = {  # package that only some installations have -> what to install
+EXTRAS = {  # optional package -> the extra that installs it
     "anyio": "untrimmed[server]",
     "av": "untrimmed[video]",
     "fastapi": "untrimmed[server]",
@@ -42,37 +42,37 @@ EXTRAS = {  # package that only some installations have -> what to install
 
 
 class UntrimmedError(Exception):
-    """The base of everything this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose."""
 
 
 class ConfigError(UntrimmedError, ValueError):
-    """A setting is unknown, of the wrong type, or contradicts another one."""
+    """A setting is unknown, has the wrong type, or contradicts another one."""
 
 
 class NoTimelineError(ConfigError):
-    """A model keeps nothing of a video in which moments could be found."""
+    """A method encodes a video as one vector, so moments cannot be found in the encodings."""
 
 
 class UnknownNameError(UntrimmedError, LookupError):
-    """A name that no registry, library or data set knows."""
+    """A registry, library or data set has no entry of this name."""
 
     @classmethod
     def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        """An error that names the nearest known one, and all.
+        """An error that suggests the most similar known name and lists all of them.
 
         >>> print(UnknownNameError.among("model", "mssl", ["jsg", "ms_sl"]))
         no model named 'mssl'. Did you mean 'ms_sl'? Known: jsg, ms_sl
         """
-        known = list(known)
-        return cls(f"no {what} named {name!r}{nearest(name, known) or '.'} Known: {', '.join(known) or 'none'}")
+        choices = list(known)
+        return cls(f"no {what} named {name!r}{nearest(name, choices) or '.'} Known: {', '.join(choices) or 'none'}")
 
 
 class FeatureError(UntrimmedError, ValueError):
-    """Features, captions or annotations are missing, of the wrong width, or not finite."""
+    """Features, captions or annotations are missing, have the wrong width, or are not finite."""
 
 
 class VideoError(FeatureError):
-    """One media file cannot be used: empty, truncated, no picture, unknown format, over a limit."""
+    """A media file cannot be used, e.g. because it is empty or truncated, has no picture, or exceeds a limit."""
 
 
 class EncoderError(UntrimmedError, RuntimeError):
@@ -80,19 +80,19 @@ class EncoderError(UntrimmedError, RuntimeError):
 
 
 class CheckpointError(UntrimmedError, ValueError):
-    """A checkpoint is truncated, of another method, or holds something that is not weights."""
+    """A checkpoint is truncated, belongs to another method, or contains something other than weights."""
 
 
 class IndexMismatchError(UntrimmedError, ValueError):
-    """An index was made by another encoder or model, or is of a version this program does not read."""
+    """An index comes from another encoder or model, or has a version that this program cannot read."""
 
 
 class IndexBusyError(UntrimmedError, RuntimeError):
     """Another process is writing to the index."""
 
 
-def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
-    """Raise a ConfigError unless a value that was given in Python is of one of some kinds (a type, or `A | B`).
+def require_type(value: object, kinds: Any, what: str, expected: str) -> None:
+    """Raise a ConfigError unless a Python argument has one of these types (a type, or `A | B`).
 
     >>> require_type(3, str, "method", "a name")
     Traceback (most recent call last):
@@ -100,21 +100,21 @@ def require_type(value: object, kinds: Any, what: str, wanted: str) -> None:
     untrimmed.errors.ConfigError: method is 3, expected a name
     """
     if not isinstance(value, kinds):
-        raise ConfigError(f"{what} is {shown_value(value)}, expected {wanted}")
+        raise ConfigError(f"{what} is {shown_value(value)}, expected {expected}")
 
 
 def shown_value(value: object) -> str:
-    """A value for a one-line message; of a long one its class.
+    """A value for a one-line message, or its class if it is long.
 
     >>> shown_value("8"), shown_value(list(range(99)))
     ("'8'", 'a list')
     """
-    found = repr(value)
-    return f"a {type(value).__name__}" if len(found) > 60 or "\n" in found else found
+    text = repr(value)
+    return f"a {type(value).__name__}" if len(text) > 60 or "\n" in text else text
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
-    """What to install, on one line; None for a module that is of no extra of this package.
+    """A one-line message with the command that installs the package; None if no extra contains it.
 
     >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
     "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
@@ -126,7 +126,7 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of another program says, on one line; its class where it says nothing.
+    """The message of any exception on one line, or its class if the message is empty.
 
     >>> one_line(ValueError("not a\\n  number")), one_line(TimeoutError())
     ('not a number', 'TimeoutError')
@@ -135,12 +135,12 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(path: Path) -> str:
-    """A path for a one-line message: quoted and escaped where it holds line ends or bytes that are no text."""
+    """A path for a one-line message, quoted and escaped if it contains line ends or bytes that are not text."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def named(names: Iterable[str], limit: int = 3) -> str:
-    """The first few names for a message, and how many more there are.
+    """The first few names for a message, and the number of further ones.
 
     >>> named(["a", "b", "c", "d"])
     'a, b, c and 1 more'
@@ -150,13 +150,13 @@ def named(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(listed[:limit]) + more
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a message: ". Did you mean 'x'?" when a known name is close, else nothing.
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A hint for a message: ". Did you mean 'x'?" if a known name is similar, or an empty text.
 
     >>> nearest("temprature", ["temperature", "dim"])
     ". Did you mean 'temperature'?"
     """
-    import difflib  # only for a message: every command imports this file
+    import difflib  # imported here because every command imports this file, and few need a hint
 
-    match = difflib.get_close_matches(name, list(known), n=1)
+    match = difflib.get_close_matches(name, list(choices), n=1)
     return f". Did you mean {match[0]!r}?" if match else ""

@@ -1,4 +1,4 @@
-"""Write a file or a folder so that it is there whole or not at all; know a file by its content."""
+"""Writes files and folders atomically, so that they never exist half-written, and hashes files."""
 
 import hashlib
 import os
@@ -10,20 +10,21 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes, *, alone: bool = False) -> None:
-    """Write a file of this content, text as UTF-8 with its line ends as they are; see `whole_file`."""
+    """Write a file with this content, as `whole_file`. Text is written as UTF-8 with unchanged line ends."""
     with whole_file(path, alone=alone) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the name `path` when the block ends without an error.
+    """A temporary file next to `path`, which is renamed to `path` if the block ends without an error.
 
-    Missing parent folders are made. After an error nothing is left, made folders included, and an older `path` is
-    untouched. A kill or a loss of power at any moment leaves the old file or the new one, and what was written so far
-    under a hidden name; a writer that is `alone`, for no other process writes this file, clears that of the last away.
+    Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an older
+    `path` is unchanged. If the process is killed or the power fails, `path` is either the old or the new file, and the
+    temporary file may remain under its hidden name. With `alone`, which promises that no other process writes `path`,
+    the next call deletes that file.
 
-    Raises: FileExistsError, without `replace`, where another file has come up under that name meanwhile.
+    Raises: FileExistsError if `replace` is False and `path` exists when the block ends.
     """
     with _beside(path, "part" if alone else secrets.token_hex(4)) as temporary:
         try:
@@ -32,7 +33,7 @@ def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iter
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666))
             mode = temporary.stat().st_mode
             yield temporary
-            temporary.chmod(mode)  # some writers make private files; a data set or a run is shared like any other file
+            temporary.chmod(mode)  # some writers create private files, but data sets and runs follow the user's umask
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             (os.replace if replace else _link)(temporary, path)
@@ -41,7 +42,7 @@ def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iter
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of all bytes of a file, which is read a piece at a time."""
+    """The SHA-256 of a file's content. The file is read in blocks, so it may be larger than memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -51,9 +52,9 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder beside `path` to fill; it takes the name `path` when the block ends without an error.
+    """A temporary folder next to `path`, which is renamed to `path` if the block ends without an error.
 
-    If `path` is there by then, made by another process, theirs stays and ours is dropped.
+    If another process has created `path` in the meantime, that folder stays and the temporary one is deleted.
     """
     with _beside(path, secrets.token_hex(4)) as temporary:
         try:
@@ -70,32 +71,32 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _beside(path: Path, suffix: str) -> Iterator[Path]:
-    """A hidden name beside `path`; missing parents are made, and removed again if still empty after an error."""
-    made = [folder for folder in path.parents if not folder.exists()]
+    """A hidden name next to `path`. Missing parents are created, and after an error deleted if they are empty."""
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:50]}.{suffix}")
     try:
         with suppress(FileNotFoundError):
-            path.lstat()  # a name that cannot be is told before the work, not after it
+            path.lstat()  # raises for an impossible name before the caller's work instead of after it
         yield temporary
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None and _tells_nobody(error.filename, temporary):
+        if isinstance(error, OSError) and error.errno is not None and _hides_path(error.filename, temporary):
             error.filename = str(path)
-        for folder in made:
+        for folder in new_folders:
             with suppress(OSError):  # not empty: another process uses it
                 folder.rmdir()
         raise
 
 
-def _tells_nobody(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error names nothing, as one of a full disk, or the temporary file or folder."""
+def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
+    """Whether an error names no file, like that of a full disk, or only the temporary file or folder."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Give the file a name that must be free."""
+    """Rename the file, but fail if the new name exists."""
     try:
-        os.link(temporary, path)  # unlike a rename, fails where another file has come up
+        os.link(temporary, path)  # unlike a rename, this fails if the name exists
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links

@@ -1,8 +1,7 @@
-"""The number format in which a network multiplies: one vocabulary for searching and for training.
+"""The number format of a network's products, for searching and training: float32, bfloat16 or auto.
 
-`float32` and `bfloat16` name it, `auto` takes bfloat16 where the device is fast at it and float32 elsewhere.
-The vectors that come out are float32 in any case; those of the two formats differ by rounding and may be compared.
-Importing this module is quick and imports no torch.
+`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32. Those
+of the two formats differ only by rounding, so they can be compared. Importing this module does not import torch.
 """
 
 import os
@@ -14,10 +13,10 @@ from untrimmed.errors import ConfigError
 
 Format = Literal["float32", "bfloat16"]
 Precision = Literal["auto", "float32", "bfloat16"]
-BUILTIN_PRODUCTS = "int8"  # of the encoder `builtin`, in its network for images, on any processor
+BUILTIN_PRODUCTS = "int8"  # the fixed format of the image network of the encoder `builtin`
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16 = ("amx_bf16",)  # avx512_bf16 alone took longer than float32: docs/decisions.md
+_BFLOAT16 = ("amx_bf16",)  # with avx512_bf16 only, bfloat16 was slower than float32: docs/decisions.md
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 _WITHOUT = (
     *("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"),
@@ -27,16 +26,16 @@ _WITHOUT = (
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The format in use, and why it is that one."""
+    """A number format and the reason for choosing it."""
 
     name: Format
     reason: str
 
 
 def read_precision(name: str) -> Precision:
-    """The choice of that name.
+    """The name itself, after a check.
 
-    Raises: ConfigError for any other name.
+    Raises: ConfigError for an unknown name.
     """
     if name in get_args(Precision):
         return cast(Precision, name)
@@ -44,23 +43,23 @@ def read_precision(name: str) -> Precision:
 
 
 def choose_format(precision: str, device: str) -> NumberFormat:
-    """The format for a device (as torch writes it: cpu, cuda:0, mps).
+    """The format for a device (by its name in torch: cpu, cuda:0, mps).
 
     Raises: ConfigError for an unknown precision.
     """
-    chosen = read_precision(precision)
-    if chosen != "auto":
-        return NumberFormat(chosen, "as asked for")
+    choice = read_precision(precision)
+    if choice != "auto":
+        return NumberFormat(choice, "as requested")
     if not has_fast_bfloat16(device):
         return NumberFormat("float32", f"the {device} has no fast bf16 instructions in use")
     return NumberFormat("bfloat16", f"the {device} has fast bf16 instructions")
 
 
 def has_fast_bfloat16(device: str) -> bool:
-    """Whether a device multiplies bfloat16 faster than float32: a GPU with units for it, or a CPU with AMX.
+    """Whether a device multiplies bfloat16 faster than float32: a GPU with bfloat16 units, or a CPU with AMX.
 
-    Elsewhere torch converts: on a CPU with AVX-512 but no bf16 a product took 2.4 times as long as in float32. The
-    variable by which people limit oneDNN's instructions, `ONEDNN_MAX_CPU_ISA`, is heeded (limited to AVX2: 13 times).
+    On other devices torch converts the numbers. A product took 2.4 times as long as in float32 on a CPU with AVX-512
+    but no bf16, and 13 times as long with oneDNN limited to AVX2 (`ONEDNN_MAX_CPU_ISA`, which is respected here).
     """
     if device.startswith("cuda"):
         import torch
@@ -72,12 +71,12 @@ def has_fast_bfloat16(device: str) -> bool:
 
 
 def has_exact_int8() -> bool:
-    """Whether the processor is known to sum products of 8-bit numbers without saturating at 16 bits (x86 with VNNI)."""
+    """Whether the processor is known to add products of 8-bit numbers without saturation at 16 bits (x86 with VNNI)."""
     return not cpu_words().isdisjoint(_VNNI)
 
 
 def cpu_words() -> frozenset[str]:
-    """What Linux says of the processor, its instructions among it; elsewhere nothing."""
+    """The words in Linux's description of the processor, which include its instruction sets; empty elsewhere."""
     if not _CPU_INFO.is_file():
         return frozenset()
     return frozenset(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())

@@ -1,7 +1,7 @@
-"""The values that flow: Features -> Encoded -> Scores -> Ranking -> Moments.
+"""The values that encoders return: features of videos and sentences.
 
-Axis legend, the same everywhere: Q queries, W words, V videos, L clips, T frames, D width, H heads, K prototypes; all
-letters are in docs/glossary.md.
+Axis letters are the same in all signatures: Q queries, W words, V videos, L clips, T frames, D width, H heads,
+K prototypes. docs/glossary.md lists all of them.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from untrimmed.span import Moment as Moment
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """The sampled frames of one video as vectors: what an encoder makes of a file.
+    """The sampled frames of one video as an encoder's vectors.
 
-    Times are presentation times in seconds from the first frame of the video, increasing.
+    Times are presentation times in seconds from the first frame of the video, in increasing order.
     """
 
     vectors: Float[np.ndarray, "T D"]
@@ -26,9 +26,9 @@ class FrameFeatures:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an encoder made of a sentence's words; `num_words_read` is None where it read all of them.
+    """How much of a sentence the encoder used: its unknown words, and how many words it read (None: all).
 
-    A sentence of which no word is understood has a vector all the same, but one that says nothing.
+    If `is_understood` is False, the encoder knows no word, so the sentence's vector has no meaning.
     """
 
     unknown: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """One sentence as vectors: the whole in the space of the frames, and each word by itself."""
+    """One sentence as vectors: the whole sentence, in the space of the frames, and each word."""
 
     text: str
     sentence: Float[np.ndarray, " D"]
