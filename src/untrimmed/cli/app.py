@@ -1,13 +1,17 @@
-"""The command line: one file per command, errors on one line, exit codes 0 found, 1 nothing, 2 usage, 3 some failed."""
+"""The command line. Each command is in its own file. Errors are printed in one line.
+
+Exit codes: 0 success, 1 nothing found, 2 usage error, 3 some files failed.
+"""
 
 import contextlib
 import gc
 import importlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from untrimmed import __version__
 from untrimmed.cli.console import USAGE
@@ -16,7 +20,7 @@ from untrimmed.errors import UntrimmedError, missing_package
 INTERRUPTED = 130  # a shell's exit codes for a program that Ctrl-C or a closed pipe has ended
 PIPE_CLOSED = 141
 
-_QUICK = {"ls", "search", "status"}  # they only read, so nothing has to be cleaned up when they end
+_QUICK = {"ls", "search", "status"}  # they only read, so they need no cleanup at the end
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
 _COMMANDS = {  # name -> panel of the help, module
     "index": (EVERYDAY, "index"),
@@ -44,13 +48,32 @@ _COMMANDS = {  # name -> panel of the help, module
 }
 
 
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    """The parameters, with flags that help shows without a type: `--json <bool>` would seem to require a value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
 def build_app(command: str | None = None) -> typer.Typer:
-    """The whole command line, or only one command: importing all of them takes longer than most take to run."""
+    """The whole command line, or only one command: importing all of them takes longer than most commands run."""
     app = typer.Typer(
         name="untrimmed",
+        cls=_Group,
         help="Find moments in long videos by describing them.",
-        epilog="Start with: untrimmed index FOLDER, then: untrimmed search a dog jumps into a lake.  "
-        "Exit codes: 0 found, 1 nothing found, 2 usage error, 3 some files failed, 130 interrupted.",
+        epilog="Begin: untrimmed index FOLDER, then untrimmed search a dog jumps into a lake\n\n"
+        "Exit codes: 0 success, 1 nothing found, 2 usage error, 3 some files failed, 130 interrupted",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -60,9 +83,11 @@ def build_app(command: str | None = None) -> typer.Typer:
         panel, module_name = _COMMANDS[name]
         module = importlib.import_module(f"untrimmed.cli.{module_name}")
         if name == "data":
-            app.add_typer(module.data_app, name=name, rich_help_panel=panel)
+            for registered in module.data_app.registered_commands:
+                registered.cls = _Command
+            app.add_typer(module.data_app, name=name, cls=_Group, rich_help_panel=panel)
         else:
-            app.command(name, rich_help_panel=panel)(getattr(module, name.replace("-", "_")))
+            app.command(name, cls=_Command, rich_help_panel=panel)(getattr(module, name.replace("-", "_")))
     return app
 
 
@@ -81,7 +106,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. An error that the user can fix is one line, any other error keeps its traceback."""
+    """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback."""
     try:
         build_app(next(iter(sys.argv[1:]), None))(prog_name="untrimmed")
     except UntrimmedError as error:
@@ -95,10 +120,10 @@ def main() -> None:
         if error.filename is None:
             raise
         _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the free disk space")
-    except SystemExit as stop:  # typer turns Ctrl-C and a closed pipe into exits; for the pipe with code 1
+    except SystemExit as stop:  # typer exits after Ctrl-C and with code 1 after a closed pipe
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(PIPE_CLOSED)
-        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # Ctrl-C is how these two end
+        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # Ctrl-C normally ends these two
             progress = "finished work is saved; run the same command again to continue"
             typer.echo(f"untrimmed: interrupted; {progress}", err=True)
         raise
@@ -110,8 +135,8 @@ def _end(reason: str) -> None:
 
 
 def start() -> None:
-    """The entry point of the process: `main`, without Python's slow shutdown for short commands."""
-    gc.set_threshold(100_000, 20)  # imports create many objects, none of them garbage
+    """The entry point of the process. It runs `main` and skips Python's slow shutdown for short commands."""
+    gc.set_threshold(100_000, 20)  # imports create many objects and no garbage
     try:
         main()
     except SystemExit as stop:
