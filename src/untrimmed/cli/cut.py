@@ -37,12 +37,7 @@ def cut(
     margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after.")] = 0.0,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            metavar="S",
-            help="Stop after S seconds.  \\[default: after 600 without progress]",
-            show_default=False,
-        ),
+        typer.Option(min=0.001, metavar="S", help="Stop after S seconds.  \\[default: after 600 without progress]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:

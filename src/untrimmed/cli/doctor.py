@@ -31,19 +31,14 @@ class Finding:
 
 def doctor(
     library: LibraryOption = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Encoder to test.  \\[default: builtin]", show_default=False),
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(metavar="NAME", help="Encoder to test.  \\[default: builtin]")] = None,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Model to verify.  \\[default: the library's]", show_default=False),
+        Path | None, typer.Option(metavar="RUN", help="Model to verify.  \\[default: the library's]")
     ] = None,
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair",
-            help="First read the whole library, rebuild its caches, and remove and list damaged videos.",
+            "--repair", help="First read the whole library, rebuild its caches, and remove and list damaged videos."
         ),
     ] = False,
     imports: ImportOption = None,

@@ -1,4 +1,4 @@
-"""`untrimmed evaluate`: how well a model ranks a data set, or a library answers labelled sentences."""
+"""`untrimmed evaluate`: score a model on a data set, or a library on labelled sentences."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,17 +8,29 @@ import typer
 from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
-from untrimmed.cli.options import DeviceOption, FeaturesOption, ImportOption, MovedRootOption, SplitOption, parse_path
+from untrimmed.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    RUNTIME_PANEL,
+    DeviceOption,
+    FeaturesOption,
+    ImportOption,
+    MovedRootOption,
+    SplitOption,
+    parse_path,
+)
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
+_LIBRARY_PANEL = "Only for a library"
+_RUN_PANEL = "Only for a run"
 TargetArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN|LIBRARY|tf_prvr",
+        metavar="RUN|LIBRARY",
         parser=parse_path,
-        help="The folder of a run or of a library; or tf_prvr, which needs no training but --data and --root.",
+        help="Folder of a run or a library, or tf_prvr (no training; needs --data and --root).",
     ),
 ]
 QueriesOption = Annotated[
@@ -26,81 +38,90 @@ QueriesOption = Annotated[
     typer.Option(
         "--queries",
         metavar="FILE",
-        help="For a run with --top: a file with the id or the text of a caption on each line, or ids with commas. "
-        'For a library: JSON lines, each a sentence {"video": ..., "query": ..., "start_s": 1.5, "end_s": 4}, or '
-        'a video {"file": ..., "queries": [{"query": ..., "start": 1.5, "end": 4}, ...]}.',
-        show_default=False,
+        help="Labelled sentences for a library, or captions for --top.",
+        rich_help_panel=DATA_PANEL,
     ),
 ]
 SkipUnknownOption = Annotated[
-    bool, typer.Option("--skip-unknown", help="For a library: leave out sentences on videos that it does not hold.")
+    bool,
+    typer.Option(
+        "--skip-unknown",
+        help="Leave out sentences on videos that are not in the library.",
+        rich_help_panel=_LIBRARY_PANEL,
+    ),
+]
+DetailsOption = Annotated[
+    bool, typer.Option("--details", help="List the result of every query.", rich_help_panel=_LIBRARY_PANEL)
 ]
 AgainstOption = Annotated[
-    Path | None, typer.Option("--against", metavar="RUN2", help="For a run: test the difference.", show_default=False)
+    Path | None,
+    typer.Option("--against", metavar="RUN2", help="Test the difference from another run.", rich_help_panel=_RUN_PANEL),
 ]
 MomentsOption = Annotated[
-    bool, typer.Option("--moments/--no-moments", help="For a run: find moments too, minutes on TVR.")
+    bool,
+    typer.Option(
+        "--moments/--no-moments", help="Also score moments (takes minutes on TVR).", rich_help_panel=_RUN_PANEL
+    ),
 ]
 TopOption = Annotated[
     int | None,
     typer.Option(
-        "--top",
-        metavar="K",
-        help="For a run: instead list the first K videos of each query, which one is right, and the best moments.",
-        show_default=False,
+        "--top", metavar="K", help="List the first K videos of each query instead.", rich_help_panel=_RUN_PANEL
     ),
 ]
 OtherDataOption = Annotated[
-    str | None, typer.Option("--data", metavar="NAME", help="For a run: another data set.", show_default=False)
+    str | None,
+    typer.Option("--data", metavar="NAME", help="Data set.  \\[default: the run's]", rich_help_panel=DATA_PANEL),
 ]
 TruthsOption = Annotated[
     Path | None,
     typer.Option(
         "--truths",
         metavar="FILE",
-        help="For a run: dense labels, JSON lines or .gz of them, each "
-        '{"query_id": ..., "gt_video_ids": [...]}: recall with several right videos, beside the usual.',
-        show_default=False,
+        help="Also report recall with all right videos of a query.",
+        rich_help_panel=_RUN_PANEL,
     ),
 ]
-ChangedArgument = Annotated[
+OverridesArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...",
-        help="For a run: settings of the trained model to change, e.g. model.glance_weight=1 model.gaze_weight=0, and "
-        "train.annotators=1: a moment of DiDeMo is right if it meets one annotator, as in JSG's paper (program: 2).",
+    typer.Argument(metavar="KEY=VALUE", help="Settings of a run to change, e.g. model.glance_weight=1."),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="FORMAT", help="table or json; for a run also csv or latex.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 RunPrecisionOption = Annotated[
     str | None,
     typer.Option(
         "--precision",
-        metavar="auto|float32|bfloat16",
-        help="Number format of products.  \\[default: float32 for a run, auto for a library]",
-        show_default=False,
+        metavar="FORMAT",
+        help="auto, float32 or bfloat16.  \\[default: float32; auto for a library]",
+        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 
-_SHOWN_AS = {"mean IoU": "mean IoU in the true video"}  # beside the demo's, which is that of first hits
+_LABELS = {"mean IoU": "mean IoU in the true video"}  # the demo prints another mean IoU, that of first hits
 
 
 def evaluate(
     target: TargetArgument,
-    queries: QueriesOption = None,
-    skip_unknown: SkipUnknownOption = False,
-    details: Annotated[bool, typer.Option("--details", help="For a library: print every query's outcome.")] = False,
     split: SplitOption = "test",
     data: OtherDataOption = None,
     root: MovedRootOption = None,
     video_features: FeaturesOption = None,
-    against: AgainstOption = None,
-    top: TopOption = None,
+    queries: QueriesOption = None,
+    skip_unknown: SkipUnknownOption = False,
+    details: DetailsOption = False,
     moments: MomentsOption = True,
     truths: TruthsOption = None,
-    output: Annotated[str, typer.Option("--format", help="table, json, or for a run csv, latex.")] = "table",
+    against: AgainstOption = None,
+    top: TopOption = None,
+    output: FormatOption = "table",
     device: DeviceOption = "auto",
     precision: RunPrecisionOption = None,
-    overrides: ChangedArgument = None,
+    overrides: OverridesArgument = None,
     imports: ImportOption = None,
 ) -> None:
     """Score a model, or a library on your labelled queries.
@@ -108,18 +129,24 @@ def evaluate(
     A run is scored by R@K and SumR per moment-to-video ratio, mAP, median and
     mean rank and, if the data have moments, event-level recall (R@K, IoU=m).
     A library is scored by R@K, mean IoU in the true video and moment recall.
+
+    Each line of --queries for a library is a sentence or a video, as JSON:
+    {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
+    {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
+    With --top, each line is the id or text of a caption (or: ID,ID2).
+    A line of --truths is {"query_id": "q1", "gt_video_ids": ["v1", "v2"]}.
     """
     from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top
     from untrimmed.search.store.records import settings_file
 
-    if not settings_file(target).exists() and is_model_folder(target):  # what asks for runs needs torch
-        if details or skip_unknown or (queries is not None and top is None):
-            raise ConfigError(
-                f"{target}: a run; --skip-unknown and --details are for a library, --queries for one or with --top K"
-            )
+    if not settings_file(target).exists() and is_model_folder(target):  # the second condition needs torch
+        for_library = {"--skip-unknown": skip_unknown, "--details": details}
+        _require_unset(
+            for_library | {"--queries without --top": top is None and queries}, target, "is a run", "library"
+        )
         if top is not None and (against is not None or truths is not None or not moments):
-            raise ConfigError("--top lists videos with moments; leave --against, --truths and --no-moments out")
+            raise ConfigError("--top only lists videos and moments; remove --against, --truths and --no-moments")
         opening = Opening(
             split=split,
             data=data,
@@ -134,25 +161,26 @@ def evaluate(
         else:
             evaluate_run(target, opening, output=output, against=against, moments=moments, truths=truths)
     else:
-        _refuse_options_of_runs(target, {"--truths": truths, "--top": top, "KEY=VALUE": overrides})
+        _require_unset({"--truths": truths, "--top": top, "KEY=VALUE": overrides}, target, "is not a run", "run")
         if queries is None:
-            raise ConfigError(f"{target}: {_missing_run(target)}")
-        chosen = read_precision(precision or "auto")
-        _evaluate_library(target, queries, chosen, output, details, skip_unknown)
+            raise ConfigError(f"{target}: {_explain_missing_queries(target, settings_file(target).exists())}")
+        _evaluate_library(target, queries, read_precision(precision or "auto"), output, details, skip_unknown)
 
 
-def _missing_run(target: Path) -> str:
+def _explain_missing_queries(target: Path, is_library: bool) -> str:
     from untrimmed.models.registry import is_method
 
+    if is_library:
+        return "is a library; add its labelled sentences with --queries FILE"
     if is_method(str(target)):
         return f"is a method; train it (untrimmed train {target}), then name the run's folder"
-    return "no run here; to score a library, name its labelled sentences with --queries FILE"
+    return "contains no run, model or library; check the path"
 
 
-def _refuse_options_of_runs(target: Path, options: Mapping[str, object]) -> None:
-    for name, given in options.items():
-        if given:
-            raise ConfigError(f"{target}: no run here; {name} is for a run, leave it out")
+def _require_unset(options: Mapping[str, object], target: Path, state: str, kind: str) -> None:
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"{target}: {state}, but {name} is only for a {kind}; remove it")
 
 
 def _evaluate_library(
@@ -162,7 +190,7 @@ def _evaluate_library(
     from untrimmed.search.labelled import evaluate_library, read_queries
 
     if output not in ("table", "json"):
-        raise ConfigError(f"format {output!r} is not known for a library; choose table or json")
+        raise ConfigError(f"--format is {output!r}, expected table or json for a library")
     labelled = read_queries(queries)
     opened = untrimmed.open(library, precision=precision)
     with progress_console.status("searching"):
@@ -173,7 +201,7 @@ def _evaluate_library(
             f"left out  {len(quality.skipped)} sentences on {videos} videos that are not in the library"
         )
     if num_doubtful := sum(bool(outcome.warnings) for outcome in quality.outcomes):
-        progress_console.print(f"warning: of {num_doubtful} sentences not all words count; --format json says which")
+        progress_console.print(f"warning: {num_doubtful} sentences have words that were ignored; see --format json")
     if output == "json":
         outcomes = [
             {
@@ -188,12 +216,7 @@ def _evaluate_library(
             for outcome in quality.outcomes
         ]
         skipped = [{"query": query.text, "video": query.video, "place": query.place} for query in quality.skipped]
-        document = {
-            "figures": quality.figures,
-            "videos": quality.num_videos,
-            "queries": outcomes,
-            "skipped": skipped,
-        }
+        document = {"figures": quality.figures, "videos": quality.num_videos, "queries": outcomes, "skipped": skipped}
         print_json(document)
         return
     if details:
@@ -204,5 +227,5 @@ def _evaluate_library(
     table.add_column("figure")
     table.add_column("value", justify="right")
     for name, value in quality.figures.items():
-        table.add_row(_SHOWN_AS.get(name, name), f"{value:.1f}")
+        table.add_row(_LABELS.get(name, name), f"{value:.1f}")
     result_console.print(table)

@@ -37,18 +37,14 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="From now on search with this trained model (the folder of a run), or with tf_prvr or frames (the "
-        "default), which need no training.",
-        show_default=False,
-        rich_help_panel=VIDEOS_PANEL,
+        help="From now on search with the model of this run, or without training: frames (the default) or tf_prvr.",
     ),
 ]
 PartOption = Annotated[
     str | None,
     typer.Option(
         metavar="N/TOTAL",
-        help="Index one part of the files into its own library; join them with: untrimmed merge.",
-        show_default=False,
+        help="Index only one part of the files. Then join the libraries with: untrimmed merge.",
         rich_help_panel=RUNTIME_PANEL,
     ),
 ]
@@ -68,7 +64,6 @@ def index(
         typer.Option(
             "--keyframes/--no-keyframes",
             help="Decode only key frames: much faster, less exact.",
-            show_default=False,
             rich_help_panel=VIDEOS_PANEL,
         ),
     ] = None,
@@ -111,7 +106,7 @@ def index(
         else:
             print_report(report)
         if not (report.done or report.skipped or report.failed):
-            progress_console.print("note: no files with a video suffix there; to index any other file, name it")
+            progress_console.print("note: no files with a video suffix there; to index another file, name it")
     if model is not None:
         _use(opened, model)
     if some_failed:

@@ -23,13 +23,7 @@ from untrimmed.precision import read_precision
 def mcp(
     library: LibraryOption = None,
     clips: Annotated[
-        Path | None,
-        typer.Option(
-            parser=parse_path,
-            metavar="DIR",
-            help="Let agents save clips in this folder.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(parser=parse_path, metavar="DIR", help="Let agents save clips in this folder.")
     ] = None,
     http: Annotated[
         int | None,
@@ -39,7 +33,6 @@ def mcp(
             max=65535,
             metavar="PORT",
             help="Use HTTP, at /mcp, instead of stdin. 0: any free port.",
-            show_default=False,
             rich_help_panel=SERVICE_PANEL,
         ),
     ] = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-# Headings of `--help`. Options without a heading (--library, --import, --help) come first.
+# Group titles of `--help`. Options without a group (--library, --import, --help) come first.
 DATA_PANEL = "Data"
 OUTPUT_PANEL = "Output"
 RUNTIME_PANEL = "Where it runs"
@@ -43,11 +43,7 @@ def _make_token(text: str | None) -> str | None:
 ImportOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--import",
-        metavar="MODULE",
-        callback=_import_all,
-        help="Module or FILE.py with your methods, losses or data.",
-        show_default=False,
+        "--import", metavar="MODULE", callback=_import_all, help="Module or FILE.py with your methods or data."
     ),
 ]
 LibraryOption = Annotated[
@@ -57,16 +53,14 @@ LibraryOption = Annotated[
         parser=parse_path,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Folder or s3://BUCKET/NAME.  \\[default: in your user data]",
-        show_default=False,
+        help="Folder or s3://BUCKET/NAME.  \\[default: user data]",
     ),
 ]
 EncoderOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's encoder]",
-        show_default=False,
+        help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's]",
         rich_help_panel=VIDEOS_PANEL,
     ),
 ]
@@ -75,22 +69,15 @@ FpsOption = Annotated[
     typer.Option(
         metavar="N",
         help="Frames per second to encode.  \\[default: the library's; 2 in a new one]",
-        show_default=False,
         rich_help_panel=VIDEOS_PANEL,
     ),
 ]
 DeviceOption = Annotated[
-    str,
-    typer.Option("--device", metavar="NAME", help="Device: auto, cpu or cuda.", rich_help_panel=RUNTIME_PANEL),
+    str, typer.Option("--device", metavar="NAME", help="Device: auto, cpu or cuda.", rich_help_panel=RUNTIME_PANEL)
 ]
 PrecisionOption = Annotated[
     str,
-    typer.Option(
-        "--precision",
-        metavar="FORMAT",
-        help="auto (bfloat16 where it is faster), float32 or bfloat16.",
-        rich_help_panel=RUNTIME_PANEL,
-    ),
+    typer.Option("--precision", metavar="FORMAT", help="auto, float32 or bfloat16.", rich_help_panel=RUNTIME_PANEL),
 ]
 RayOption = Annotated[
     str | None,
@@ -98,7 +85,6 @@ RayOption = Annotated[
         "--ray",
         metavar="ADDRESS",
         help="Use a Ray cluster: auto, HOST:PORT, or local to start one.",
-        show_default=False,
         rich_help_panel=RUNTIME_PANEL,
     ),
 ]
@@ -129,7 +115,6 @@ TokenOption = Annotated[
         envvar="UNTRIMMED_TOKEN",
         callback=_make_token,
         help="Require this token, 16 characters or more; auto creates one.",
-        show_default=False,
         rich_help_panel=SERVICE_PANEL,
     ),
 ]
@@ -139,34 +124,24 @@ AllowHostOption = Annotated[
         "--allow-host",
         metavar="NAME",
         help="Also answer requests for this host name, e.g. of a proxy.",
-        show_default=False,
         rich_help_panel=SERVICE_PANEL,
     ),
 ]
 CompileOption = Annotated[
     bool,
-    typer.Option(
-        "--compile",
-        help="Use torch.compile (needs a C++ compiler; CUDA: Triton).",
-        rich_help_panel=RUNTIME_PANEL,
-    ),
+    typer.Option("--compile", help="Use torch.compile; needs a C++ compiler or Triton.", rich_help_panel=RUNTIME_PANEL),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON (see docs/json.md).", rich_help_panel=OUTPUT_PANEL)
 ]
 SplitOption = Annotated[str, typer.Option(metavar="NAME", help="Split: val or test.", rich_help_panel=DATA_PANEL)]
 RootOption = Annotated[
-    Path,
-    typer.Option("--root", metavar="DIR", help="Folder that contains the data sets.", rich_help_panel=DATA_PANEL),
+    Path, typer.Option("--root", metavar="DIR", help="Folder that contains the data sets.", rich_help_panel=DATA_PANEL)
 ]
 MovedRootOption = Annotated[
     Path | None,
     typer.Option(
-        "--root",
-        metavar="DIR",
-        help="Folder that contains the data set, if it has moved.",
-        show_default=False,
-        rich_help_panel=DATA_PANEL,
+        "--root", metavar="DIR", help="Folder that contains the data set, if it has moved.", rich_help_panel=DATA_PANEL
     ),
 ]
 FeaturesOption = Annotated[
@@ -175,7 +150,6 @@ FeaturesOption = Annotated[
         "--video-features",
         metavar="NAME",
         help="Frame features to use if there are several.",
-        show_default=False,
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -185,8 +159,7 @@ SeedOption = Annotated[
         "--seed",
         metavar="N",
         min=0,
-        help="Random seed of the training.  \\[default: the preset's]",
-        show_default=False,
+        help="Random seed.  \\[default: the preset's]",
         rich_help_panel=SETTINGS_PANEL,
     ),
 ]

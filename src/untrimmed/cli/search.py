@@ -1,4 +1,4 @@
-"""`untrimmed search` and `untrimmed similar`: a sentence or a picture in, moments out."""
+"""`untrimmed search` and `untrimmed similar`: find moments by a sentence or a picture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _ROUNDED_S = 0.1  # a rounded duration may be past the end by this much
 _LIKELY = 0.5
-_NAME_CHARACTERS = 50  # kept of the video's name: 4 bytes each at most, and a file name has room for 255
+_NAME_CHARACTERS = 50  # of the video's name in a frame's file name: at most 200 of the 255 bytes that are allowed
 
 SheetOption = Annotated[
     Path | None,
@@ -52,7 +52,6 @@ SheetOption = Annotated[
         parser=parse_path,
         metavar="FILE",
         help="Write the hits to one web page with pictures and links.",
-        show_default=False,
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
@@ -60,8 +59,7 @@ ServiceOption = Annotated[
     bool,
     typer.Option(
         " /--no-service",
-        help="Search in this process even if `untrimmed serve` is running. By default the running service answers, "
-        "unless you set --ray, --shards or --precision.",
+        help="Do not use a running `untrimmed serve`. The options above imply this.",
         show_default=False,
         rich_help_panel=RUNTIME_PANEL,
     ),
@@ -69,11 +67,7 @@ ServiceOption = Annotated[
 FramesOption = Annotated[
     Path | None,
     typer.Option(
-        "--save-frames",
-        metavar="DIR",
-        help="Save a frame of each hit to this folder.",
-        show_default=False,
-        rich_help_panel=OUTPUT_PANEL,
+        "--save-frames", metavar="DIR", help="Save a frame of each hit to this folder.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 
@@ -120,13 +114,7 @@ def _do_nothing() -> None:
 
 
 def _search(
-    folder: Path,
-    query: Query,
-    cutoff: Cutoff,
-    service: bool,
-    precision: Precision,
-    ray: str | None,
-    shards: int,
+    folder: Path, query: Query, cutoff: Cutoff, service: bool, precision: Precision, ray: str | None, shards: int
 ) -> tuple[Hits, Callable[[], None]]:
     """The hits, from a running service if there is one, and a function that updates the cache afterwards."""
     if service and ray is None and shards == 1 and precision == "auto":

@@ -1,4 +1,4 @@
-"""`untrimmed train`: learn a method on a data set."""
+"""`untrimmed train`: train a method on a data set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from untrimmed.cli.bars import Bar
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    SETTINGS_PANEL,
     CompileOption,
     DeviceOption,
     FeaturesOption,
@@ -30,34 +33,42 @@ if TYPE_CHECKING:
     from untrimmed.training.loop import Progress as Step
 
 
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="RUN",
+        help="Folder of the run.  \\[default: runs/METHOD-NAME]",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME|FILE",
+        help="Data set whose published settings are used, or a YAML file.  \\[default: --data; tvr for your own data]",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
+]
+
+
 def train(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="See: untrimmed models.")],
-    data: Annotated[str, typer.Option("--data", metavar="NAME", help="The data set at DIR/NAME.")],
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="METHOD or METHOD+ATTACHMENT. See: untrimmed models.")
+    ],
+    data: Annotated[
+        str, typer.Option("--data", metavar="NAME", help="Data set at DIR/NAME.", rich_help_panel=DATA_PANEL)
+    ],
     root: RootOption,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="RUN",
-            help="The run's folder; one that stopped goes on.  \\[default: runs/METHOD-NAME]",
-            show_default=False,
-        ),
-    ] = None,
+    video_features: FeaturesOption = None,
+    preset: PresetOption = None,
+    seed: SeedOption = None,
+    out: OutOption = None,
+    json_output: JsonOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
     compile: CompileOption = False,
-    seed: SeedOption = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME|FILE",
-            help="Settings of another data set, or a YAML file.  \\[default: NAME's; TVR's for your own data]",
-            show_default=False,
-        ),
-    ] = None,
-    video_features: FeaturesOption = None,
-    json_output: JsonOption = False,
     overrides: OverridesArgument = None,
     imports: ImportOption = None,
 ) -> None:
@@ -69,8 +80,8 @@ def train(
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
-    require_sections(values)  # others would be taken for arguments
-    with _Display() as display:
+    require_sections(values)  # a key without a section would become an argument of `run_training`
+    with _TrainingBar() as display:
         run = run_training(
             method,
             data=data,
@@ -96,14 +107,14 @@ def _print_best(run: Run) -> None:
     best = run.best
     names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.select_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
-    found = f"best of {len(run.history)} epochs: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
-    result_console.print(f"{found}, validation {figures}")
+    epochs = f"best of {len(run.history)} epochs: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
+    result_console.print(f"{epochs}, validation {figures}")
     result_console.print(f"run     {run.folder}")
     result_console.print(f"next    untrimmed evaluate {run.folder}")
 
 
-class _Display(Bar):
-    """A bar on a terminal, one line an epoch elsewhere; only the first of several processes shows anything."""
+class _TrainingBar(Bar):
+    """A bar on a terminal, elsewhere a line per epoch. Of several processes only the first prints anything."""
 
     def __init__(self) -> None:
         self.muted = _is_further_process()
@@ -121,7 +132,7 @@ class _Display(Bar):
         )
 
     def packing(self, done: int, total: int) -> None:
-        """Show how many videos' features are prepared."""
+        """Show the number of videos whose features are prepared."""
         self.show(description="preparing features", completed=done, total=total)
 
     def __call__(self, step: Step) -> None:
@@ -147,5 +158,5 @@ class _Display(Bar):
 
 
 def _is_further_process() -> bool:
-    """Whether torchrun started this process as another than the first."""
+    """Whether torchrun started several processes and this is not the first."""
     return os.environ.get("RANK", "0") != "0"
