@@ -8,7 +8,7 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.plain import dealt_split, read_plain
+from untrimmed.data.plain import hashed_split, read_plain
 from untrimmed.errors import FeatureError
 
 LAKE = {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9, "duration_s": 30, "split": "train"}
@@ -62,10 +62,10 @@ def test_videos_in_subfolders_keep_their_path_as_id(tmp_path):
 
 
 def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
-    dealt = [dealt_split(f"video{i}") for i in range(2000)]
+    dealt = [hashed_split(f"video{i}") for i in range(2000)]
     shares = [dealt.count(split) / 2000 for split in ("train", "val", "test")]
     np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.03)
-    assert dealt_split("lake") == "train"
+    assert hashed_split("lake") == "train"
 
 
 @pytest.mark.parametrize(

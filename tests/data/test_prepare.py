@@ -102,7 +102,7 @@ def didemo_files(folder):
 
 
 def test_a_benchmark_under_another_name_keeps_its_rules(tmp_path):
-    prepare("didemo", didemo_files(tmp_path / "in"), tmp_path, called="didemo_clip")
+    prepare("didemo", didemo_files(tmp_path / "in"), tmp_path, data_set="didemo_clip")
     layout = Layout.at(tmp_path, "didemo_clip")
     write_bigfile(layout.folder / "FeatureData" / "clip", [("A", np.ones((2, 3)))])
     with h5py.File(layout.words, "w") as file:
@@ -116,7 +116,7 @@ def test_a_benchmark_under_another_name_keeps_its_rules(tmp_path):
 
 
 def test_a_benchmark_under_another_name_takes_the_released_features_and_is_prepared_by_its_own(tmp_path):
-    prepare("charades", charades_files(tmp_path / "in"), tmp_path, called="charades_two")
+    prepare("charades", charades_files(tmp_path / "in"), tmp_path, data_set="charades_two")
     layout = Layout.at(tmp_path, "charades_two")
     for features in ("clip", "i3d_rgb_lgi"):
         write_bigfile(layout.folder / "FeatureData" / features, [("A", np.ones((2, 3)))])
@@ -128,10 +128,10 @@ def test_a_benchmark_under_another_name_takes_the_released_features_and_is_prepa
 def test_no_benchmark_is_written_over_another(tmp_path):
     charades, out = charades_files(tmp_path / "in"), tmp_path / "out"
     with refused(ConfigError, "activitynet", "charades"):
-        prepare("charades", charades, out, called="activitynet")
+        prepare("charades", charades, out, data_set="activitynet")
     with refused(ConfigError, "''"):
-        prepare("charades", charades, out, called="")
+        prepare("charades", charades, out, data_set="")
     assert not out.exists()
-    prepare("charades", charades, out, called="other")
+    prepare("charades", charades, out, data_set="other")
     with refused(ConfigError, "other", "charades", "didemo"):
-        prepare("didemo", didemo_files(tmp_path / "didemo"), out, called="other")
+        prepare("didemo", didemo_files(tmp_path / "didemo"), out, data_set="other")

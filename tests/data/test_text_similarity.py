@@ -14,7 +14,7 @@ from untrimmed.data.text_similarity import pair_statistics, text_similarity
 
 
 def test_the_statistics_are_those_of_all_pairs(monkeypatch):
-    monkeypatch.setattr(module, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 7)
     vectors = np.random.default_rng(0).standard_normal((50, 6)) + 0.5
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = (unit @ unit.T)[np.triu_indices(50, 1)]
@@ -33,7 +33,7 @@ def test_a_caption_is_the_mean_or_the_last_of_its_words(data_root):
 
 
 def test_of_many_captions_some_are_drawn(data_root, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CAPTIONS", 5)
+    monkeypatch.setattr(module, "MAX_CAPTIONS", 5)
     assert text_similarity("tvr", data_root, "test").captions == 5
     assert text_similarity("tvr", data_root, "test") == text_similarity("tvr", data_root, "test")
 

@@ -76,7 +76,7 @@ def prepare_command(
 ) -> None:
     """Turn a benchmark's annotation files, as published, into the field's layout."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    _print_prepared(prepare(name, annotations, out, parts=parts, called=called), name)
+    _print_prepared(prepare(name, annotations, out, parts=parts, data_set=called), name)
 
 
 def _print_prepared(prepared: Prepared, name: str) -> None:

@@ -14,8 +14,8 @@ class Annotation:
     """One caption of one video.
 
     `moments` are spans in seconds: one in most data sets, all relevant windows in QVHighlights, one per annotator in
-    DiDeMo, none where the source names no usable span. `duration_s` is the length of the video, None where unknown.
-    `kind` is TVR's: v, t or vt, whether the caption speaks of the picture, the subtitle, or both.
+    DiDeMo, and an empty tuple without a usable span. `duration_s` is the length of the video, None if unknown. `kind`
+    is TVR's caption type: the caption describes the picture (v), the subtitles (t) or both (vt).
     """
 
     video: str
@@ -27,7 +27,7 @@ class Annotation:
 
     @property
     def main_moment(self) -> Span | None:
-        """The span named most often; of several, the first.
+        """The most frequent span. Ties are broken by order.
 
         >>> Annotation("v", "v#enc#0", "a dog", ((0.0, 5.0), (5.0, 10.0), (5.0, 10.0))).main_moment
         (5.0, 10.0)
@@ -36,7 +36,7 @@ class Annotation:
 
     @property
     def moment_ratio(self) -> float | None:
-        """Length of the main moment over length of the video (M/V), in (0, 1]; None where either is unknown."""
+        """Length of the main moment divided by the length of the video (M/V); None if either is unknown."""
         if self.main_moment is None or not self.duration_s:
             return None
         start_s, end_s = self.main_moment
@@ -44,7 +44,7 @@ class Annotation:
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space as one blank: the field's caption files hold one caption a line.
+    """Replace each run of white space by one space, because caption files have one caption per line.
 
     >>> one_line(" a man\\n  sits ")
     'a man sits'
@@ -53,7 +53,7 @@ def one_line(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The words of a text in small letters, one blank between any two: signs and blanks make no other text.
+    """Return the words of a text in lower case, separated by single spaces and without punctuation.
 
     >>> plain_text(" A man's  dog, then ... a CAT.")
     'a man s dog then a cat'
@@ -62,10 +62,10 @@ def plain_text(text: str) -> str:
 
 
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:
-    """The span inside the video as a tuple of one, or an empty tuple when nothing of it lies there.
+    """Return the part of a span inside the video as a tuple of one span, or an empty tuple if there is no such part.
 
-    A few captions of Charades-STA and ActivityNet Captions have start and end swapped, and two thousand of Charades-STA
-    end after their video; the former are turned round, the latter cut.
+    Swapped start and end are exchanged (a few captions of Charades-STA and ActivityNet Captions). An end after the
+    video is cut (two thousand captions of Charades-STA).
 
     >>> usable_moment(9.0, 5.0, 8.0)
     ((5.0, 8.0),)
@@ -78,21 +78,21 @@ def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tup
 
 
 def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
-    """The annotations with the field's caption ids `<video>#enc#<n>`, n counting the captions of a video from 0."""
-    seen: Counter[str] = Counter()
+    """Set the caption ids to `<video>#enc#<n>`, where n counts the captions of a video from 0, as the releases do."""
+    num_captions: Counter[str] = Counter()
     numbered = []
     for annotation in annotations:
-        number = seen[annotation.video]
-        seen[annotation.video] += 1
+        number = num_captions[annotation.video]
+        num_captions[annotation.video] += 1
         numbered.append(replace(annotation, caption_id=f"{annotation.video}#enc#{number}"))
     return numbered
 
 
 def videos_of(annotations: Iterable[Annotation]) -> list[str]:
-    """The distinct videos in order of first appearance: the field's order of items and candidates."""
+    """Return the distinct videos in order of first appearance, the order of the released programs."""
     return list(dict.fromkeys(annotation.video for annotation in annotations))
 
 
 def stable_hash(text: str) -> int:
-    """A number of 64 bits, the same for the same text on every machine."""
+    """Return a 64-bit hash that is the same on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -1,4 +1,4 @@
-"""The field's on-disk layout: BigFile frame features, `video2frames`, caption files."""
+"""The files of the released archives: BigFile frame features, `video2frames.txt` and caption files."""
 
 import ast
 from collections.abc import Iterable, Sequence
@@ -13,55 +13,55 @@ from untrimmed.files import whole_folder
 
 
 class BigFile:
-    """Rows of `feature.bin` by name, memory-mapped; raises FeatureError if its three files are missing or disagree."""
+    """Memory-mapped rows of `feature.bin` by name; raises FeatureError if its files are missing or inconsistent."""
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.shape = self._read_shape()
-        # ISO-8859-1 after splitting at ASCII white space: byte 0xA0 belongs to a name, though it decodes to a space.
+        # Split at ASCII white space before decoding: byte 0xA0 is part of a name, but decodes to a space.
         self.names = [name.decode("iso-8859-1") for name in _read_bytes(self.folder / "id.txt").split()]
         if len(self.names) != self.shape[0]:
             raise FeatureError(
-                f"{self.folder / 'id.txt'} has {len(self.names)} names, shape.txt says {self.shape[0]}; "
+                f"{self.folder / 'id.txt'} has {len(self.names)} names, shape.txt {self.shape[0]} rows; "
                 "write both files again from the same features"
             )
-        self.row_of = {name: row for row, name in enumerate(self.names)}  # of repeated names the last row counts
+        self.row_of = {name: row for row, name in enumerate(self.names)}  # the last row of a repeated name
         self.vectors = self._map_vectors()
 
     def _read_shape(self) -> tuple[int, int]:
         path = self.folder / "shape.txt"
         numbers = _read_bytes(path).decode("ascii", "replace").partition("\n")[0].split()
         if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-            raise FeatureError(f"{path}: first line is {' '.join(numbers)!r}, wanted two whole numbers: count width")
+            raise FeatureError(f"{path}: first line is {' '.join(numbers)!r}, expected two whole numbers: count width")
         return int(numbers[0]), int(numbers[1])
 
     def _map_vectors(self) -> Float[np.ndarray, "N D"]:
         path = self.folder / "feature.bin"
         (count, width) = self.shape
         if not path.is_file():
-            raise FeatureError(f"{path} is missing; give a BigFile folder")
+            raise FeatureError(f"{path}: no such file; choose a complete BigFile folder")
         if path.stat().st_size != 4 * count * width:
             raise FeatureError(
-                f"{path} has {path.stat().st_size} bytes, {count} x {width} float32 needs {4 * count * width}; "
-                "the file is truncated or shape.txt is of another one"
+                f"{path} has {path.stat().st_size} bytes, expected {4 * count * width} for {count} x {width} "
+                "float32; the file is truncated or shape.txt belongs to another file"
             )
         if count * width == 0:
             return np.zeros((count, width), dtype=np.float32)
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """The known ones among `names` without repeats, in row order, and their vectors (the released bulk read)."""
+        """Return the existing ones of `names` without repeats, in row order, and their vectors, as the releases do."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Names and vectors of the given rows without repeats, in row order."""
+        """Return the names and vectors of some rows without repeats, in row order."""
         ordered = sorted(set(rows))
         return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
 
     def read_one(self, name: str) -> Float[np.ndarray, " D"]:
         """Return one vector; raises FeatureError for an unknown name."""
         if name not in self.row_of:
-            raise FeatureError(f"{self.folder / 'id.txt'}: no frame named {name!r}; extract it or fix video2frames.txt")
+            raise FeatureError(f"{self.folder / 'id.txt'}: no frame {name!r}; extract it or fix video2frames.txt")
         return np.asarray(self.vectors[self.row_of[name]])
 
     def read_sequence(self, names: Sequence[str]) -> Float[np.ndarray, "T D"]:
@@ -73,24 +73,24 @@ class BigFile:
 
 
 def read_video2frames(path: Path) -> dict[str, list[str]]:
-    """Return the frame names of each video in temporal order from a Python dictionary literal, which is never run."""
+    """Return the frame names of each video in temporal order, parsed from a Python dictionary literal."""
     content = _read_bytes(path)
     try:
         table = ast.literal_eval(content.decode("utf-8"))
     except (ValueError, SyntaxError, UnicodeDecodeError, MemoryError, RecursionError) as error:
-        raise FeatureError(f"{path}: no dictionary literal of lists of names; write or copy the file again") from error
+        raise FeatureError(f"{path}: not a dictionary of lists of names; write or copy the file again") from error
     if not isinstance(table, dict) or not all(
         isinstance(video, str) and isinstance(frames, list) and all(isinstance(name, str) for name in frames)
         for video, frames in table.items()
     ):
-        raise FeatureError(f"{path}: wanted {{'video': ['frame', ...], ...}}; write it with `write_bigfile`")
+        raise FeatureError(f"{path}: expected {{'video': ['frame', ...], ...}}; write it with `write_bigfile`")
     return table
 
 
 def read_captions(path: Path) -> list[Annotation]:
-    """Return the captions of a file in file order, one `<caption id> <text>` a line, cut at the first space.
+    """Return the captions of a file in file order. A line is `<caption id> <text>`, separated by the first space.
 
-    The video is the part of the id before the first `#`. Raises: FeatureError if a line has no space.
+    The video id is the part of the caption id before the first `#`. Raises: FeatureError if a line has no space.
     """
     captions = []
     try:
@@ -103,23 +103,23 @@ def read_captions(path: Path) -> list[Annotation]:
             continue
         caption_id, space, caption = stripped.partition(" ")
         if not space:
-            raise FeatureError(f"{path}:{number}: {stripped!r} has no text; wanted `<caption id> <text>`")
+            raise FeatureError(f"{path}:{number}: {stripped!r} has no text, expected `<caption id> <text>`; fix it")
         captions.append(Annotation(caption_id.partition("#")[0], caption_id, caption))
     return captions
 
 
 def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
-    """Write a file for `read_captions`; raises FeatureError for an empty text, a repeated id or white space in one."""
+    """Write a file for `read_captions`; raises FeatureError for an empty text or a repeated or malformed id."""
     lines = []
-    seen = set()
+    written_ids = set()
     for caption in captions:
         text = one_line(caption.text)
         if not caption.caption_id or caption.caption_id.split() != [caption.caption_id]:
             raise FeatureError(f"caption id {caption.caption_id!r} is empty or has white space; change it")
-        if caption.caption_id in seen or not text:
-            problem = "repeats" if caption.caption_id in seen else "has no text"
-            raise FeatureError(f"caption id {caption.caption_id!r} {problem}; every id once, every text non-empty")
-        seen.add(caption.caption_id)
+        if caption.caption_id in written_ids or not text:
+            problem = "is repeated" if caption.caption_id in written_ids else "has no text"
+            raise FeatureError(f"caption id {caption.caption_id!r} {problem}; rename it or write its text")
+        written_ids.add(caption.caption_id)
         lines.append(f"{caption.caption_id} {text}\n")
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
@@ -138,8 +138,8 @@ def write_bigfile(folder: Path, videos: Iterable[tuple[str, Float[np.ndarray, "_
                 widths.add(frames.shape[1])
                 file.write(np.ascontiguousarray(frames, dtype="<f4").data)
         if len(widths) != 1:
-            found = f"widths {sorted(widths)}" if widths else "no videos"
-            raise FeatureError(f"{folder}: {found}, wanted videos of one common width")
+            problem = f"widths {sorted(widths)}" if widths else "no videos"
+            raise FeatureError(f"{folder}: {problem}, expected at least one video and one width; extract them again")
         encoded = [_frame_name(name) for names in table.values() for name in names]
         (temporary / "id.txt").write_bytes(b" ".join(encoded))
         (temporary / "shape.txt").write_text(f"{len(encoded)} {widths.pop()}\n", encoding="ascii")
@@ -160,4 +160,4 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise FeatureError(f"{path}: cannot be read ({error.strerror}); give a complete data folder") from error
+        raise FeatureError(f"{path}: cannot be read ({error.strerror}); choose a complete data folder") from error

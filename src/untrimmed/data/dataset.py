@@ -27,11 +27,11 @@ from untrimmed.data.packed import (
 from untrimmed.data.sources import ArrayVectors, VectorSource
 from untrimmed.errors import FeatureError
 
-_ALL = 2**31 - 1  # frames or words: none is left out
+_NO_LIMIT = 2**31 - 1  # on frames or words
 
 
 class TrainingRows(NamedTuple):
-    """Which rows of a data set make up a training batch, in the released order."""
+    """The rows of a training batch, in the released order."""
 
     videos: Int[np.ndarray, " V"]
     captions: Int[np.ndarray, " Q"]
@@ -40,11 +40,11 @@ class TrainingRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RetrievalDataset:
-    """Videos, captions and features of one split; a query is a caption, a candidate a distinct video.
+    """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
 
-    Videos stand in order of first appearance in the caption file, captions in file order. Moments are in seconds, none
-    where the files hold no times; `several_annotators` says that they are opinions on one span (DiDeMo). `source` says
-    to people which of a folder's features were read; it is empty for arrays.
+    Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
+    empty if the files contain no times. With `several_annotators` they are opinions about one span (DiDeMo). `source`
+    describes in words which features of the folder are used; it is empty for arrays.
     """
 
     name: str
@@ -55,18 +55,18 @@ class RetrievalDataset:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for what, wanted, found in (
+        for what, count, num_features in (
             ("captions", len(self.annotations), len(self.features.words_packed.lengths)),
             ("videos", len(self.video_ids), len(self.features.clips)),
         ):
-            if found != wanted or not wanted:
+            if num_features != count or not count:
                 place = f"{self.name}, split {self.split}"
-                advice = "make another data set of fewer captions with load_dataset or dataset_of_arrays"
-                raise FeatureError(f"{place}: {wanted:,} {what} and features of {found:,}, wanted as many; {advice}")
+                advice = "create another data set with load_dataset or dataset_of_arrays"
+                raise FeatureError(f"{place}: {count:,} {what}, expected {num_features:,} as in the features; {advice}")
 
     @cached_property
     def video_ids(self) -> tuple[str, ...]:
-        """The distinct videos."""
+        """The distinct videos in order of first appearance."""
         return tuple(videos_of(self.annotations))
 
     @property
@@ -92,13 +92,13 @@ class RetrievalDataset:
 
     @cached_property
     def durations_s(self) -> Float[np.ndarray, " V"]:
-        """The length of each video in seconds, NaN where unknown; that of its last caption, as JSG takes it."""
-        known = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
-        return np.array([known.get(video, np.nan) for video in self.video_ids], dtype=np.float64)
+        """The length of each video in seconds, NaN if unknown. The last caption's value is used, as in JSG."""
+        durations = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
+        return np.array([durations.get(video, np.nan) for video in self.video_ids], dtype=np.float64)
 
     @cached_property
     def moment_ratios(self) -> Float[np.ndarray, " Q"]:
-        """Length of each caption's main moment over that of its video (M/V), NaN where unknown."""
+        """Length of each caption's main moment divided by the length of its video (M/V), NaN if unknown."""
         ratios = [annotation.moment_ratio for annotation in self.annotations]
         return np.array([np.nan if ratio is None else ratio for ratio in ratios], dtype=np.float64)
 
@@ -113,14 +113,14 @@ class RetrievalDataset:
         return self.features.words_packed.dim
 
     def captions_of(self, video: int) -> Int[np.ndarray, " N"]:
-        """The rows of the captions of one video, in file order."""
+        """Return the rows of the captions of one video, in file order."""
         order, offsets = self._captions_by_video
         return order[offsets[video] : offsets[video + 1]]
 
     def training_rows(
         self, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
     ) -> TrainingRows:
-        """Return videos with all their captions, most frames (DL-DKD: captions) first; ties keep the given order."""
+        """Return videos with all their captions, most frames (DL-DKD: captions) first; the sort is stable."""
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)
         size = self.features.frames.lengths if sort_by == "frames" else counts
@@ -151,17 +151,17 @@ def load_dataset(
     teacher: TeacherRule | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
-    """One split (train, val or test) of the data set at ROOT/NAME, in whichever layout it is.
+    """Return one split (train, val or test) of the data set ROOT/NAME, which may be in any layout.
 
-    The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed), later ones map what is there.
-    `video_features` chooses among several frame features. `fixed_frames` gives every video exactly `max_frames` rows
-    (JSG). `teacher` adds DL-DKD's CLIP vectors to the training split, which alone has them. `progress` is called with
-    videos done and in all while packing.
+    The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed); later calls memory-map them.
+    `video_features` selects one of several frame features. `fixed_frames` gives every video exactly `max_frames` rows
+    (JSG). `teacher` adds DL-DKD's CLIP vectors to the training split, the only one that has them. `progress` is called
+    with the number of packed videos and the total.
 
     Raises:
         UnknownNameError: for an unknown split or frame feature.
-        ConfigError: for a setting out of range, or several frame features and none chosen.
-        FeatureError: naming file and id, if anything is missing, damaged, repeated, empty or not finite.
+        ConfigError: for a setting out of range, or several frame features without `video_features`.
+        FeatureError: with file and id, for a missing, damaged, repeated, empty or non-finite entry.
     """
     layout, annotations = _captions(name, root, split)
     frames = open_frames(layout, video_features)
@@ -194,16 +194,16 @@ def load_shared_space(
     video_features: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
-    """One split with frames and words of one width, every frame and word of them: for what compares them untrained.
+    """Return one split with all frames and words in one vector space, for methods without training.
 
-    Where the data set has the CLIP vectors of DL-DKD's teacher, and no `video_features` are named, they are taken:
-    frames, and one sentence vector a caption in the place of words. Else its frames and words, which an image-text
-    encoder must have made: that they have one width is all that can be checked. The rest is as in `load_dataset`.
+    Without `video_features`, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one
+    sentence vector per caption instead of words. Otherwise the frames and words of the data set are used. They must be
+    vectors of one image-text encoder, but only their widths can be checked. The rest is as in `load_dataset`.
 
     Raises:
-        FeatureError: as `load_dataset`, and for frames and words of different widths.
+        FeatureError: as in `load_dataset`, and for frames and words of different widths.
         UnknownNameError: for an unknown split or frame feature.
-        ConfigError: for several frame features and none chosen.
+        ConfigError: for several frame features without `video_features`.
     """
     layout, annotations = _captions(name, root, split)
     caption_ids = [annotation.caption_id for annotation in annotations]
@@ -218,11 +218,10 @@ def load_shared_space(
         source = _source(layout, frames)
     if frames.dim != words.dim:
         raise FeatureError(
-            f"{layout.folder}: frames have width {frames.dim}, words {words.dim}, so that no encoder gave both; without"
-            f" training, wanted frames and sentences of one space, such as {layout.teacher_frames.name} and "
-            f"{layout.teacher_sentences.name}"
+            f"{layout.folder}: frames have width {frames.dim}, words {words.dim}, expected vectors of one image-text "
+            f"encoder; provide them, for example as {layout.teacher_frames.name} and {layout.teacher_sentences.name}"
         )
-    settings = PackSettings(num_clips=1, max_frames=_ALL, max_words=_ALL)
+    settings = PackSettings(num_clips=1, max_frames=_NO_LIMIT, max_words=_NO_LIMIT)
     sources = PackSources(frames=frames, words=words, video_ids=videos_of(annotations), caption_ids=caption_ids)
     return _packed(layout, split, annotations, sources, settings, cache_dir, progress, source)
 
@@ -270,17 +269,17 @@ def dataset_of_arrays(
     name: str = "arrays",
     split: str = "test",
 ) -> RetrievalDataset:
-    """A split whose features are in memory and stay there: [frames, D] by video id and [words, E] by caption id.
+    """Return a split with features in memory: [frames, D] by video id and [words, E] by caption id.
 
-    Tables are arrays, tensors or lists of rows. They are resampled here and come out as `load_dataset` gives them from
-    files; a teacher is read from files only. Annotations may be mappings with the fields of `Annotation`.
+    Tables are arrays, tensors or lists of rows. They are resampled as in `load_dataset`, but there is no teacher.
+    Annotations may be mappings with the fields of `Annotation`.
 
     Raises:
-        FeatureError: as `load_dataset`, and for a moment that ends before it begins or lies outside its video.
-        ConfigError: for an annotation with a field of another type.
+        FeatureError: as in `load_dataset`, and for a moment that ends before it begins or is outside its video.
+        ConfigError: for an annotation with a field of the wrong type.
     """
     if not annotations:
-        raise FeatureError(f"{name}: no caption; give at least one annotation")
+        raise FeatureError(f"{name}: no annotations; pass at least one")
     annotations = [_converted(annotation, f"annotations[{row}]") for row, annotation in enumerate(annotations)]
     require_distinct(annotations, name, split)
     sources = PackSources(
@@ -293,24 +292,24 @@ def dataset_of_arrays(
 
 
 def _converted(annotation: Annotation, place: str) -> Annotation:
-    """An annotation made by hand, its moments cut at the end of the video."""
-    own: Annotation = converted(annotation, where=place)
-    for start_s, end_s in own.moments:
+    """Return a checked annotation with its moments cut at the end of the video."""
+    annotation = converted(annotation, where=place)
+    duration_s = annotation.duration_s
+    place_of_id = f"{place} ({annotation.caption_id!r})"
+    for start_s, end_s in annotation.moments:
         if not 0 <= start_s < end_s:
-            what = f"{place} ({own.caption_id!r}): moment from {start_s:g} to {end_s:g} s"
-            raise FeatureError(f"{what}, wanted seconds from 0 on, the start before the end; correct it")
-    if own.duration_s is None:
-        return own
-    if not own.duration_s > 0:
-        raise FeatureError(
-            f"{place} ({own.caption_id!r}): duration_s is {own.duration_s:g}, wanted more than 0, or None"
-        )
-    whole = tuple(inside(span, own.duration_s, video=own.video, place=place) for span in own.moments)
-    return replace(own, moments=whole)
+            what = f"{place_of_id}: moment from {start_s:g} to {end_s:g} s"
+            raise FeatureError(f"{what}, expected 0 <= start_s < end_s; fix it")
+    if duration_s is None:
+        return annotation
+    if not duration_s > 0:
+        raise FeatureError(f"{place_of_id}: duration_s is {duration_s:g}, expected more than 0 or None; fix it")
+    moments = tuple(inside(span, duration_s, video=annotation.video, place=place) for span in annotation.moments)
+    return replace(annotation, moments=moments)
 
 
 def require_distinct(annotations: Sequence[Annotation], place: Path | str, split: str) -> None:
-    """Raise a FeatureError for the first caption id that repeats or caption that is empty; `place` holds them."""
+    """Raise a FeatureError for a repeated caption id or an empty caption; `place` is the data set in the message."""
     counts = Counter(annotation.caption_id for annotation in annotations)
     caption_id, count = counts.most_common(1)[0]
     if count > 1:

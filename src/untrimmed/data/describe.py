@@ -1,26 +1,26 @@
-"""Figures about the captions and moments of a split."""
+"""Statistics of the captions and moments of a split."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from untrimmed.data.ambiguity import ambiguous
+from untrimmed.data.ambiguity import count_ambiguous
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.layouts import read_split
 
 RATIO_EDGES = tuple(i / 10 for i in range(11))
-"""Edges of the moment-ratio histogram; a ratio counts in the bin whose upper edge is the first not below it."""
+"""Edges of the moment-ratio histogram. A bin includes its upper edge."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Figures of a split; means are None where nothing is known.
+    """Statistics of a split. A mean is None if no value is known.
 
-    Words are separated by blanks. `equal_elsewhere` and `nearly_equal_elsewhere` count captions with an equal or nearly
-    equal caption in another video (`data/ambiguity.py`); the second includes the first. Moments are as annotated.
-    `moment_ratios` counts captions by main moment length over video length, in ten equal bins; the last includes
-    ratios above 1.
+    Words are separated by white space. `equal_elsewhere` and `nearly_equal_elsewhere` count captions with an equal or
+    nearly equal caption in another video (`data/ambiguity.py`); the second includes the first. Moments are as
+    annotated. `moment_ratios` counts captions by main moment length over video length, in ten equal bins; the last bin
+    includes ratios above 1.
     """
 
     split: str
@@ -40,18 +40,18 @@ class Description:
 
 
 def describe_split(name: str, root: Path, split: str) -> Description:
-    """Return the figures of one split from its captions alone; raises as `read_split`."""
+    """Return the statistics of one split from its captions alone; raises like `read_split`."""
     return describe(read_split(name, root, split), split)
 
 
 def describe(annotations: list[Annotation], split: str) -> Description:
-    """The figures of some captions, at least one."""
+    """Return the statistics of at least one caption."""
     videos = len(videos_of(annotations))
     words = [len(annotation.text.split()) for annotation in annotations]
     durations = {a.video: a.duration_s for a in annotations if a.duration_s is not None}
     lengths = [moment[1] - moment[0] for a in annotations if (moment := a.main_moment) is not None]
     ratios = [ratio for a in annotations if (ratio := a.moment_ratio) is not None]
-    equal, nearly_equal = ambiguous(annotations)
+    equal, nearly_equal = count_ambiguous(annotations)
     bins = np.clip(np.searchsorted(RATIO_EDGES, ratios, side="left") - 1, 0, len(RATIO_EDGES) - 2)
     return Description(
         split=split,

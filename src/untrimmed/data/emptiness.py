@@ -1,4 +1,4 @@
-"""Features that say nothing: all zeros, or the same everywhere. `check` names them, `train` refuses a split of them."""
+"""Detect features without information, which are all zeros or all equal. `train` refuses a split with such features."""
 
 import logging
 
@@ -9,43 +9,43 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.packed import RaggedRows
 from untrimmed.errors import FeatureError
 
-MOST_ZEROS = 0.01
-"""Above this share of videos, or captions, that are all zeros a split is refused; real archives hold a few."""
+MAX_ZERO_SHARE = 0.01
+"""A split with a larger share of all-zero videos or captions is refused. Published archives contain a few."""
 
-_HEAD = 64  # numbers of a first row that are looked at in every table, so that mapped features are hardly read
-_ROUNDING = 1e-5  # by which rows of one direction differ once they have unit length, of the largest number
-_TABLES = 64  # tables that are read whole before a split counts as constant
+_HEAD = 64  # numbers of each table's first row that are compared first, so that little of the mapped file is read
+_ROUNDING = 1e-5  # rounding tolerance of normalised rows, relative to the largest number
+_TABLES = 64  # complete tables that are compared before a split counts as constant
 
 logger = logging.getLogger(__name__)
 
 
-def is_still(rows: Float[np.ndarray, "*_ D"]) -> bool:
-    """Whether all rows, at least two, are equal.
+def has_equal_rows(rows: Float[np.ndarray, "*_ D"]) -> bool:
+    """Whether there are several rows and all are equal.
 
-    >>> is_still(np.ones((3, 2))), is_still(np.eye(2)), is_still(np.ones((1, 2)))
+    >>> has_equal_rows(np.ones((3, 2))), has_equal_rows(np.eye(2)), has_equal_rows(np.ones((1, 2)))
     (True, False, False)
     """
     return len(rows) > 1 and bool((rows == rows[0]).all())
 
 
-def is_alike(rows: Float[np.ndarray, "_ D"], wanted: Float[np.ndarray, "*_ D"]) -> bool:
-    """Whether rows are the wanted ones, or all the one wanted row, but for rounding.
+def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]) -> bool:
+    """Whether the rows are equal to the expected rows, or to one expected row, except for rounding.
 
-    >>> is_alike(np.ones((3, 2)), np.ones(2)), is_alike(1e-30 * np.eye(2), np.zeros((2, 2)))
+    >>> is_close(np.ones((3, 2)), np.ones(2)), is_close(1e-30 * np.eye(2), np.zeros((2, 2)))
     (True, False)
     """
-    fits = len(wanted) == len(rows) or wanted.ndim == 1 or len(wanted) == 1
-    largest = max(np.abs(wanted).max(initial=0), np.abs(rows).max(initial=0))
-    return fits and bool((np.abs(rows - wanted) <= _ROUNDING * largest).all())
+    fits = len(expected) == len(rows) or expected.ndim == 1 or len(expected) == 1
+    largest = max(np.abs(expected).max(initial=0), np.abs(rows).max(initial=0))
+    return fits and bool((np.abs(rows - expected) <= _ROUNDING * largest).all())
 
 
 def require_content(dataset: RetrievalDataset) -> None:
-    """Refuse a split that nothing can be learned from, and warn of single videos and captions that are all zeros.
+    """Refuse a split without usable features, and log a warning about a few videos or captions that are all zeros.
 
-    Little is read: the beginnings of first rows, and what follows where these are suspicious.
+    Only the beginning of each first row is read, and the rest of suspicious tables.
 
-    Raises: FeatureError where all videos, or all captions, have the same features, or too many of them (`MOST_ZEROS`)
-        nothing but zeros.
+    Raises: FeatureError if all videos or all captions have the same features, or if the share of
+        all-zero videos or captions exceeds `MAX_ZERO_SHARE`.
     """
     place = f"{dataset.name}, split {dataset.split}"
     for what, names, tables in (
@@ -54,17 +54,18 @@ def require_content(dataset: RetrievalDataset) -> None:
     ):
         if _is_constant(tables):
             raise FeatureError(
-                f"{place}: every {what} has the same features, wanted different ones; extract them again, or give the "
-                "right files"
+                f"{place}: every {what} has the same features, expected different ones; extract them again or use the "
+                "correct files"
             )
         zeros = _zeros(tables)
         if not zeros:
             continue
-        found = f"{place}: the features of {what} {names[zeros[0]]!r} and {len(zeros) - 1:,} more are all zeros"
-        advice = "extract them again, or remove their captions"
-        if len(zeros) > MOST_ZEROS * len(names):
-            raise FeatureError(f"{found}, wanted at most {int(MOST_ZEROS * len(names))} of {len(names):,}; {advice}")
-        logger.warning("%s; training goes on, %s", found, advice)
+        problem = f"{place}: the features of {what} {names[zeros[0]]!r} and {len(zeros) - 1:,} more are all zeros"
+        advice = "extract them again or remove their captions"
+        limit = int(MAX_ZERO_SHARE * len(names))
+        if len(zeros) > limit:
+            raise FeatureError(f"{problem}, expected at most {limit} of {len(names):,}; {advice}")
+        logger.warning("%s; training continues, but %s", problem, advice)
 
 
 def _heads(tables: RaggedRows) -> Float[np.ndarray, "N H"]:
@@ -72,16 +73,16 @@ def _heads(tables: RaggedRows) -> Float[np.ndarray, "N H"]:
 
 
 def _zeros(tables: RaggedRows) -> list[int]:
-    """The tables that hold nothing but zeros."""
+    """Return the indices of all-zero tables."""
     suspicious = np.flatnonzero(~_heads(tables).any(axis=1)).tolist()
     return [index for index in suspicious if not tables.table(index).any()]
 
 
 def _is_constant(tables: RaggedRows) -> bool:
-    """Whether all tables, at least two, hold one and the same row, or are one and the same table."""
+    """Whether there are several tables, and all contain only one common row or all are equal."""
     heads = _heads(tables)
-    if len(heads) < 2 or not is_alike(heads, heads[0]):
+    if len(heads) < 2 or not is_close(heads, heads[0]):
         return False
     first = tables.table(0)
-    others = [tables.table(index) for index in range(min(len(heads), _TABLES))]
-    return all(is_alike(table, first[:1]) for table in others) or all(is_alike(table, first) for table in others)
+    sample = [tables.table(index) for index in range(min(len(heads), _TABLES))]
+    return all(is_close(table, first[:1]) for table in sample) or all(is_close(table, first) for table in sample)

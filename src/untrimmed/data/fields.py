@@ -1,4 +1,4 @@
-"""The rows of annotation files: lines read, fields checked, each message with the file and line."""
+"""Read annotation files and check their fields. Every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from untrimmed.files import write_whole
 
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the non-blank lines of a UTF-8 file, gzip or not, numbered from 1; raises FeatureError if unreadable."""
+    """Yield the non-blank lines of a UTF-8 file (gzip or not) with their numbers from 1, or raise a FeatureError."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8-sig") as lines:
@@ -31,26 +31,26 @@ def open_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value of a JSON file; raises FeatureError if the file cannot be read or is not JSON."""
+    """Return the content of a JSON file; raises FeatureError if it cannot be read or is not JSON."""
     try:
         return json.loads("".join(line for _, line in open_lines(path)))
     except json.JSONDecodeError as error:
         raise FeatureError(f"{path}: not JSON ({error}); download the file again") from error
 
 
-def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
-    """Yield each line of a JSON-lines file; a FeatureError names a line that is no object or lacks a required field."""
+def read_rows(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
+    """Yield each line of a JSON-lines file; a FeatureError names a line without an object or a required field."""
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
         try:
             values = json.loads(line)
         except json.JSONDecodeError as error:
             raise FeatureError(f"{place}: not JSON ({error.msg}); each line must be one JSON object") from error
-        yield Row.of(values, place, required)
+        yield AnnotationRow.of(values, place, required)
 
 
-def read_table(path: Path, required: Sequence[str]) -> Iterator[Row]:
-    """Yield each row of a CSV file; a FeatureError names file and line if a required column is missing or empty."""
+def read_table(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
+    """Yield each row of a CSV file, or raise a FeatureError if a required column is missing or empty."""
     numbered = list(open_lines(path))
     table = csv.DictReader(line for _, line in numbered)
     try:
@@ -58,104 +58,104 @@ def read_table(path: Path, required: Sequence[str]) -> Iterator[Row]:
             place = f"{path}, line {numbered[table.line_num - 1][0]}"
             missing = [column for column in required if not values.get(column)]
             if missing:
-                found = ", ".join(filter(None, table.fieldnames or ()))
-                raise FeatureError(f"{place}: no {missing[0]!r}, columns are {found}; is it the file of this data set?")
-            yield Row(values, place)
+                columns = ", ".join(filter(None, table.fieldnames or ()))
+                raise FeatureError(f"{place}: no value for {missing[0]!r}, columns {columns}; use the published file")
+            yield AnnotationRow(values, place)
     except csv.Error as error:
         place = f"{path}, line {numbered[table.reader.line_num - 1][0]}"
         raise FeatureError(f"{place}: not CSV ({error}); download the file again") from error
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a JSON-lines file, whole or not at all."""
+    """Write a JSON-lines file atomically."""
     write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 @dataclass(frozen=True)
-class Row:
-    """One object of an annotation file. Every method raises a FeatureError that names the place and the field."""
+class AnnotationRow:
+    """One object of an annotation file. Every method raises a FeatureError with the place and the field."""
 
     values: Mapping[str, Any]
-    place: str  # file and line, or video
+    place: str  # file and line or video, for messages
 
     @classmethod
-    def of(cls, values: Any, place: str, required: Sequence[str]) -> Row:
-        """The row of a value that must be an object with the required fields."""
+    def of(cls, values: Any, place: str, required: Sequence[str]) -> AnnotationRow:
+        """Return a row; raises FeatureError if the value is not an object with the required fields."""
         if not isinstance(values, dict):
-            wanted = f"an object with {', '.join(required)}" if required else "an object"
-            raise FeatureError(f"{place}: found {type(values).__name__}, wanted {wanted}")
+            expected = f"an object with {', '.join(required)}" if required else "an object"
+            raise FeatureError(f"{place}: found {type(values).__name__}, expected {expected}; fix the line")
         missing = [field for field in required if field not in values]
         if missing:
-            found = ", ".join(values) or "none"
-            raise FeatureError(f"{place}: no field {missing[0]!r}, found {found}; is it this data set?")
+            names = ", ".join(values) or "none"
+            raise FeatureError(f"{place}: no field {missing[0]!r}, fields {names}; use a file of this data set")
         return cls(values, place)
 
     def length_s(self, field: str = "duration") -> float:
-        """The length of a video: a number of seconds above 0."""
+        """Return the positive length of a video in seconds."""
         number = self._seconds(self.values[field], field)
         if number <= 0:
-            raise FeatureError(f"{self.place}: {field} is {number:g}, wanted more than 0 seconds; correct the file")
+            raise FeatureError(f"{self.place}: {field} is {number:g}, expected more than 0 seconds; fix the file")
         return number
 
-    def known_length_s(self, field: str = "duration") -> float | None:
-        """The length of a video, None where the field is missing or null."""
+    def optional_length_s(self, field: str = "duration") -> float | None:
+        """Return the length of a video, or None if the field is missing or null."""
         return None if self.values.get(field) is None else self.length_s(field)
 
     def sentence(self, field: str) -> str:
-        """A caption in one line: text that says something."""
+        """Return a caption as one line; it must not be blank."""
         value = self.values[field]
         if not isinstance(value, str) or not value.strip():
-            fix = "write one or remove the caption"
-            raise FeatureError(f"{self.place}: {field} is {value!r}, wanted a sentence; {fix}")
+            fix = "write a sentence or remove the caption"
+            raise FeatureError(f"{self.place}: {field} is {value!r}, expected a sentence; {fix}")
         return one_line(value)
 
     def video_id(self, field: str = "video") -> str:
-        """A video id that the field's files can hold: no `#`, which ends it in a caption id, and no white space."""
+        """Return a video id without white space and without `#`, which separates video and caption in caption ids."""
         text = str(self.values[field])
         if not text or "#" in text or text.split() != [text]:
             raise FeatureError(
-                f"{self.place}: video id {text!r} is empty or holds '#' or white space; rename the video"
+                f"{self.place}: video id {text!r} is empty or contains '#' or white space; rename the video"
             )
         return text
 
     def kind(self) -> str | None:
-        """TVR's `type`, where the row has one."""
+        """Return TVR's `type`, or None."""
         kind = self.values.get("type")
         if kind is not None and not isinstance(kind, str):
-            raise FeatureError(f"{self.place}: type is {kind!r}, wanted v, t or vt; correct the file")
+            raise FeatureError(f"{self.place}: type is {kind!r}, expected v, t or vt; fix the file")
         return kind
 
     def entries(self, field: str) -> list[Any]:
-        """A list."""
+        """Return a list."""
         value = self.values[field]
         if not isinstance(value, list):
-            raise FeatureError(f"{self.place}: {field} is {value!r}, wanted a list; correct the file")
+            raise FeatureError(f"{self.place}: {field} is {value!r}, expected a list; fix the file")
         return value
 
     def span(self, value: Any, what: str) -> Span:
-        """A pair of seconds."""
+        """Return the start and end in seconds."""
         start, end = self.pair(value, what)
         return self._seconds(start, "start"), self._seconds(end, "end")
 
     def usable_spans(self, field: str, duration_s: float | None) -> tuple[Span, ...]:
-        """What lies inside the video of a list of pairs of seconds."""
+        """Return the parts of a list of spans that are inside the video."""
         spans = (self.span(value, field) for value in self.entries(field))
         return tuple(moment for span in spans for moment in usable_moment(*span, duration_s))
 
     def pair(self, value: Any, what: str) -> tuple[Any, Any]:
-        """A list of two."""
+        """Return two values of any type."""
         if not isinstance(value, list | tuple) or len(value) != 2:
-            raise FeatureError(f"{self.place}: {what} is {value!r}, wanted a pair [start, end]; correct the file")
+            raise FeatureError(f"{self.place}: {what} is {value!r}, expected a pair [start, end]; fix the file")
         return value[0], value[1]
 
     def segment_number(self, value: Any) -> int:
-        """A whole number from 0."""
+        """Return a whole number from 0."""
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise FeatureError(f"{self.place}: {value!r} is no segment number; download the file again")
+            raise FeatureError(f"{self.place}: segment {value!r}, expected 0, 1, 2, ...; download the file again")
         return value
 
     def moment(self) -> Span | None:
-        """The seconds of `start_s` and `end_s`, the former before the latter; None where neither is given."""
+        """Return `start_s` and `end_s`, or None if the row has neither."""
         start = self.values.get("start_s")
         end = self.values.get("end_s")
         if start is None and end is None:
@@ -164,17 +164,16 @@ class Row:
         end_s = self._seconds(end, "end_s")
         if not 0 <= start_s < end_s:
             raise FeatureError(
-                f"{self.place}: moment from {start_s:g} to {end_s:g} s, wanted 0 <= start_s < end_s; correct the line"
+                f"{self.place}: moment from {start_s:g} to {end_s:g} s, expected 0 <= start_s < end_s; fix the line"
             )
         return start_s, end_s
 
     def _seconds(self, value: Any, what: str) -> float:
-        """A finite number."""
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
         if isinstance(value, bool) or not math.isfinite(number):
-            wanted = "wanted a finite number of seconds"
-            raise FeatureError(f"{self.place}: {what} is {value!r}, {wanted}; correct the file")
+            expected = "expected a finite number of seconds"
+            raise FeatureError(f"{self.place}: {what} is {value!r}, {expected}; fix the file")
         return number

@@ -1,7 +1,7 @@
-"""The annotation lines of JSG (MM 2023): captions with their moments, `prvr_vcmr_<split>.jsonl`.
+"""The annotation files of JSG (MM 2023): captions with their moments, `prvr_vcmr_<split>.jsonl`.
 
 Fields: `vid_name`, `desc_id`, `desc`, `duration`, `ts` ([start, end] in seconds, or a list of such pairs) and TVR's
-`type`. The caption files of the other methods hold no times, so `untrimmed data prepare` writes these beside them.
+`type`. The other methods' caption files have no times, so `untrimmed data prepare` writes these files, too.
 """
 
 from collections.abc import Iterable
@@ -9,33 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from untrimmed.data.annotations import Annotation, Span
-from untrimmed.data.fields import Row, read_rows, write_rows
+from untrimmed.data.fields import AnnotationRow, read_rows, write_rows
 
 
 def read_jsg(path: Path) -> list[Annotation]:
     """Return the captions of a file in file order; caption ids are `desc_id` as a string.
 
-    Spans may end after the video, as in the released evaluation; a span that does not end after its start is dropped.
-    `duration` may be null. A FeatureError names file and line.
+    Spans may end after the video, as in the released evaluation. A span that does not end after its start is dropped.
+    `duration` may be null. A FeatureError names the file and the line.
     """
     annotations = []
     for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
         video = row.video_id("vid_name")
         text = row.sentence("desc")
         caption_id = str(row.values["desc_id"])
-        annotations.append(Annotation(video, caption_id, text, _spans(row), row.known_length_s(), row.kind()))
+        annotations.append(Annotation(video, caption_id, text, _spans(row), row.optional_length_s(), row.kind()))
     return annotations
 
 
-def _spans(row: Row) -> tuple[Span, ...]:
-    value = row.values["ts"]
-    pairs = value if isinstance(value, list) and all(isinstance(item, list) for item in value) else [value]
+def _spans(row: AnnotationRow) -> tuple[Span, ...]:
+    times = row.values["ts"]
+    pairs = times if isinstance(times, list) and all(isinstance(item, list) for item in times) else [times]
     spans = (row.span(pair, "ts") for pair in pairs)
     return tuple((start_s, end_s) for start_s, end_s in spans if start_s < end_s)
 
 
 def write_jsg(path: Path, annotations: Iterable[Annotation]) -> None:
-    """Write the captions in order; `ts` is one pair where there is one moment, else a list of pairs."""
+    """Write the captions in order. `ts` is a pair for a single moment, otherwise a list of pairs."""
     write_rows(path, map(_row, annotations))
 
 

@@ -1,4 +1,4 @@
-"""Where the files of a data set are below ROOT/NAME, in the field's layout and in JSG's."""
+"""The paths of a data set's files in ROOT/NAME, in the standard layout and in JSG's."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one data set, and whose captions they are; nothing else is read here."""
+    """The paths of one data set, and its benchmark. Features and captions are not read here."""
 
     name: str
     folder: Path
 
     @classmethod
     def at(cls, root: Path, name: str) -> Layout:
-        """Return the data set of that name below a root; raises ConfigError if the name is not a folder name."""
+        """Return the data set ROOT/NAME; raises ConfigError if the name is not a folder name."""
         if not name or name in (".", "..") or "/" in name or os.sep in name:
-            raise ConfigError(f"data set {name!r} is no folder's name; give the folder above it as root")
+            raise ConfigError(f"data set {name!r} is not a folder name; set root to its parent folder")
         return cls(name, root / name)
 
     @property
     def benchmark_note(self) -> Path:
-        """The name of the benchmark whose captions these are, written by `prepare`."""
+        """The file with the name of the benchmark, written by `prepare`."""
         return self.folder / "benchmark.txt"
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark named in the note, or else by the folder; None for people's own data.
+        """The benchmark in `benchmark.txt`, otherwise the one with the folder's name, otherwise None.
 
-        Raises: FeatureError if no benchmark has the noted name.
+        Raises: FeatureError if the name in the file is unknown.
         """
         if not self.benchmark_note.is_file():
             return find_benchmark(self.name)
-        noted = self.benchmark_note.read_text(encoding="utf-8", errors="replace").strip()
-        if (found := find_benchmark(noted)) is None:
+        name = self.benchmark_note.read_text(encoding="utf-8", errors="replace").strip()
+        if (benchmark := find_benchmark(name)) is None:
             step = "prepare the data set again, or --import the file that registers it"
-            raise FeatureError(f"{self.benchmark_note}: {noted!r}, wanted the name of a benchmark; {step}")
-        return found
+            raise FeatureError(f"{self.benchmark_note}: {name!r}, expected the name of a benchmark; {step}")
+        return benchmark
 
     def captions(self, split: str) -> Path:
-        """Caption ids and texts in the field's layout."""
+        """Caption ids and texts in the standard layout."""
         return self.folder / "TextData" / f"{self.name}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
-        """Captions with times, as JSG reads them; of its two names the one that is there."""
+        """Captions with times for JSG, whose released files have one of two names."""
         short = self.folder / "TextData" / f"prvr_vcmr_{split}.jsonl"
         long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
         return long if long.is_file() and not short.is_file() else short
 
     @property
     def merged_videos(self) -> Path:
-        """Which videos of the source each merged video consists of, `{video: [piece, ...]}`, where there are any."""
+        """The pieces of each merged video, `{video: [piece, ...]}`, if the benchmark has merged videos."""
         return self.folder / "FeatureData" / "merged_videos.json"
 
     @property
     def words(self) -> Path:
-        """Word features in the field's layout."""
+        """Word features in the standard layout."""
         return self.folder / "TextData" / f"roberta_{self.name}_query_feat.hdf5"
 
     @property
@@ -75,25 +75,26 @@ class Layout:
         return self.folder / "TextData" / f"clip_ViT_B_32_{self.name}_query_feat.hdf5"
 
     def frame_sources(self) -> list[Path]:
-        """Every place with frame features: BigFile folders, then JSG's HDF5 files."""
+        """Return all frame features: BigFile folders, then JSG's HDF5 files."""
         big_files = sorted(path.parent for path in self.folder.glob("FeatureData/*/shape.txt"))
         return big_files + sorted(self.folder.glob(f"{self.name}_*.hdf5"))
 
     def frames(self, video_features: str | None = None) -> Path:
-        """Return the frame features: those named, else those of the released archive, else the only ones.
+        """Return the requested frame features, by default those of the released archive or the only ones.
 
-        Raises: FeatureError for none, UnknownNameError for an unknown name, ConfigError for several and none chosen.
+        Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
+            default.
         """
         by_name: dict[str, Path] = {}
-        for path in self.frame_sources():  # a BigFile folder goes before a JSG file of the same name
+        for path in self.frame_sources():  # a BigFile folder has precedence over a JSG file
             by_name.setdefault(path.name.removeprefix(f"{self.name}_").removesuffix(".hdf5"), path)
         if not by_name:
-            wanted = f"FeatureData/<name>/shape.txt or {self.name}_<name>.hdf5"
-            raise FeatureError(f"{self.folder}: no frame features, wanted {wanted}; extract them or correct --root")
+            expected = f"FeatureData/<name>/shape.txt or {self.name}_<name>.hdf5"
+            raise FeatureError(f"{self.folder}: no frame features, expected {expected}; extract them or fix --root")
         if video_features is not None:
             if video_features not in by_name:
                 raise UnknownNameError(
-                    f"{self.folder}: no frame features {video_features!r}; found {', '.join(by_name)}"
+                    f"{self.folder}: no frame features {video_features!r}; choose from {', '.join(by_name)}"
                 )
             return by_name[video_features]
         if self.benchmark is not None and self.benchmark.video_features in by_name:

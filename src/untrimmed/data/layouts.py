@@ -1,4 +1,4 @@
-"""How the files of a data set are arranged: the field's layout, JSG's, the plain one, and those that are registered."""
+"""Read a data set in the standard layout, JSG's, the plain one or a registered one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,93 +26,93 @@ from untrimmed.plugins import load_installed
 
 @runtime_checkable
 class DataLayout(Protocol):
-    """How the files of a data set lie in its folder.
+    """How the files of a data set are arranged in its folder.
 
-    Mappings hold arrays or the data sets of an open HDF5 file; they may read an entry when it is asked for. A change to
-    any file in the folder makes packed features stale.
+    The mappings contain arrays or the data sets of an open HDF5 file, and may read entries lazily. If any file of the
+    folder changes, features are packed again.
     """
 
     def recognises(self, folder: Path) -> bool:
-        """Whether the folder is in this layout; asked before the layouts of this package are tried."""
+        """Whether the folder is in this layout. Registered layouts are tried before those of this package."""
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """The captions of train, val or test, in order; none where the data set has no such split."""
+        """Return the captions of train, val or test in order, or an empty sequence without such a split."""
 
     def frames(self, folder: Path) -> Mapping[str, Any] | VectorSource:
-        """Frame vectors [frames, width] by video id."""
+        """Return frame vectors [frames, width] by video id."""
 
     def words(self, folder: Path) -> Mapping[str, Any] | VectorSource:
-        """Word vectors [words, width] by caption id."""
+        """Return word vectors [words, width] by caption id."""
 
 
 class PlainLayout:
-    """People's own data, see `untrimmed.data.plain`."""
+    """The layout for your own data, see `untrimmed.data.plain`."""
 
     def recognises(self, folder: Path) -> bool:
-        """Whether it has such captions, or frames without any."""
+        """Whether the folder has plain captions, or plain frames and no `TextData`."""
         if (folder / CAPTION_FILE).is_file():
             return True
         return _plain_place(folder, "frames") is not None and not (folder / "TextData").is_dir()
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """The captions of a split, in file order."""
+        """Return the captions of a split in file order."""
         path = folder / CAPTION_FILE
         if not path.is_file():
-            wanted = 'lines like {"video": "lake", "caption": "a dog jumps"}'
+            expected = 'lines like {"video": "lake", "caption": "a dog jumps"}'
             step = "write it, or run untrimmed features --captions"
-            raise FeatureError(f"{path}: no such file, wanted {wanted}; {step}")
+            raise FeatureError(f"{path}: no such file, expected {expected}; {step}")
         return read_plain(path)[split]
 
     def frames(self, folder: Path) -> VectorSource:
-        """The frame vectors by video id."""
+        """Open the frame vectors by video id."""
         return _open_plain(folder, "frames")
 
     def words(self, folder: Path) -> VectorSource:
-        """The word vectors by caption id."""
+        """Open the word vectors by caption id."""
         return _open_plain(folder, "words")
 
 
 @dataclass(frozen=True)
 class JSGLayout:
-    """JSG's: lines that hold captions with their moments, frames in an HDF5 file, words as in the field's layout.
+    """JSG's layout: JSON lines with captions and moments, frames in an HDF5 file, words as in the standard layout.
 
-    `video_features` chooses among several frame features.
+    `video_features` selects one of several frame features.
     """
 
     video_features: str | None = None
 
     def recognises(self, folder: Path) -> bool:
-        """Whether it is one: the last layout that is tried takes every folder, and names what is missing."""
+        """Return True: this layout is tried last, and its errors name the missing files."""
         return True
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """The captions of a split, in file order."""
+        """Return the captions of a split in file order."""
         layout = Layout(folder.name, folder)
         if not layout.moments(split).is_file():
-            raise FeatureError(_nothing_found(layout, split))
+            raise FeatureError(_no_captions(layout, split))
         return read_jsg(layout.moments(split))
 
     def frames(self, folder: Path) -> VectorSource:
-        """The frame vectors by video id; BigFile folders of the field's layout count too."""
+        """Open the frame vectors by video id, from JSG's HDF5 file or a BigFile folder of the standard layout."""
         layout = Layout(folder.name, folder)
         path = layout.frames(self.video_features)
         source: VectorSource = BigFileFrames(path) if path.is_dir() else JSGFrames(path)
         return JoinedFrames(source, layout.merged_videos) if layout.merged_videos.is_file() else source
 
     def words(self, folder: Path) -> VectorSource:
-        """The word vectors by caption id."""
+        """Open the word vectors by caption id."""
         return Hdf5Vectors(_existing(Layout(folder.name, folder).words, "word features"))
 
 
 class FieldLayout(JSGLayout):
-    """The field's: caption files without times, which JSG's lines add by caption id, else by video and text."""
+    """The standard layout: caption files without times. JSG's lines add times by caption id or by video and text."""
 
     def recognises(self, folder: Path) -> bool:
-        """Whether a caption file is there."""
+        """Whether the folder has a caption file."""
         return any(folder.glob("TextData/*.caption.txt"))
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """The captions of a split, in file order; those of JSG's lines if the split has no caption file."""
+        """Return the captions of a split in file order, from JSG's lines if there is no caption file."""
         layout = Layout(folder.name, folder)
         if not layout.captions(split).is_file():
             return super().captions(folder, split)
@@ -124,9 +124,9 @@ class FieldLayout(JSGLayout):
         by_text = {(annotation.video, annotation.text): annotation for annotation in timed}
         joined = []
         for caption in captions:
-            found = by_id.get(caption.caption_id) or by_text.get((caption.video, caption.text))
-            if found is not None:
-                caption = replace(caption, moments=found.moments, duration_s=found.duration_s, kind=found.kind)
+            match = by_id.get(caption.caption_id) or by_text.get((caption.video, caption.text))
+            if match is not None:
+                caption = replace(caption, moments=match.moments, duration_s=match.duration_s, kind=match.kind)
             joined.append(caption)
         return joined
 
@@ -137,7 +137,7 @@ _LAYOUTS: dict[str, DataLayout] = {}
 
 
 def register_layout(name: str) -> Callable[[L], L]:
-    """Register a layout, whose class is created without arguments; raises ConfigError if the name is taken."""
+    """Register a layout class, which takes no arguments; raises ConfigError if the name is taken."""
 
     def add(cls: L) -> L:
         if name in _LAYOUTS:
@@ -148,21 +148,21 @@ def register_layout(name: str) -> Callable[[L], L]:
     return add
 
 
-class _Checked:
-    """A registered layout; its errors, and answers of the wrong kind, become one line."""
+class _CheckedLayout:
+    """A registered layout. Its exceptions and results of a wrong type become a FeatureError of one line."""
 
     def __init__(self, name: str, layout: DataLayout):
         self._name = name
         self._layout = layout
 
     def recognises(self, folder: Path) -> bool:
-        return bool(self._asked("recognises", lambda: self._layout.recognises(folder)))
+        return bool(self._call("recognises", lambda: self._layout.recognises(folder)))
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        captions = self._asked("captions", lambda: list(self._layout.captions(folder, split)))
+        captions = self._call("captions", lambda: list(self._layout.captions(folder, split)))
         wrong = next((caption for caption in captions if not isinstance(caption, Annotation)), None)
         if wrong is not None:
-            raise FeatureError(self._wrong("captions", f"holds a {type(wrong).__name__}, wanted Annotations"))
+            raise FeatureError(self._message("captions", f"contains a {type(wrong).__name__}, expected Annotations"))
         return captions
 
     def frames(self, folder: Path) -> VectorSource:
@@ -172,28 +172,29 @@ class _Checked:
         return self._source("words", folder)
 
     def _source(self, what: str, folder: Path) -> VectorSource:
-        tables = self._asked(what, lambda: getattr(self._layout, what)(folder))
+        tables = self._call(what, lambda: getattr(self._layout, what)(folder))
         if not hasattr(tables, "items") or not hasattr(tables, "get"):  # an open HDF5 file has both
-            raise FeatureError(self._wrong(what, f"gave a {type(tables).__name__}, wanted a mapping of arrays by id"))
+            problem = f"returned a {type(tables).__name__}, expected a mapping of arrays by id"
+            raise FeatureError(self._message(what, problem))
         return FolderArrays(tables, folder)
 
-    def _asked(self, what: str, ask: Callable[[], T]) -> T:
+    def _call(self, method: str, call: Callable[[], T]) -> T:
         try:
-            return ask()
+            return call()
         except UntrimmedError:
             raise
         except Exception as error:
-            raise FeatureError(self._wrong(what, f"{type(error).__name__}: {one_line(error)}")) from error
+            raise FeatureError(self._message(method, f"{type(error).__name__}: {one_line(error)}")) from error
 
-    def _wrong(self, what: str, found: str) -> str:
-        return f"layout {self._name!r}, {what}: {found}; correct it"
+    def _message(self, method: str, problem: str) -> str:
+        return f"layout {self._name!r}, {method}: {problem}; fix it"
 
 
-def layout_of(folder: Path, video_features: str | None = None) -> _Checked | PlainLayout | JSGLayout:
-    """Return the first layout that recognises the folder, registered ones first; `video_features` names the frames."""
+def layout_of(folder: Path, video_features: str | None = None) -> _CheckedLayout | PlainLayout | JSGLayout:
+    """Return the first layout that recognises the folder. `video_features` selects one of several frame features."""
     load_installed()
     for name, registered in _LAYOUTS.items():
-        if (layout := _Checked(name, registered)).recognises(folder):
+        if (layout := _CheckedLayout(name, registered)).recognises(folder):
             return layout
     built_in: tuple[PlainLayout | JSGLayout, ...] = (PlainLayout(), FieldLayout(video_features))
     return next((layout for layout in built_in if layout.recognises(folder)), JSGLayout(video_features))
@@ -205,11 +206,11 @@ def read_split(name: str, root: Path, split: str) -> list[Annotation]:
     Raises: UnknownNameError for an unknown split, FeatureError for no captions or damaged files.
     """
     if split not in SPLITS:
-        raise UnknownNameError(f"no split {split!r}; choose one of {', '.join(SPLITS)}")
+        raise UnknownNameError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
     folder = Layout.at(root, name).folder
     annotations = list(layout_of(folder).captions(folder, split))
     if not annotations:
-        raise FeatureError(f"{folder}: no caption for split {split}; add some")
+        raise FeatureError(f"{folder}: no captions for split {split}; add some")
     return annotations
 
 
@@ -230,28 +231,28 @@ def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
 
 
 def _plain_place(folder: Path, what: str) -> Path | None:
-    """The HDF5 file or the folder of numpy files."""
+    """Return the HDF5 file or the folder of numpy files, or None."""
     return next((path for path in (folder / f"{what}.h5", folder / what) if path.exists()), None)
 
 
 def _open_plain(folder: Path, what: str) -> VectorSource:
     place = _plain_place(folder, what)
     if place is None:
-        raise FeatureError(f"{folder}: neither {what}.h5 nor a folder {what}/ with a .npy per entry; write one of them")
+        raise FeatureError(f"{folder}: no {what}.h5 and no folder {what}/ with one .npy per entry; write either")
     return Hdf5Vectors(place) if place.suffix == ".h5" else FolderVectors(place)
 
 
 def _existing(path: Path, what: str) -> Path:
     if not path.is_file():
-        raise FeatureError(f"{path}: no such file, wanted {what}; extract them or correct --root")
+        raise FeatureError(f"{path}: no such file, expected {what}; extract them or fix --root")
     return path
 
 
-def _nothing_found(layout: Layout, split: str) -> str:
-    looked_for = f"{CAPTION_FILE}, TextData/{layout.captions(split).name} and {layout.moments(split).name}"
+def _no_captions(layout: Layout, split: str) -> str:
+    expected = f"{CAPTION_FILE}, TextData/{layout.captions(split).name} or {layout.moments(split).name}"
     if (benchmark := layout.benchmark) is not None:
-        called = "" if benchmark.name == layout.name else f" --name {layout.name}"
-        step = f"run: untrimmed data prepare {benchmark.name}{called} --annotations DIR --out {layout.folder.parent}"
+        option = "" if benchmark.name == layout.name else f" --name {layout.name}"
+        step = f"run: untrimmed data prepare {benchmark.name}{option} --annotations DIR --out {layout.folder.parent}"
     else:
         step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.folder.parent}"
-    return f"{layout.folder}: no captions for split {split}, looked for {looked_for}; {step}"
+    return f"{layout.folder}: no captions for split {split}, expected {expected}; {step}"

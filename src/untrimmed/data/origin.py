@@ -1,9 +1,9 @@
-"""Which encoder made a data set's features: noted beside them by `untrimmed features`, kept in every run on them.
+"""The encoder of a data set's features, written by `untrimmed features` and copied to every run that uses them.
 
     ROOT/NAME/features.json     {"encoder": ..., "encoder_identity": ..., "sampling": ..., ...}
 
-Vectors of two encoders may have the same width and mean different things. A data set without the note (the benchmarks'
-features, people's own) says nothing, and then only widths can be compared.
+Vectors of two encoders may have the same width and still be incompatible. Data sets without the file, such as the
+released features, can only be compared by width.
 """
 
 import json
@@ -15,7 +15,7 @@ ORIGIN = "features.json"
 
 
 def encoder_identity_of(folder: Path) -> str | None:
-    """Return the identity of the encoder that made a data set's features, or None; FeatureError if the note is bad."""
+    """Return the identity of the features' encoder, or None; raises FeatureError if `features.json` is damaged."""
     path = folder / ORIGIN
     if not path.is_file():
         return None
@@ -25,5 +25,5 @@ def encoder_identity_of(folder: Path) -> str | None:
         raise FeatureError(f"{path}: cannot be read as JSON ({error}); export the features again") from None
     identity = about.get("encoder_identity") if isinstance(about, dict) else None
     if not isinstance(identity, str):
-        raise FeatureError(f"{path}: encoder_identity is {identity!r}, wanted text; export the features again")
+        raise FeatureError(f"{path}: encoder_identity is {identity!r}, expected text; export the features again")
     return identity

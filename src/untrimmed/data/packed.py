@@ -1,9 +1,8 @@
-"""Features resampled once into memory-mapped arrays, so that a batch is a few gathers and no work per frame.
+"""Features that are resampled once and stored in memory-mapped arrays, so that reading a batch is fast.
 
 A cache is a folder `<key>/` with `clips.npy` [V, L, D], `frames.npy` [sum of T, D], `words.npy` [sum of W, E], the
 offsets of each video's and caption's rows, and for DL-DKD the teacher's arrays. The key is a hash of the settings, the
-ids and the names, sizes and times of the feature files: changed features get a new cache, an old one is never mistaken
-for it.
+ids, and the names, sizes and modification times of the feature files, so changed features get a new cache.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 FORMAT = 1
-"""Raised whenever packed values change for the same input, so that old caches are not read."""
+"""Increase it when packed values change for the same input, so that old caches are not read."""
 
 TeacherRule = Literal["conference", "later"]
 
@@ -36,10 +35,10 @@ logger = logging.getLogger(__name__)
 class PackSettings(metaclass=Checked):
     """How features are resampled.
 
-    `fixed_frames`: every video gets exactly `max_frames` rows, short ones by repeating (JSG's default). `precision`:
-    means and norms of frames in float64 (BigFile route of the releases) or float32 (JSG's HDF5 route). `teacher`: how
-    student and teacher frames of DL-DKD are brought to one length, None without a teacher: the conference version cuts
-    the teacher to the student, the later one first resamples the student to a shorter teacher.
+    `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
+    `precision` is that of the frames' means and norms: float64 for BigFile folders, float32 for JSG's HDF5 files, as
+    released. `teacher` is None or the way to align the frames of DL-DKD's student and teacher: the conference version
+    cuts the teacher's frames, the later version first resamples the student to the length of a shorter teacher.
     """
 
     num_clips: int = 32
@@ -53,11 +52,11 @@ class PackSettings(metaclass=Checked):
     def __post_init__(self) -> None:
         for name in ("num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
 
 
 class VideoArrays(NamedTuple):
-    """Features of some videos: clips, zero-padded frames, and which frames are real."""
+    """Features of a batch of videos: clips, zero-padded frames, and a mask of the real frames."""
 
     clips: Float[np.ndarray, "V L D"]
     frames: Float[np.ndarray, "V T D"]
@@ -65,7 +64,7 @@ class VideoArrays(NamedTuple):
 
 
 class PaddedRows(NamedTuple):
-    """Rows of different number, zero-padded to the longest, and which are real."""
+    """Tables that are zero-padded to the longest, and a mask of the real rows."""
 
     rows: Float[np.ndarray, "N R D"]
     mask: Bool[np.ndarray, "N R"]
@@ -89,23 +88,23 @@ class RaggedRows:
         return self.rows.shape[1]
 
     def table(self, index: int) -> Float[np.ndarray, "T D"]:
-        """One table as stored."""
+        """Return one table as stored."""
         return self.rows[self.offsets[index] : self.offsets[index + 1]]
 
     def padded(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
-        """Some tables as float32, zero-padded to the longest of them."""
+        """Return a batch of tables as float32, zero-padded to the longest of them."""
         starts = self.offsets[index]
         lengths = self.lengths[index]
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         rows = np.zeros((*mask.shape, self.dim), dtype=np.float32)
         for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-            rows[place, :length] = self.rows[start : start + length]  # one copy a table; a fancy gather copies twice
+            rows[place, :length] = self.rows[start : start + length]  # fancy indexing would copy twice
         return PaddedRows(rows, mask)
 
 
 @dataclass(frozen=True)
 class TeacherFeatures:
-    """CLIP vectors for DL-DKD: frames aligned with the student's, one sentence vector a caption; not normalised."""
+    """CLIP vectors for DL-DKD, not normalised: frames aligned with the student's, one sentence vector per caption."""
 
     frames: RaggedRows
     sentences: Float[np.ndarray, "Q S"]
@@ -113,28 +112,28 @@ class TeacherFeatures:
 
 @dataclass(frozen=True)
 class PackedFeatures:
-    """Prepared features of one split; videos and captions are addressed by their position in the split."""
+    """Resampled features of one split. Videos and captions are indexed by their position in the split."""
 
     clips: Float[np.ndarray, "V L D"]
     frames: RaggedRows
     words_packed: RaggedRows
     teacher: TeacherFeatures | None
     settings: PackSettings
-    folder: Path | None  # of the cache; None where they were made in memory
+    folder: Path | None  # of the cache; None for features in memory
 
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
-        """Clips, padded frames and frame mask of some videos, float32, in the given order."""
+        """Return clips, padded frames and frame mask of the videos in this order, as float32."""
         frames, mask = self.frames.padded(index)
         return VideoArrays(np.asarray(self.clips[index], dtype=np.float32), frames, mask)
 
     def words(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
-        """Padded words and word mask of some captions, float32, in the given order."""
+        """Return padded words and word mask of the captions in this order, as float32."""
         return self.words_packed.padded(index)
 
 
 @dataclass(frozen=True)
 class PackSources:
-    """Where raw features come from, for which ids; caption i belongs to no particular video here."""
+    """The sources of raw features and the ids to read. Captions and videos are independent here."""
 
     frames: VectorSource
     words: VectorSource
@@ -143,7 +142,7 @@ class PackSources:
     teacher: tuple[VectorSource, VectorSource] | None = None
 
     def key(self, settings: PackSettings) -> str:
-        """A hash that changes with the settings, the ids, and the feature files."""
+        """Return a hash that changes with the settings, the ids and the feature files."""
         videos = list(self.video_ids)
         captions = list(self.caption_ids)
         files = self.frames.files(videos) + self.words.files(captions)
@@ -158,7 +157,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     try:
         status = path.stat()
     except OSError as error:
-        raise FeatureError(f"{path}: cannot be read ({error.strerror}); give a complete data folder") from error
+        raise FeatureError(f"{path}: cannot be read ({error.strerror}); choose a complete data folder") from error
     return str(path.resolve()), status.st_size, status.st_mtime_ns
 
 
@@ -168,10 +167,12 @@ def open_packed(
     settings: PackSettings,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """Return the packed features, first written if the cache has none; `progress` gets videos done and in all.
+    """Return the packed features, which are packed first if they are not cached.
 
-    Raises: FeatureError naming file and id for an entry that is missing, empty, of another width or not finite; the
-        cache is unchanged then.
+    `progress` is called with the number of packed videos and the total.
+
+    Raises: FeatureError with file and id for an entry that is missing, empty, not finite or of a different width. The
+        cache is unchanged after an error.
     """
     folder = cache_dir / sources.key(settings)
     if not folder.is_dir():
@@ -199,7 +200,7 @@ def _load(folder: Path, name: str, mapped: bool = True) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise FeatureError(f"{path}: cannot be read ({error}); remove {folder}, it will be made again") from error
+        raise FeatureError(f"{path}: cannot be read ({error}); remove {folder} to pack the features again") from error
 
 
 def pack(
@@ -208,9 +209,9 @@ def pack(
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """Resample all features into files of a folder, holding one video in memory at most; without a folder, into memory.
+    """Resample all features, one video at a time, into files of a folder or (without `folder`) into memory.
 
-    Raises: FeatureError as `open_packed`.
+    Raises: FeatureError as in `open_packed`.
     """
     videos = sources.video_ids
     teacher = sources.teacher
@@ -219,19 +220,17 @@ def pack(
     dim = sources.frames.dim
     clips = _create(folder, "clips", (len(videos), settings.num_clips, dim), settings.dtype)
     frames = _create_ragged(folder, "frames", lengths, dim, settings.dtype)
-    taught = None
+    taught_frames = None
     if teacher_frames is not None:
-        kept = [
-            _teacher_count(teacher_frames, video, length, settings)
-            for video, length in zip(videos, lengths, strict=True)
-        ]
-        taught = _create_ragged(folder, "teacher_frames", kept, teacher_frames.dim, settings.dtype)
+        for video, length in zip(videos, lengths, strict=True):
+            _require_teacher_frames(teacher_frames, video, length, settings)
+        taught_frames = _create_ragged(folder, "teacher_frames", lengths, teacher_frames.dim, settings.dtype)
     for index, video in enumerate(videos):
         raw = read_finite(sources.frames, video).astype(settings.precision)
         clips[index] = normalise(segment_means(raw, settings.num_clips, np.float32))
-        if taught is not None and teacher_frames is not None:
+        if taught_frames is not None and teacher_frames is not None:
             rows = at_most(read_finite(teacher_frames, video), settings.max_frames)
-            taught.table(index)[:] = rows[: len(taught.table(index))]
+            taught_frames.table(index)[:] = rows[: lengths[index]]
             if settings.teacher == "later":
                 raw = at_most(raw, teacher_frames.count(video))
         if settings.fixed_frames:
@@ -242,10 +241,11 @@ def pack(
         if progress is not None:
             progress(index + 1, len(videos))
     words = _pack_words(sources, folder, settings)
-    features = None
-    if teacher is not None and taught is not None:
-        features = TeacherFeatures(taught, _pack_sentences(teacher[1], sources.caption_ids, folder, settings))
-    return PackedFeatures(clips, frames, words, features, settings, folder)
+    teacher_features = None
+    if teacher is not None and taught_frames is not None:
+        sentences = _pack_sentences(teacher[1], sources.caption_ids, folder, settings)
+        teacher_features = TeacherFeatures(taught_frames, sentences)
+    return PackedFeatures(clips, frames, words, teacher_features, settings, folder)
 
 
 def _pack_words(sources: PackSources, folder: Path | None, settings: PackSettings) -> RaggedRows:
@@ -264,13 +264,13 @@ def _pack_sentences(
     for index, caption in enumerate(captions):
         rows = read_finite(source, teacher_caption(source, caption))
         if len(rows) != 1:
-            raise FeatureError(f"{source.place}: caption {caption!r} has {len(rows)} sentence vectors, wanted one")
+            raise FeatureError(f"{source.place}: caption {caption!r} has {len(rows)} sentence vectors, expected one")
         sentences[index] = rows[0]
     return sentences
 
 
 def teacher_caption(source: VectorSource, caption: str) -> str:
-    """The name of a caption's vector among a teacher's: the later version's files leave a part of it out."""
+    """Return the name of a caption's teacher vector. The later version's files omit `enc` in caption ids."""
     short = caption.replace("#enc#", "#")
     return caption if caption in source or short not in source else short
 
@@ -284,23 +284,22 @@ def _frame_count(source: VectorSource, teacher: VectorSource | None, video: str,
     return min(count, settings.max_frames)
 
 
-def _teacher_count(source: VectorSource, video: str, student: int, settings: PackSettings) -> int:
+def _require_teacher_frames(source: VectorSource, video: str, student: int, settings: PackSettings) -> None:
     count = min(_count(source, video, "frame"), settings.max_frames)
     if count < student:
-        what = f"video {video!r} has {count} teacher frames for {student} of the student"
-        raise FeatureError(f"{source.place}: {what}; extract as many, or set features.teacher=later")
-    return student
+        what = f"video {video!r} has {count} teacher frames, expected {student} as for the student"
+        raise FeatureError(f"{source.place}: {what}; extract more frames or set features.teacher=later")
 
 
 def _count(source: VectorSource, name: str, what: str) -> int:
     count = source.count(name)
     if count == 0:
-        raise FeatureError(f"{source.place}: {name!r} has no {what} vectors, wanted at least one; extract or remove it")
+        raise FeatureError(f"{source.place}: {name!r} has no {what} vectors, expected some; extract or remove it")
     return count
 
 
 def read_finite(source: VectorSource, name: str) -> np.ndarray:
-    """Return the rows of an entry; a FeatureError names source, entry and row of a number that is not finite."""
+    """Return the rows of an entry; a FeatureError names the first row with a non-finite number."""
     rows = source.read(name)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
@@ -314,7 +313,7 @@ def _create(folder: Path | None, name: str, shape: tuple[int, ...], dtype: str) 
         return np.zeros(shape, dtype)
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    if hasattr(os, "posix_fallocate"):  # space taken now: a disk that is full later kills who writes to a mapped file
+    if hasattr(os, "posix_fallocate"):  # a full disk would kill the process later
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array

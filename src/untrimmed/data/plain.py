@@ -1,11 +1,11 @@
-"""People's own data: one JSONL of captions, one feature file per video or one HDF5.
+"""The layout for your own data: one JSONL file of captions, and one feature file per video or one HDF5 file.
 
     ROOT/NAME/captions.jsonl          {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9}
     ROOT/NAME/frames/lake.npy         (frames, width), or frames/lake.npz, or all videos in one ROOT/NAME/frames.h5
     ROOT/NAME/words/lake#0.npy        (words, width), or all captions in one ROOT/NAME/words.h5
 
-A line may also have `id` (else `<video>#<n>`, n counting the captions of the video from 0), `duration_s` and `split`
-(train, val or test). If no line has a split, videos are dealt 8 : 1 : 1 by a hash of their ids, the same on every
+A line may also have `id` (by default `<video>#<n>`, where n counts the captions of the video from 0), `duration_s` and
+`split` (train, val or test). If no line has a split, a hash of the video ids assigns them 8 : 1 : 1, equally on every
 machine.
 """
 
@@ -26,13 +26,13 @@ CAPTION_FILE = "captions.jsonl"
 def read_plain(path: Path) -> dict[str, list[Annotation]]:
     """Return the captions of each split in file order.
 
-    Raises: FeatureError for a bad line, for no captions, or if only some lines have a split.
+    Raises: FeatureError for an invalid line, for no captions, or if only some lines have a split.
     """
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-    number: Counter[str] = Counter()
+    num_captions: Counter[str] = Counter()
     for label in read_labels(path):
-        splits[label.split or dealt_split(label.video)].append(_annotation(label, number[label.video]))
-        number[label.video] += 1
+        splits[label.split or hashed_split(label.video)].append(_annotation(label, num_captions[label.video]))
+        num_captions[label.video] += 1
     return splits
 
 
@@ -40,22 +40,22 @@ def _annotation(label: Label, number: int) -> Annotation:
     video = label.video
     moment = label.moment
     if PurePosixPath(video).is_absolute() or ".." in video.split("/"):
-        raise FeatureError(f"{label.place}: video {video!r}, wanted a name below frames/; rename it")
+        raise FeatureError(f"{label.place}: video {video!r}, expected a path inside frames/; rename it")
     if moment is not None and label.duration_s is not None:
         moment = inside(moment, label.duration_s, video=video, place=label.place)
     moments = () if moment is None else (moment,)
     return Annotation(video, label.caption_id or f"{video}#{number}", label.text, moments, label.duration_s)
 
 
-def dealt_split(video: str) -> str:
-    """The split of a video without one: 8 of 10 train, 1 val, 1 test, by a hash of the id."""
-    place = stable_hash(video) % 10
-    return "train" if place < 8 else "val" if place == 8 else "test"
+def hashed_split(video: str) -> str:
+    """Return the split of a video by a hash of its id: 8 of 10 are train, 1 val, 1 test."""
+    tenth = stable_hash(video) % 10
+    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
 
 
 def write_plain(path: Path, splits: Mapping[str, Iterable[Annotation]]) -> None:
-    """Write the captions of all splits to one file; of several moments the main one."""
-    write_rows(path, (_row(annotation, split) for split, own in splits.items() for annotation in own))
+    """Write the captions of all splits to one file, each with its main moment."""
+    write_rows(path, (_row(annotation, split) for split, captions in splits.items() for annotation in captions))
 
 
 def _row(annotation: Annotation, split: str) -> dict[str, Any]:

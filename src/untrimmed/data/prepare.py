@@ -1,4 +1,4 @@
-"""Turn a benchmark's own annotation files into the field's layout."""
+"""Convert a benchmark's published annotation files to the standard layout."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from untrimmed.files import whole_file, write_whole
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """What became of one split; `part` is its name in the benchmark, `differences` the published counts it is not."""
+    """The counts of one written split and of its `part` in publications; `differences` lists other published counts."""
 
     split: str
     part: str
@@ -32,7 +32,7 @@ class PreparedSplit:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The splits that were written, and for those that were not, the files that are missing."""
+    """The written splits, and the missing files of each split that was not written."""
 
     splits: tuple[PreparedSplit, ...]
     missing: Mapping[str, str]
@@ -40,35 +40,34 @@ class Prepared:
 
 
 def prepare(
-    name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None, called: str | None = None
+    name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None, data_set: str | None = None
 ) -> Prepared:
-    """Write caption files and moments of a benchmark below `out/name` and report the counts.
+    """Write caption files and moments of a benchmark to `out/name` and return the counts.
 
     All parts are read before anything is written. `parts` replaces the benchmark's parts for some splits, e.g.
-    `{"test": "val_2"}`. A split without annotation file is reported, not written. `called` is another name for the data
-    set, for features of another network; a note in the folder names the benchmark.
+    `{"test": "val_2"}`. A split without an annotation file is reported and not written. `data_set` replaces the
+    folder's name, for features of another network; `benchmark.txt` in the folder contains the benchmark's name.
 
     Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
-        benchmark or layout, FeatureError if files are damaged or none is there.
+        benchmark or layout, FeatureError for missing or damaged files.
     """
     benchmark = get_benchmark(name)
-    layout = Layout.at(out, name if called is None else called)
-    if (other := layout.benchmark) is not None and other.name != name:
+    layout = Layout.at(out, name if data_set is None else data_set)
+    if (existing := layout.benchmark) is not None and existing.name != name:
         raise ConfigError(
-            f"{layout.folder}: a folder of {other.name}, wanted one for {name}; choose another name (--name)"
+            f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
     if isinstance(layout_of(layout.folder), PlainLayout):
         raise ConfigError(
-            f"{layout.folder}: a data set in the plain layout, in which no captions of {name} are read; choose another "
-            "name (--name), or remove it, prepare, and run untrimmed features for it then: it puts frames and words "
-            "beside prepared captions"
+            f"{layout.folder}: is in the plain layout, where captions of {name} would not be read; choose another name "
+            "(--name), or remove the folder, prepare again, and add features with untrimmed features"
         )
     if _has_own_captions(layout):
         raise ConfigError(
-            f"{layout.folder}: has captions of your own with features; choose another name (--name), or remove it"
+            f"{layout.folder}: contains your own captions and features; choose another name (--name) or remove it"
         )
     chosen = {**benchmark.parts, **(parts or {})}
-    read: dict[str, list[Annotation]] = {}
+    captions_of: dict[str, list[Annotation]] = {}
     pieces: dict[str, list[str]] = {}
     missing: dict[str, str] = {}
     for split in SPLITS:
@@ -76,28 +75,28 @@ def prepare(
         if part in benchmark.files and benchmark.find(part, annotations_dir) is None:
             missing[split] = " or ".join(benchmark.files[part])
         else:
-            read[split] = benchmark.read_part(part, annotations_dir)
+            captions_of[split] = benchmark.read_part(part, annotations_dir)
             pieces |= benchmark.read_pieces(part, annotations_dir)
-    if not read:
-        wanted = "; ".join(" or ".join(names) for names in benchmark.files.values())
-        raise FeatureError(f"{annotations_dir}: no annotations of {name}, wanted {wanted}; put the files there")
+    if not captions_of:
+        expected = "; ".join(" or ".join(names) for names in benchmark.files.values())
+        raise FeatureError(f"{annotations_dir}: no annotations of {name}, expected {expected}; put the files there")
     write_whole(layout.benchmark_note, f"{name}\n")
-    for split, captions in read.items():
+    for split, captions in captions_of.items():
         write_annotations(layout, split, captions)
     if pieces:
         write_whole(layout.merged_videos, json.dumps(pieces, indent=0) + "\n")
-    splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in read.items())
+    splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in captions_of.items())
     return Prepared(splits, missing, layout.folder)
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether `untrimmed features` wrote captions there, which nothing else keeps."""
+    """Whether `untrimmed features` wrote captions there, of which there may be no other copy."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 
 
 def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
-    """Write the caption file of a split and JSG's lines with the times beside it."""
+    """Write the caption file of a split, and JSG's lines with the times."""
     with whole_file(layout.captions(split)) as temporary:
         write_captions(temporary, annotations)
     write_jsg(layout.moments(split), annotations)
@@ -112,5 +111,5 @@ def _report(benchmark: Benchmark, split: str, part: str, annotations: list[Annot
         captions=len(annotations),
         without_moment=sum(not annotation.moments for annotation in annotations),
         published=benchmark.published(part, videos, len(annotations)),
-        differences=tuple(benchmark.differs_from(part, videos, len(annotations))),
+        differences=tuple(benchmark.differences(part, videos, len(annotations))),
     )

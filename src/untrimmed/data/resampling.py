@@ -1,4 +1,4 @@
-"""Any number of frames -> a fixed number of segment means, and unit length, exactly as the released programs do."""
+"""Resample frames to a fixed number of segment means and normalise them, exactly as the released programs do."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -7,11 +7,11 @@ from jaxtyping import Float, Int
 def segment_bounds(
     num_frames: int, num_segments: int, precision: type[np.floating] = np.float64
 ) -> Int[np.ndarray, " B"]:
-    """Where segments begin and end: min(round(i / m * n), n - 1) for i = 0..m, ties to even, divided first.
+    """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
-    The last bound is n - 1 and is excluded, so the very last frame counts only when its segment is empty; that is the
-    released behaviour. The release computes clip bounds in float32 and frame bounds in float64, which differ when m is
-    not a power of two.
+    Division comes first, and ties round to even. The last bound is n - 1 and excluded, so the last frame is used only
+    if its segment is otherwise empty. The release computes clip bounds in float32 and frame bounds in float64, which
+    differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])
@@ -23,27 +23,27 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """The mean of each segment; an empty segment is the frame at its bound, so short videos repeat frames.
+    """Return the mean of each segment. An empty segment is the frame at its bound, so short videos repeat frames.
 
-    Means are taken in the precision of `frames`; the BigFile route of the releases promotes to float64 first.
+    Means have the precision of `frames`. The releases convert the frames of BigFile folders to float64 first.
 
     >>> segment_means(np.array([[1.0], [3.0], [5.0], [9.0], [100.0]]), 2)
     array([[2.],
            [7.]])
     """
     bounds = segment_bounds(len(frames), num_segments, precision)
-    # reduceat sums from each bound to the next and takes the single row where they coincide; the slice ends the last.
+    # reduceat sums the rows between bounds, or takes one row if two bounds are equal. The slice ends the last segment.
     sums = np.add.reduceat(frames[: max(bounds[-1], bounds[-2] + 1)], bounds[:-1], axis=0)
     return (sums / np.maximum(np.diff(bounds), 1)[:, None]).astype(frames.dtype)
 
 
 def at_most(frames: Float[np.ndarray, "T D"], max_frames: int) -> Float[np.ndarray, "L D"]:
-    """The frames as they are, or `max_frames` segment means when there are more."""
+    """Return the frames, or `max_frames` segment means of more frames."""
     return frames if len(frames) <= max_frames else segment_means(frames, max_frames)
 
 
 def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
-    """Every row divided by (its norm + 1e-5), the released constant; a zero row stays zero.
+    """Divide each row by its norm + 1e-5, as released. A zero row remains zero.
 
     >>> normalise(np.array([[3.0, 4.0], [0.0, 0.0]])).round(4)
     array([[0.6, 0.8],
@@ -55,9 +55,9 @@ def normalise(rows: Float[np.ndarray, "T D"]) -> Float[np.ndarray, "T D"]:
 def prepare_video(
     frames: Float[np.ndarray, "T D"], *, num_clips: int, max_frames: int, fixed_frames: bool = False
 ) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:
-    """Clip rows and frame rows of one video as the models read them: resampled, then normalised, float32.
+    """Return the clip rows and frame rows of one video for a model: resampled, then normalised, float32.
 
-    Arithmetic is in float64 as released; clip bounds are in float32. `fixed_frames` gives exactly `max_frames` rows.
+    As released, arithmetic is in float64 and clip bounds in float32. `fixed_frames` gives exactly `max_frames` rows.
     """
     exact = frames.astype(np.float64)
     clips = normalise(segment_means(exact, num_clips, np.float32))
@@ -66,5 +66,5 @@ def prepare_video(
 
 
 def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "N E"]:
-    """Word rows as the models read them: normalised in their own precision, then cut to the first `max_words`."""
+    """Return the word rows for a model: normalised in their precision, then cut to the first `max_words`."""
     return normalise(words)[:max_words]

@@ -1,4 +1,4 @@
-"""Rows of vectors by name: in a BigFile folder, an HDF5 file, a folder of numpy files, or in memory."""
+"""Read tables of vectors by name from a BigFile folder, an HDF5 file, a folder of numpy files, or memory."""
 
 import zipfile
 from abc import ABC, abstractmethod
@@ -17,10 +17,9 @@ from untrimmed.errors import FeatureError, one_line
 
 
 class VectorSource(ABC):
-    """Frame vectors of videos or word vectors of captions, by video or caption id.
+    """Frame vectors by video id, or word vectors by caption id.
 
-    `place` names the source in messages; `dim` is the common width, in HDF5 and folders that of the first entry.
-    `averages_in` is the precision in which the releases average such frames.
+    Messages name the source by its `place`. `averages_in` is the precision in which the releases average such frames.
     """
 
     place: Path
@@ -29,27 +28,27 @@ class VectorSource(ABC):
     @property
     @abstractmethod
     def dim(self) -> int:
-        """Width of a row."""
+        """Common width of all rows."""
 
     @abstractmethod
     def __contains__(self, name: str) -> bool:
-        """Whether there is an entry of that name."""
+        """Whether there is an entry with this name."""
 
     @abstractmethod
     def count(self, name: str) -> int:
-        """Number of rows of an entry, without reading them where the format allows it."""
+        """Return the number of rows of an entry, without reading them if the format permits it."""
 
     @abstractmethod
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """Return an entry as float32 (float64 stays); FeatureError if it is missing, no table or of another width."""
+        """Return an entry as float32 or float64; raises FeatureError if it is missing or has a wrong shape."""
 
     @abstractmethod
     def files(self, names: list[str]) -> list[Path]:
-        """The files that the entries are in: when none of them changes, neither do the entries."""
+        """Return the files that contain the entries, so that a change to the entries can be detected."""
 
 
 class BigFileFrames(VectorSource):
-    """Frames of videos in a BigFile folder in the order of `video2frames.txt`; tables are parsed when first needed."""
+    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`. Files are read when first needed."""
 
     def __init__(self, folder: Path):
         self.place = folder
@@ -71,11 +70,11 @@ class BigFileFrames(VectorSource):
         return name in self._table
 
     def count(self, name: str) -> int:
-        """Number of frames of a video."""
+        """Return the number of frames of a video."""
         return len(self._frames(name))
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The frames of a video in temporal order."""
+        """Return the frames of a video in temporal order."""
         frames = self._frames(name)
         unknown = next((frame for frame in frames if frame not in self._rows.row_of), None)
         if unknown is not None:
@@ -84,19 +83,19 @@ class BigFileFrames(VectorSource):
         return self._rows.read_sequence(frames) if frames else np.zeros((0, self.dim), np.float32)
 
     def files(self, names: list[str]) -> list[Path]:
-        """The four files of the folder."""
+        """Return the four files of the folder."""
         return [self.place / file for file in ("feature.bin", "id.txt", "shape.txt", "video2frames.txt")]
 
     def _frames(self, name: str) -> list[str]:
         if name not in self._table:
-            raise FeatureError(_absent(self.place / "video2frames.txt", name))
+            raise FeatureError(_missing(self.place / "video2frames.txt", name))
         return self._table[name]
 
 
 class _Tables(VectorSource):
-    """Entries with a shape of their own each, (rows, width) or (1, rows, width); the first says how wide all are."""
+    """Entries of shape (rows, width) or (1, rows, width). All must have the width of the first entry."""
 
-    _suffix = ""  # of an entry's name in messages
+    _suffix = ""  # of file names, for messages
 
     def __init__(self, place: Path, first: str, values: Any):
         self.place = place
@@ -109,50 +108,50 @@ class _Tables(VectorSource):
         return self._dim
 
     @abstractmethod
-    def _found(self, name: str) -> Any:
-        """What holds an entry: a data set, a file or an array; None where there is none."""
+    def _entry(self, name: str) -> Any:
+        """Return the data set, the path or the array of an entry, or None."""
 
     def __contains__(self, name: str) -> bool:
-        return self._found(name) is not None
+        return self._entry(name) is not None
 
     def count(self, name: str) -> int:
-        """Number of rows of an entry; only an npz is read for it."""
+        """Return the number of rows of an entry; only an npz file is read for it."""
         return self._shape(name, self._values(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The rows of an entry, without a leading axis of length one."""
+        """Return the rows of an entry, without a leading axis of length one."""
         values = self._values(name)
         shape = self._shape(name, values)
         try:
-            whole = values[()]
+            table = values[()]
         except (OSError, RuntimeError) as error:
             what = f"data set {name!r} cannot be read ({one_line(error)})"
             raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
-        if whole.dtype.kind not in "fiu":
-            raise FeatureError(f"{self.place}: {name!r} holds {whole.dtype}, wanted numbers; write it again")
-        return np.asarray(whole if whole.dtype == np.float64 else whole.astype(np.float32)).reshape(shape)
+        if table.dtype.kind not in "fiu":
+            raise FeatureError(f"{self.place}: {name!r} contains {table.dtype}, expected numbers; write it again")
+        return np.asarray(table if table.dtype == np.float64 else table.astype(np.float32)).reshape(shape)
 
     def _values(self, name: str) -> Any:
-        found = self._found(name)
-        if found is None:
-            raise FeatureError(_absent(self.place, name + self._suffix))
-        return _load_numpy(found) if isinstance(found, Path) else found
+        entry = self._entry(name)
+        if entry is None:
+            raise FeatureError(_missing(self.place, name + self._suffix))
+        return _load_numpy(entry) if isinstance(entry, Path) else entry
 
     def _shape(self, name: str, values: Any) -> tuple[int, int]:
         shape = tuple(values.shape)
         table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
         if len(table) != 2:
             raise FeatureError(
-                f"{self.place}: {name!r} has shape {shape}, wanted (rows, {self.dim or 'width'}); write it again"
+                f"{self.place}: {name!r} has shape {shape}, expected (rows, {self.dim or 'width'}); write it again"
             )
         if table[1] != self.dim:
-            what = f"{name!r} has width {table[1]}, {self._first!r} has {self.dim}"
+            what = f"{name!r} has width {table[1]}, expected {self.dim} as in {self._first!r}"
             raise FeatureError(f"{self.place}: {what}; extract all with one encoder")
         return int(table[0]), int(table[1])
 
 
 class Hdf5Vectors(_Tables):
-    """One HDF5 file with a data set per name."""
+    """One HDF5 file with one data set per name."""
 
     def __init__(self, path: Path):
         try:
@@ -161,16 +160,16 @@ class Hdf5Vectors(_Tables):
             raise FeatureError(f"{path}: cannot be read as HDF5 ({one_line(error)}); write or copy it again") from error
         first = next(iter_datasets(self._file), None)
         if first is None:
-            raise FeatureError(f"{path}: no data set in it; write it again")
+            raise FeatureError(f"{path}: contains no data set; write it again")
         super().__init__(path, first.name.removeprefix("/"), first)
 
     def files(self, names: list[str]) -> list[Path]:
-        """The file."""
+        """Return the file."""
         return [self.place]
 
-    def _found(self, name: str) -> Any:
-        found = self._file.get(name)
-        return found if isinstance(found, h5py.Dataset) else None
+    def _entry(self, name: str) -> Any:
+        entry = self._file.get(name)
+        return entry if isinstance(entry, h5py.Dataset) else None
 
 
 class JSGFrames(Hdf5Vectors):
@@ -180,72 +179,72 @@ class JSGFrames(Hdf5Vectors):
 
 
 class FolderVectors(_Tables):
-    """A folder with `<name>.npy` or `<name>.npz` per name; an npz holds one array or one called `frames` or `words`."""
+    """A folder with `<name>.npy` or `<name>.npz` files. An npz contains one array, or one named `frames` or `words`."""
 
     _suffix = ".npy"
 
     def __init__(self, folder: Path):
         first = next((path for path in sorted(folder.rglob("*")) if path.suffix in (".npy", ".npz")), None)
         if first is None:
-            raise FeatureError(f"{folder}: no .npy or .npz file in it; write one per entry")
+            raise FeatureError(f"{folder}: contains no .npy or .npz file; write one per entry")
         super().__init__(folder, first.relative_to(folder).with_suffix("").as_posix(), _load_numpy(first))
 
     def files(self, names: list[str]) -> list[Path]:
-        """The file of each name."""
-        return [path for path in map(self._found, names) if path is not None]
+        """Return the existing files of the names."""
+        return [path for path in map(self._entry, names) if path is not None]
 
-    def _found(self, name: str) -> Path | None:
+    def _entry(self, name: str) -> Path | None:
         candidates = (self.place / f"{name}{suffix}" for suffix in (".npy", ".npz"))
         return next((path for path in candidates if path.is_file()), None)
 
 
 def to_array(table: Any, place: str) -> Any:
-    """Convert a tensor or lists to an array; arrays stay. Raises FeatureError for rows of different lengths."""
-    if hasattr(table, "detach"):  # of PyTorch, which need not be installed
+    """Convert a tensor or lists to an array, and return arrays unchanged; raises FeatureError for ragged rows."""
+    if hasattr(table, "detach"):  # a PyTorch tensor; PyTorch may not be installed
         table = table.detach().cpu()
-        table = table.float() if "bfloat16" in str(table.dtype) else table  # which numpy does not have
+        table = table.float() if "bfloat16" in str(table.dtype) else table  # numpy has no bfloat16
     elif hasattr(table, "dtype") and hasattr(table, "shape"):
         return table
     try:
         return np.asarray(table)
     except (TypeError, ValueError, RuntimeError) as error:
-        what = f"{place} is a {type(table).__name__} that makes no table"
-        raise FeatureError(f"{what}, wanted rows of numbers, all of one width; give such a table") from error
+        what = f"{place} is a {type(table).__name__} that cannot be converted to a table"
+        raise FeatureError(f"{what}, expected rows of numbers of one width; fix it") from error
 
 
 class ArrayVectors(_Tables):
-    """Arrays by name, in memory or read when they are asked for; `what` they are stands in messages."""
+    """Arrays by name, in memory or read lazily. Messages name them by `what`."""
 
     def __init__(self, arrays: Mapping[str, Any], what: str):
         if not arrays:
-            raise FeatureError(f"{what}: no array in them; give one per entry")
+            raise FeatureError(f"{what}: contains no arrays; pass one per entry")
         self._arrays = arrays
         first, values = next(iter(arrays.items()))
         super().__init__(Path(what), first, to_array(values, f"{what}: {first!r}"))
 
     def files(self, names: list[str]) -> list[Path]:
-        """None: what is made of them is kept in memory too."""
+        """Return no files: features that are packed from arrays are not cached on disk."""
         return []
 
-    def _found(self, name: str) -> Any:
-        found = self._arrays.get(name)
-        return None if found is None else to_array(found, f"{self.place}: {name!r}")
+    def _entry(self, name: str) -> Any:
+        table = self._arrays.get(name)
+        return None if table is None else to_array(table, f"{self.place}: {name!r}")
 
 
 class FolderArrays(ArrayVectors):
-    """Arrays that a registered layout reads out of a folder."""
+    """Arrays that a registered layout reads from a folder."""
 
     def __init__(self, arrays: Mapping[str, Any], folder: Path):
         super().__init__(arrays, str(folder))
 
     def files(self, names: list[str]) -> list[Path]:
-        """All files of the folder, as only the layout knows which it reads."""
+        """Return all files of the folder, because it is not known which of them the layout reads."""
         packed = self.place / "packed"
         return sorted(path for path in self.place.rglob("*") if path.is_file() and packed not in path.parents)
 
 
 class JoinedFrames(VectorSource):
-    """Frames of merged videos from their pieces, listed in the file `table`; videos that the source has stay whole."""
+    """Frames of merged videos, concatenated from the pieces in the file `table`, unless the source has the video."""
 
     def __init__(self, source: VectorSource, table: Path):
         self.place = source.place
@@ -260,26 +259,26 @@ class JoinedFrames(VectorSource):
         return self._source.dim
 
     def __contains__(self, name: str) -> bool:
-        return all(piece in self._source for piece in self._of(name))
+        return all(piece in self._source for piece in self._pieces_of(name))
 
     def count(self, name: str) -> int:
-        """Number of frames of all pieces."""
-        return sum(self._source.count(piece) for piece in self._of(name))
+        """Return the number of frames of all pieces."""
+        return sum(self._source.count(piece) for piece in self._pieces_of(name))
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """The frames of all pieces, one after the other."""
-        return np.concatenate([self._source.read(piece) for piece in self._of(name)])
+        """Return the frames of all pieces in order."""
+        return np.concatenate([self._source.read(piece) for piece in self._pieces_of(name)])
 
     def files(self, names: list[str]) -> list[Path]:
-        """The files of all pieces, and the one that says which they are."""
-        return [self._table, *self._source.files([piece for name in names for piece in self._of(name)])]
+        """Return the files of all pieces, and the file that lists the pieces."""
+        return [self._table, *self._source.files([piece for name in names for piece in self._pieces_of(name)])]
 
-    def _of(self, name: str) -> list[str]:
+    def _pieces_of(self, name: str) -> list[str]:
         return [name] if name in self._source else self._pieces.get(name, [name])
 
 
 def iter_datasets(group: Any) -> Any:
-    """The data sets below a group of an HDF5 file, groups within it included."""
+    """Yield all data sets of an HDF5 group and its subgroups."""
     for item in group.values():
         if isinstance(item, h5py.Dataset):
             yield item
@@ -290,8 +289,8 @@ def iter_datasets(group: Any) -> Any:
 def read_pieces(path: Path) -> dict[str, list[str]]:
     """Return the pieces of each merged video; raises FeatureError if the file is damaged."""
     pieces = read_json(path)
-    if not isinstance(pieces, dict) or not all(isinstance(own, list) and own for own in pieces.values()):
-        raise FeatureError(f"{path}: wanted {{video: [piece, ...]}}; run untrimmed data prepare again")
+    if not isinstance(pieces, dict) or not all(isinstance(names, list) and names for names in pieces.values()):
+        raise FeatureError(f"{path}: expected {{video: [piece, ...]}}; run untrimmed data prepare again")
     return pieces
 
 
@@ -307,8 +306,8 @@ def _load_numpy(path: Path) -> np.ndarray:
                 return loaded[chosen]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise FeatureError(f"{path}: cannot be read as numpy ({one_line(error)}); write it again") from error
-    raise FeatureError(f"{path}: arrays {', '.join(names)}, wanted one, or one called 'frames' or 'words'; rename it")
+    raise FeatureError(f"{path}: arrays {', '.join(names)}, expected one, or 'frames' or 'words'; rename it")
 
 
-def _absent(place: Path, name: str) -> str:
-    return f"{place}: no entry {name!r}; extract its features, or remove its captions"
+def _missing(place: Path, name: str) -> str:
+    return f"{place}: no entry {name!r}; extract its features or remove its captions"

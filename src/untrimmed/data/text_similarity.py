@@ -1,4 +1,4 @@
-"""How alike the sentences of a split are to their encoder (ProtoPRVR, Table 7): the cosines of all pairs."""
+"""The similarity of a split's sentences to each other (ProtoPRVR, Table 7): the cosines of all pairs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ from untrimmed.data.layouts import open_words, read_split
 
 Pooling = Literal["mean", "last"]
 
-MOST_CAPTIONS = 20_000  # of more, so many are drawn: 2e8 pairs say what all would
-ROWS_AT_A_TIME = 512
-BINS = 20_000  # from -1 to 1: the median is right to 0.0001
+MAX_CAPTIONS = 20_000  # a larger split is sampled; 2e8 pairs suffice
+BLOCK_ROWS = 512
+BINS = 20_000  # from -1 to 1, so the median has an error of at most 0.0001
 
 
 @dataclass(frozen=True)
 class TextSimilarity:
-    """Cosines between any two of `captions` sentences of a split, each the mean or the last of its word features."""
+    """Cosines of all pairs of `captions` sentences of a split, each the mean or the last of its word features."""
 
     split: str
     captions: int
@@ -30,16 +30,16 @@ class TextSimilarity:
 
 
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
-    """Return statistics of one split's word features as extracted; None for a split of one caption.
+    """Return the statistics of one split's word features as extracted, or None for a single caption.
 
-    `last` takes the last row as the sentence, as in CLIP. From more than 20,000 captions a fixed sample is drawn.
+    With `last`, the sentence is the last row, as in CLIP. Of more than 20,000 captions a fixed sample is used.
 
     Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.
     """
     captions = [annotation.caption_id for annotation in read_split(name, root, split)]
     words = open_words(Layout.at(root, name))
-    if len(captions) > MOST_CAPTIONS:
-        drawn = np.random.default_rng(0).permutation(len(captions))[:MOST_CAPTIONS]
+    if len(captions) > MAX_CAPTIONS:
+        drawn = np.random.default_rng(0).permutation(len(captions))[:MAX_CAPTIONS]
         captions = [captions[row] for row in np.sort(drawn)]
     if len(captions) < 2:
         return None
@@ -49,7 +49,7 @@ def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean"
 
 
 def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, float, float]:
-    """The largest, mean, median and smallest cosine of any two of at least two vectors.
+    """Return the maximum, mean, median and minimum of the cosines of all pairs of vectors.
 
     >>> pair_statistics(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     (1.0, 0.0, 0.0, -1.0)
@@ -57,17 +57,17 @@ def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, fl
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     counts = np.zeros(BINS, dtype=np.int64)
     total = 0.0
-    low = np.inf
-    high = -np.inf
-    for start in range(0, len(unit) - 1, ROWS_AT_A_TIME):
-        block = unit[start : start + ROWS_AT_A_TIME] @ unit[start:].T
-        later = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # each pair once, none with itself
-        cosines = np.clip(block[later], -1, 1)
+    smallest = np.inf
+    largest = -np.inf
+    for start in range(0, len(unit) - 1, BLOCK_ROWS):
+        block = unit[start : start + BLOCK_ROWS] @ unit[start:].T
+        pairs = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # each pair once
+        cosines = np.clip(block[pairs], -1, 1)
         counts += np.histogram(cosines, BINS, (-1, 1))[0]
         total += cosines.sum(dtype=np.float64)
-        low = min(low, float(cosines.min()))
-        high = max(high, float(cosines.max()))
+        smallest = min(smallest, float(cosines.min()))
+        largest = max(largest, float(cosines.max()))
     num_pairs = int(counts.sum())
     middle = int(np.searchsorted(np.cumsum(counts), (num_pairs + 1) // 2))
     median = -1 + 2 * middle / BINS
-    return high, float(total / num_pairs), median, low
+    return largest, float(total / num_pairs), median, smallest

@@ -19,7 +19,7 @@ LayoutName = Literal["field", "jsg", "plain"]
 
 
 def write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list[Annotation]]) -> None:
-    """Write the captions of all splits; one without captions has no file."""
+    """Write the captions of all splits. A split without captions gets no file."""
     if layout == "plain":
         write_plain(target.folder / CAPTION_FILE, splits)
         return
@@ -33,7 +33,7 @@ def write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list
 def write_frames(
     target: Layout, layout: LayoutName, name: str, frames: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]
 ) -> None:
-    """Write the frame vectors of all videos, one at a time; `name` is that of the features."""
+    """Write the frame vectors of all videos, one at a time. `name` is the name of the features."""
     if layout == "field":
         write_bigfile(target.folder / "FeatureData" / name, frames)
     elif layout == "jsg":
@@ -51,7 +51,7 @@ def write_words(target: Layout, layout: LayoutName, words: Iterable[tuple[str, n
 
 
 def write_tables(path: Path, tables: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Write an HDF5 file with a data set per name."""
+    """Write an HDF5 file with one data set per name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
         for name, table in tables:

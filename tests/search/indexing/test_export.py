@@ -147,7 +147,7 @@ def test_frames_alone_need_no_captions(lib, tmp_path):
 
 def test_captions_that_cannot_be_dealt_are_named_by_their_file(lib, captions, tmp_path):
     file = captions(without_split(LABELS)[:1])
-    with pytest.raises(FeatureError, match=f"^{re.escape(str(file))}: 1 videos, wanted at least 3"):
+    with pytest.raises(FeatureError, match=f"^{re.escape(str(file))}: 1 videos, expected at least 3"):
         lib.export_features(tmp_path / "out", captions=file)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 

@@ -1,32 +1,32 @@
 """ActivityNet Captions (Krishna et al., ICCV 2017, arXiv 1705.00754): YouTube videos of activities, about 120 s.
 
 `train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
-[...]}}`. Both validation files describe the same videos in other words. PRVR papers use those videos only for which
-features were released: 9,043 and 4,430. Their 15,753 test captions are 3.56 a video, the rate of val_1 (val_2: 3.49),
-hence the default.
+[...]}}`. Both validation files describe the same videos in different words. PRVR papers use only the videos with
+released features: 9,043 and 4,430. Their 15,753 test captions are 3.56 per video. This is the rate of val_1 (val_2 has
+3.49), so val_1 is the default.
 """
 
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
-from untrimmed.data.fields import Row, read_json
+from untrimmed.data.fields import AnnotationRow, read_json
 from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a JSON file in file order; a FeatureError names file and video."""
+    """Return the captions of a JSON file in file order; a FeatureError names the file and the video."""
     annotations = []
-    for name, values in Row.of(read_json(path), str(path), []).values.items():
-        row = Row.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])
+    for name, values in AnnotationRow.of(read_json(path), str(path), []).values.items():
+        row = AnnotationRow.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])
         spans = row.entries("timestamps")
         sentences = row.entries("sentences")
         if len(spans) != len(sentences):
-            found = f"{len(spans)} timestamps for {len(sentences)} sentences"
-            raise FeatureError(f"{row.place}: {found}, wanted one each; download the file again")
+            counts = f"{len(spans)} timestamps for {len(sentences)} sentences"
+            raise FeatureError(f"{row.place}: {counts}, expected one for each; download the file again")
         duration_s = row.length_s()
         for span, sentence in zip(spans, sentences, strict=True):
-            caption = Row({"video": name, "sentence": sentence}, row.place)
+            caption = AnnotationRow({"video": name, "sentence": sentence}, row.place)
             moments = usable_moment(*row.span(span, "timestamp"), duration_s)
             annotations.append(Annotation(caption.video_id(), "", caption.sentence("sentence"), moments, duration_s))
     return number_captions(annotations)
@@ -55,5 +55,5 @@ BENCHMARK = Benchmark(
         "val_2": [PublishedSize(4885, 17031, "the full annotations")],
     },
     video_features="i3d",
-    notes=("`--test val_2` tests on the second set of captions of the same videos.",),
+    notes=("`--test val_2` tests with the second set of captions of the same videos.",),
 )

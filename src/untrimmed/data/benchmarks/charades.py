@@ -1,20 +1,20 @@
 """Charades-STA (Gao et al., ICCV 2017, arXiv 1705.02101): 30-second indoor videos, short captions.
 
-`charades_sta_{train,test}.txt`: a line a caption, `video start end##sentence`. The length of a video is the column
-`length` of `Charades_v1_{train,test}.csv` beside it; without that file durations are unknown and moments are not cut
-to them.
+`charades_sta_{train,test}.txt` has one line per caption, `video start end##sentence`. The length of a video is in the
+column `length` of `Charades_v1_{train,test}.csv` in the same folder. Without that file durations are unknown, and
+moments may end after their video.
 """
 
 from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions, usable_moment
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
-from untrimmed.data.fields import Row, open_lines, read_table
+from untrimmed.data.fields import AnnotationRow, open_lines, read_table
 from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a text file in file order, durations from the CSV; a FeatureError names file and line."""
+    """Return the captions of a text file in file order; a FeatureError names the file and the line."""
     durations = _read_durations(path)
     annotations = []
     for number, line in open_lines(path):
@@ -22,8 +22,8 @@ def read(path: Path) -> list[Annotation]:
         head, mark, caption = line.partition("##")
         fields = head.split()
         if not mark or len(fields) != 3:
-            raise FeatureError(f"{place}: found {line.strip()[:60]!r}, wanted 'video start end##sentence'; correct it")
-        row = Row({"video": fields[0], "sentence": caption}, place)
+            raise FeatureError(f"{place}: {line.strip()[:60]!r}, expected 'video start end##sentence'; fix the line")
+        row = AnnotationRow({"video": fields[0], "sentence": caption}, place)
         duration_s = durations.get(row.video_id())
         moments = usable_moment(*row.span(fields[1:], "moment"), duration_s)
         annotations.append(Annotation(row.video_id(), "", row.sentence("sentence"), moments, duration_s))

@@ -1,8 +1,8 @@
 """DiDeMo (Hendricks et al., ICCV 2017, arXiv 1708.01641): 30-second videos, spans of four or more annotators.
 
-`{train,val,test}_data.json`: a list of `annotation_id, description, video, times [[first, last], ...], num_segments`;
-times are numbers of 5-second segments, one pair an annotator. A video is named by its file name without the ending,
-since the source lists a few videos under two endings. Durations are five seconds a segment; the last may be shorter.
+`{train,val,test}_data.json`: a list of `annotation_id, description, video, times [[first, last], ...], num_segments`.
+`times` has one pair of segment numbers per annotator. The video id is the file name without its suffix, because the
+source lists a few videos with two suffixes. Durations are five seconds per segment; the last one may be shorter.
 """
 
 from pathlib import Path
@@ -11,27 +11,27 @@ from typing import Any
 from untrimmed.data.annotations import Annotation, Span, number_captions
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
 from untrimmed.data.benchmarks.normalised import SEGMENT_S, segment_span
-from untrimmed.data.fields import Row, read_json
+from untrimmed.data.fields import AnnotationRow, read_json
 from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a JSON file in file order; a FeatureError names file and annotation."""
+    """Return the captions of a JSON file in file order; a FeatureError names the file and the annotation."""
     rows = read_json(path)
     if not isinstance(rows, list):
-        raise FeatureError(f"{path}: found {type(rows).__name__}, wanted a list of annotations; download it again")
+        raise FeatureError(f"{path}: found {type(rows).__name__}, expected a list of annotations; download it again")
     annotations = []
     for number, values in enumerate(rows):
         required = ["annotation_id", "description", "video", "times", "num_segments"]
-        row = Row.of(values, f"{path}, annotation {number}", required)
-        video = Row({"video": Path(str(row.values["video"])).stem}, row.place).video_id()
+        row = AnnotationRow.of(values, f"{path}, annotation {number}", required)
+        video = AnnotationRow({"video": Path(str(row.values["video"])).stem}, row.place).video_id()
         num_segments = row.segment_number(row.values["num_segments"])
         moments = tuple(_span(row, times, num_segments) for times in row.entries("times"))
         annotations.append(Annotation(video, "", row.sentence("description"), moments, SEGMENT_S * num_segments))
     return number_captions(annotations)
 
 
-def _span(row: Row, times: Any, num_segments: int) -> Span:
+def _span(row: AnnotationRow, times: Any, num_segments: int) -> Span:
     first, last = map(row.segment_number, row.pair(times, "times"))
     if first > last or last >= num_segments:
         raise FeatureError(f"{row.place}: segments {first} to {last} of {num_segments}; download the file again")

@@ -1,10 +1,10 @@
-"""MSR-VTT (Xu et al., CVPR 2016), the split 1k-A: trimmed videos of 10 to 30 s, of which a caption describes the whole.
+"""MSR-VTT (Xu et al., CVPR 2016), split 1k-A: trimmed videos of 10 to 30 s, each described as a whole by its captions.
 
 `MSRVTT_data.json`: `{"videos": [{"video_id", "start time", "end time", ...}], "sentences": [{"video_id", "caption",
-...}]}`, twenty sentences a video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with all
-their sentences; 1,000 others with one sentence each, `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`),
-choose the model and test it. A video is a cut of a source; the two times say how long it is. No moment is annotated, so
-captions have none: the right answer is the video.
+...}]}`, twenty sentences per video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with
+all their sentences. Validation and test use `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`): 1,000 more
+videos with one sentence each. The two times are the video's position in its source, so their difference is its
+duration. Captions have no moments.
 """
 
 from collections import defaultdict
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from untrimmed.data.annotations import Annotation, number_captions
 from untrimmed.data.benchmarks.benchmark import Benchmark, PublishedSize
-from untrimmed.data.fields import Row, read_json, read_table
+from untrimmed.data.fields import AnnotationRow, read_json, read_table
 from untrimmed.errors import FeatureError
 
 DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of the listed videos in list order: those of the test list, else all in the JSON beside it.
+    """Return the captions of the listed videos in list order, from the test list or from `MSRVTT_data.json` beside it.
 
-    The test list needs no JSON; durations are unknown then. A FeatureError names file and line, or entry.
+    The test list works without the JSON, but then durations are unknown. A FeatureError names the file and the entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)
@@ -31,33 +31,31 @@ def read(path: Path) -> list[Annotation]:
         texts = [[row.sentence("sentence")] for row in rows]
     else:
         durations = _durations(data)
-        known = _sentences(data)
-        texts = [known.get(row.video_id("video_id"), []) for row in rows]
+        sentences = _sentences(data)
+        texts = [sentences.get(row.video_id("video_id"), []) for row in rows]
     annotations = []
-    for row, own in zip(rows, texts, strict=True):
+    for row, captions in zip(rows, texts, strict=True):
         video = row.video_id("video_id")
-        if not own:
-            raise FeatureError(f"{row.place}: no sentence on {video!r} in {data}; use the file of the whole data set")
-        annotations += [Annotation(video, "", text, (), durations.get(video)) for text in own]
+        if not captions:
+            raise FeatureError(f"{row.place}: {data} has no sentence for {video!r}; use the complete JSON file")
+        annotations += [Annotation(video, "", text, (), durations.get(video)) for text in captions]
     return number_captions(annotations)
 
 
-def _entries(data: Path, field: str, required: list[str]) -> list[Row]:
-    """One of the two lists of the JSON."""
-    entries = Row.of(read_json(data), str(data), [field]).entries(field)
-    return [Row.of(values, f"{data}, {field}, entry {i}", required) for i, values in enumerate(entries)]
+def _entries(data: Path, field: str, required: list[str]) -> list[AnnotationRow]:
+    entries = AnnotationRow.of(read_json(data), str(data), [field]).entries(field)
+    return [AnnotationRow.of(values, f"{data}, {field}, entry {i}", required) for i, values in enumerate(entries)]
 
 
 def _durations(data: Path) -> dict[str, float]:
     durations = {}
     for row in _entries(data, "videos", ["video_id", "start time", "end time"]):
         start_s, end_s = row.span((row.values["start time"], row.values["end time"]), "times")
-        durations[row.video_id("video_id")] = Row({"duration": end_s - start_s}, row.place).length_s()
+        durations[row.video_id("video_id")] = AnnotationRow({"duration": end_s - start_s}, row.place).length_s()
     return durations
 
 
 def _sentences(data: Path) -> dict[str, list[str]]:
-    """The sentences of each video, in file order."""
     sentences: defaultdict[str, list[str]] = defaultdict(list)
     for row in _entries(data, "sentences", ["video_id", "caption"]):
         sentences[row.video_id("video_id")].append(row.sentence("caption"))

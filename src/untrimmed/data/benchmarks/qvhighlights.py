@@ -1,9 +1,9 @@
 """QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) as partially relevant video retrieval.
 
-`highlight_{train,val}_release.jsonl`: a line a caption with `qid, query, vid, duration, relevant_windows`; `vid` is
+`highlight_{train,val}_release.jsonl`: one line per caption with `qid, query, vid, duration, relevant_windows`. `vid` is
 `<source>_<start>_<end>`, a 150-second cut of a source video. ProtoPRVR (arXiv 2504.13035, appendix 6) merges the cuts
-of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. Its list is not public in
-text form; joining by the source's name gives exactly these counts.
+of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. Its list is not public as
+text. Merging by source name gives exactly these counts.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ def read(path: Path) -> list[Annotation]:
 
 
 def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
-    """Return the cuts of each source in order of time; sources are in order of first appearance.
+    """Return the cuts of each source in temporal order; sources are in order of first appearance.
 
     The features of a merged video are those of its cuts in this order. A FeatureError names a malformed cut.
 
@@ -42,10 +42,10 @@ def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
 
 
 def merge(annotations: list[Annotation]) -> list[Annotation]:
-    """The captions with the cuts of one source joined into one video.
+    """Return the captions, in the same order, with all cuts of a source merged into one video.
 
-    Cuts follow each other in order of time; what the source shows between them, and cuts that no caption names, are not
-    part of the merged video. Moments move by the length of the cuts before theirs. Captions keep their order.
+    A merged video contains the cuts that have captions, in temporal order and without the gaps between them. Moments
+    move by the total length of the cuts before theirs.
     """
     durations = {annotation.video: annotation.duration_s or 0.0 for annotation in annotations}
     start_of: dict[str, float] = {}
@@ -91,5 +91,5 @@ BENCHMARK = Benchmark(
     },
     merge=merge,
     pieces=cuts_of_sources,
-    notes=("Frame features may be those of the cuts: merged_videos.json says which ones make up a video.",),
+    notes=("Features of the cuts also work: merged_videos.json lists the cuts of each merged video.",),
 )

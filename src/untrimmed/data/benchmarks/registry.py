@@ -11,7 +11,7 @@ _BENCHMARKS: dict[str, Benchmark] = {
 
 
 def register_benchmark(benchmark: Benchmark) -> Benchmark:
-    """Register a benchmark from outside this package by its name; raises ConfigError if the name is taken."""
+    """Register a benchmark of another package by its name; raises ConfigError if the name is taken."""
     if benchmark.name in _BENCHMARKS:
         raise ConfigError(f"two benchmarks are named {benchmark.name!r}; give yours another name")
     _BENCHMARKS[benchmark.name] = benchmark
@@ -19,20 +19,20 @@ def register_benchmark(benchmark: Benchmark) -> Benchmark:
 
 
 def list_benchmarks() -> list[str]:
-    """The names that `get_benchmark` knows, sorted."""
+    """Return the names of all benchmarks, sorted."""
     load_installed()
     return sorted(_BENCHMARKS)
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """Return the benchmark of that name; an UnknownNameError suggests the nearest known name."""
-    if (found := find_benchmark(name)) is not None:
-        return found
+    """Return the benchmark of that name; an UnknownNameError suggests the most similar name."""
+    if (benchmark := find_benchmark(name)) is not None:
+        return benchmark
     raise UnknownNameError.among("benchmark", name, list_benchmarks())
 
 
 def find_benchmark(name: str) -> Benchmark | None:
-    """The benchmark of that name, or None: people's own data sets have names of their own."""
+    """Return the benchmark of that name, or None for the name of any other data set."""
     if name not in _BENCHMARKS:
         load_installed()
     return _BENCHMARKS.get(name)

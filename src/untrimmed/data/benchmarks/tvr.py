@@ -1,7 +1,7 @@
-"""TVR (Lei et al., ECCV 2020, arXiv 2001.09099): scenes of six television series, five captions a video.
+"""TVR (Lei et al., ECCV 2020, arXiv 2001.09099): scenes of six television series, five captions per video.
 
-`tvr_{train,val}_release.jsonl`: a line a caption with `desc_id, vid_name, duration, ts [start, end], desc, type`. The
-times of the authors' own test set are not public, so PRVR papers test on val.
+`tvr_{train,val}_release.jsonl`: one line per caption with `desc_id, vid_name, duration, ts [start, end], desc, type`.
+The times of the test set are not public, so PRVR papers test on val.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from untrimmed.data.fields import read_rows
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a release file in file order; a FeatureError names file and line."""
+    """Return the captions of a release file in file order; a FeatureError names the file and the line."""
     annotations = []
     for row in read_rows(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
         duration_s = row.length_s()

@@ -1,4 +1,4 @@
-"""Captions and moments out of a small grammar, for when no annotations are at hand."""
+"""Captions and moments from a small grammar, for simulations without real annotations."""
 
 import numpy as np
 
@@ -30,10 +30,10 @@ _ENDINGS = ("", " slowly", " while talking", " and smiles", " again", " with one
 
 
 def invent(num_videos: int, rng: np.random.Generator) -> list[Annotation]:
-    """Captions of that many videos of one to three minutes: three to five moments each of 3 to 15 s, none overlapping.
+    """Return captions of videos of one to three minutes, each with three to five separate moments of 3 to 15 s.
 
-    Half of the videos have a caption more, of a quarter to nine tenths of the video, so that there are moments of every
-    ratio to their video. All captions of a video share one place, as scenes do.
+    Half of the videos have another caption that covers 25 % to 90 % of the video, so that all moment ratios occur. All
+    captions of a video share one place.
     """
     annotations = []
     for video in range(num_videos):

@@ -1,7 +1,7 @@
-"""What words mean in the simulated world: one hidden vector a word, near those of its synonyms, and sentences of them.
+"""The hidden meanings of words and sentences in the simulated world: one vector per word, close to its synonyms.
 
-Nothing here is a feature. `untrimmed.data.simulation.world` shows what is meant to text and to vision, each through a
-view of its own.
+Meanings are not features. `untrimmed.data.simulation.world` derives text and video features from them, each with a
+different network.
 """
 
 import hashlib
@@ -23,44 +23,44 @@ FUNCTION_WORDS = frozenset((
 ))  # fmt: skip
 MEANING_DIM = 48
 CLUSTERS = 60
-TOGETHER = 0.6
-"""Weight of a cluster's centre in the meaning of its words: the cosine of two synonyms is about its square."""
-RARE = 0.05
-"""A word is rare if it is in a smaller share of the captions."""
+CENTRE_WEIGHT = 0.6
+"""Weight of a cluster's centre in the meaning of its words. The cosine of two synonyms is about its square."""
+RARE_SHARE = 0.05
+"""A word is rare if a smaller share of the captions contains it."""
 
 
 class Content(NamedTuple):
-    """What a sentence tells of: its content words' meanings, weighted by rarity, and how often each one can be seen."""
+    """The content words of a sentence: their meanings, weighted by rarity, and how often each word is visible."""
 
     meanings: Float[np.ndarray, "W M"]
     visible: Float[np.ndarray, " W"]
 
 
 class Lexicon:
-    """Meanings of words and sentences, from a seed and the sentences of a corpus, which say what is rare."""
+    """Meanings of words and sentences, from a seed and the sentences of a corpus (for the rarity of words)."""
 
     def __init__(self, seed: int, texts: Sequence[str] = ()):
         self.seed = seed
         self.captions_with: dict[str, list[int]] = defaultdict(list)
-        for place, text in enumerate(texts):
+        for index, text in enumerate(texts):
             for word in dict.fromkeys(content_words(text)):
-                self.captions_with[word].append(place)
+                self.captions_with[word].append(index)
         self._num_texts = len(texts)
         self._centres = unit(generator(seed, "clusters").standard_normal((CLUSTERS, MEANING_DIM)))
         self.content = lru_cache(maxsize=4096)(self._content)
         self._word = lru_cache(maxsize=None)(self._new_word)
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
-        """What a sentence means: the mean of its content words weighted by rarity, of length 1."""
+        """Return the meaning of a sentence: the normalised sum of its content words, weighted by rarity."""
         return unit(self.content(text).meanings.sum(axis=0))
 
     def rare(self, texts: Sequence[str]) -> list[str]:
-        """The rare content words of some sentences, each once, in order."""
+        """Return the distinct rare content words of some sentences, in order."""
         words = dict.fromkeys(word for text in texts for word in content_words(text))
-        return [word for word in words if len(self.captions_with.get(word, ())) < RARE * self._num_texts]
+        return [word for word in words if len(self.captions_with.get(word, ())) < RARE_SHARE * self._num_texts]
 
     def meaning(self, word: str) -> Float[np.ndarray, " M"]:
-        """The hidden vector of a word, of length 1."""
+        """Return the hidden vector of a word, of length 1."""
         return self._word(word)[0]
 
     def _content(self, text: str) -> Content:
@@ -69,18 +69,18 @@ class Lexicon:
         return Content(meanings, np.array([self._word(word)[1] for word in words]))
 
     def _weight(self, word: str) -> float:
-        """Its inverse document frequency."""
+        """Return the inverse document frequency of a word."""
         return float(np.log(1 + (1 + self._num_texts) / (1 + len(self.captions_with.get(word, ())))))
 
     def _new_word(self, word: str) -> tuple[Float[np.ndarray, " M"], float]:
         rng = generator(self.seed, "word", word)
-        own = unit(rng.standard_normal(MEANING_DIM))
+        individual = unit(rng.standard_normal(MEANING_DIM))
         centre = self._centres[rng.integers(CLUSTERS)]
-        return unit(np.sqrt(1 - TOGETHER**2) * own + TOGETHER * centre), float(rng.beta(1.5, 1.5))
+        return unit(np.sqrt(1 - CENTRE_WEIGHT**2) * individual + CENTRE_WEIGHT * centre), float(rng.beta(1.5, 1.5))
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a sentence in lower case; at least one.
+    """Return the words of a sentence in lower case, at least one.
 
     >>> tokens("A dog's bone, 2 bones.")
     ['a', "dog's", 'bone', '2', 'bones']
@@ -89,7 +89,7 @@ def tokens(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a sentence that a picture can show; all words if there are none of these.
+    """Return the words of a sentence that a picture can show, or all words if there are no such words.
 
     >>> content_words("The man sits on a chair.")
     ['man', 'sits', 'chair']
@@ -98,11 +98,11 @@ def content_words(text: str) -> list[str]:
 
 
 def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
-    """The rows at length one; a zero row stays zero."""
+    """Normalise rows to length 1. A zero row remains zero."""
     return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """Random numbers of their own for every name, the same on every machine."""
+    """Return a generator with independent random numbers for each name, equal on every machine."""
     digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=16).digest()
     return np.random.default_rng(int.from_bytes(digest, "big"))

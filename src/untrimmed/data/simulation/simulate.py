@@ -22,13 +22,13 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
+"""Name of the frame features, so that they are not confused with extracted features."""
 SETTINGS = "simulation.json"  # in the folder of every simulated data set
-"""Name of the frame features, so that nobody takes them for extracted ones."""
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What was written: videos and captions of each split, and where."""
+    """The number of written videos and captions of each split, and their folder."""
 
     videos: Mapping[str, int]
     captions: Mapping[str, int]
@@ -47,10 +47,11 @@ def simulate(
     settings: SimulationSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulated:
-    """Write a data set of simulated features to `out/name`, or nothing; `simulation.json` keeps the settings.
+    """Write a data set with simulated features to `out/name`. After an error nothing is left there.
 
-    Annotations give a seeded draw of the videos of benchmark `name`, all parts together. Without them `name` is free
-    and a grammar makes the captions. Videos are dealt 3 : 1 : 1 to train, val and test. `teacher` adds DL-DKD's files.
+    With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise the name
+    is free, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher` adds
+    DL-DKD's files. The settings are stored in `simulation.json`.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
@@ -58,16 +59,16 @@ def simulate(
     settings = settings or SimulationSettings()
     target = Layout.at(Path(out), name)
     if target.folder.exists():
-        raise ConfigError(f"{target.folder} is already there; choose another --out, or remove it first")
+        raise ConfigError(f"{target.folder} already exists; choose another --out or remove it first")
     if teacher and layout == "plain":
-        raise ConfigError("the plain layout has no place for a teacher; choose layout field, or leave the teacher out")
+        raise ConfigError("the plain layout has no files for a teacher; choose the layout field or omit the teacher")
     if num_videos < len(SPLITS):
-        raise ConfigError(f"num_videos is {num_videos}, wanted at least {len(SPLITS)}, one for each split")
+        raise ConfigError(f"num_videos is {num_videos}, expected at least {len(SPLITS)}, one per split")
     rng = np.random.default_rng(settings.seed)
     pool = invent(num_videos, rng) if annotations_dir is None else _pool(name, Path(annotations_dir))
-    splits = _deal(pool, num_videos, rng)
+    splits = _split_videos(pool, num_videos, rng)
     videos = _by_video(caption for split in SPLITS for caption in splits[split])
-    world = World(settings, [c for captions in videos.values() for c in captions], main_moments=_one_span(name, layout))
+    world = _world(settings, videos, name, layout)
     try:
         with whole_folder(target.folder) as temporary:
             temporary_layout = Layout(name, temporary)
@@ -90,25 +91,25 @@ def simulate(
 
 
 def _pool(name: str, annotations_dir: Path) -> list[Annotation]:
-    """The captions of all parts that are in the folder; a video that two parts describe counts in the first."""
+    """Read the captions of all parts in the folder. For a video in two parts, those of the first part are used."""
     benchmark = get_benchmark(name)
-    found = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
+    parts = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
     pool: list[Annotation] = []
-    seen: set[str] = set()
-    for part in found or list(benchmark.files)[:1]:  # with none there, reading the first one says what is missing
+    earlier_videos: set[str] = set()
+    for part in parts or list(benchmark.files)[:1]:  # without any part, reading the first one raises the error
         annotations = benchmark.read_part(part, annotations_dir)
-        pool += [annotation for annotation in annotations if annotation.video not in seen]
-        seen.update(videos_of(annotations))
+        pool += [annotation for annotation in annotations if annotation.video not in earlier_videos]
+        earlier_videos.update(videos_of(annotations))
     return pool
 
 
-def _deal(pool: list[Annotation], num_videos: int, rng: np.random.Generator) -> dict[str, list[Annotation]]:
-    known = videos_of(annotation for annotation in pool if annotation.duration_s)
-    if len(known) < num_videos:
+def _split_videos(pool: list[Annotation], num_videos: int, rng: np.random.Generator) -> dict[str, list[Annotation]]:
+    videos = videos_of(annotation for annotation in pool if annotation.duration_s)
+    if len(videos) < num_videos:
         raise ConfigError(
-            f"num_videos is {num_videos}, the annotations have {len(known)} with a duration; ask for fewer"
+            f"num_videos is {num_videos}, expected at most the {len(videos)} videos with a duration; reduce it"
         )
-    chosen = [known[place] for place in rng.permutation(len(known))[:num_videos]]
+    chosen = [videos[index] for index in rng.permutation(len(videos))[:num_videos]]
     share = max(1, num_videos // 5)
     split_of = dict.fromkeys(chosen, "train")
     split_of.update(dict.fromkeys(chosen[-2 * share : -share], "val") | dict.fromkeys(chosen[-share:], "test"))
@@ -126,19 +127,19 @@ def _by_video(captions: Iterable[Annotation]) -> dict[str, list[Annotation]]:
     return dict(videos)
 
 
-def _one_span(name: str, layout: LayoutName) -> bool:
-    """Whether of several moments one is shown: of several annotators' opinions, and where no more can be written."""
-    benchmark = find_benchmark(name)
-    return layout == "plain" or (benchmark is not None and benchmark.several_annotators)
+def _world(settings: SimulationSettings, videos: dict[str, list[Annotation]], name: str, layout: LayoutName) -> World:
+    benchmark = find_benchmark(name)  # DiDeMo's annotators mean one span, and the plain layout stores one
+    main_moments = layout == "plain" or (benchmark is not None and benchmark.several_annotators)
+    return World(settings, [c for captions in videos.values() for c in captions], main_moments=main_moments)
 
 
 def _frames(
     world: World, videos: Mapping[str, list[Annotation]], progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[str, Float[np.ndarray, "T D"]]]:
-    for done, (video, captions) in enumerate(videos.items(), start=1):
+    for number, (video, captions) in enumerate(videos.items(), start=1):
         yield video, world.frames(captions)
         if progress is not None:
-            progress(done, len(videos))
+            progress(number, len(videos))
 
 
 def _words(world: World, videos: Mapping[str, list[Annotation]]) -> Iterator[tuple[str, Float[np.ndarray, "W E"]]]:
@@ -148,13 +149,13 @@ def _words(world: World, videos: Mapping[str, list[Annotation]]) -> Iterator[tup
 
 
 def _write_teacher(target: Layout, world: World, videos: Mapping[str, list[Annotation]]) -> None:
-    captions = [caption for captions in videos.values() for caption in captions]
-    write_tables(target.teacher_frames, ((video, world.teacher_frames(own)) for video, own in videos.items()))
-    write_tables(target.teacher_sentences, ((c.caption_id, world.teacher_sentence(c.text)) for c in captions))
+    write_tables(target.teacher_frames, ((video, world.teacher_frames(captions)) for video, captions in videos.items()))
+    sentences = ((c.caption_id, world.teacher_sentence(c.text)) for captions in videos.values() for c in captions)
+    write_tables(target.teacher_sentences, sentences)
 
 
 def is_simulated(name: str, root: Path) -> bool:
-    """Whether the features of a data set were made by `simulate`."""
+    """Whether `simulate` wrote the data set."""
     return (Layout.at(root, name).folder / SETTINGS).is_file()
 
 
@@ -167,7 +168,7 @@ def open_world(name: str, root: Path) -> World:
         settings = SimulationSettings(**{field.name: about[field.name] for field in fields(SimulationSettings)})
         written: LayoutName = about["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"{path}: no settings of simulated features ({error!r})"
+        what = f"{path}: cannot be read as settings of simulated features ({error!r})"
         raise FeatureError(f"{what}; write the data set with `untrimmed data simulate`") from error
     videos = _by_video(caption for split in SPLITS for caption in read_split(name, root, split))
-    return World(settings, [c for captions in videos.values() for c in captions], main_moments=_one_span(name, written))
+    return _world(settings, videos, name, written)
