@@ -3,13 +3,13 @@ import pytest
 from PIL import Image
 
 from untrimmed.demo.camera import ASPECT, HEIGHT, WIDTH, Move, Window, blend, plan_move, to_planes, view
-from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures
+from untrimmed.demo.sources import FILLERS, SUBJECTS, Footage, load_pictures
 
 PROGRESS = np.linspace(0, 1, 9)
 
 
 @pytest.mark.parametrize("source", SUBJECTS + FILLERS, ids=lambda source: source.name)
-def test_the_camera_stays_on_the_picture_and_keeps_the_subject_in_view(source: Source):
+def test_the_camera_stays_on_the_picture_and_keeps_the_subject_in_view(source: Footage):
     width, height = load_pictures(source)[0].size
     subject = source.subject or (0.5, 0.5, 0.5, 0.5)
     tolerance = 0.51  # a subject may be half a pixel larger than the largest window

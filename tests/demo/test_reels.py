@@ -47,12 +47,12 @@ def test_a_corpus_is_12_reels_of_30_to_60_seconds_and_5_to_9_shots(seed: int):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_query_is_true_in_exactly_one_moment(seed: int):
     reels = plan_reels(seed)
-    shown = [shot.source.name for reel in reels for shot in reel.shots]
+    shown = [shot.footage.name for reel in reels for shot in reel.shots]
     assert all(shown.count(name) == 1 for name in QUERIES)
     truth = [moment for reel in reels for moment in truth_of(reel)]
     assert sorted(t.query for t in truth) == sorted(QUERIES.values())
     for reel in reels:
-        names = [shot.source.name for shot in reel.shots]
+        names = [shot.footage.name for shot in reel.shots]
         assert len(set(names)) == len(names)
 
 

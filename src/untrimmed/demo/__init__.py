@@ -1,1 +1,1 @@
-"""A small corpus with known truth, made from what installed packages carry, and what a library makes of it."""
+"""A small video corpus from bundled photographs and clips, with queries whose correct moments are known."""

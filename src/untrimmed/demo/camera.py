@@ -1,4 +1,4 @@
-"""Camera moves over a still picture: what a 16:9 window sees on its eased way from one place to another."""
+"""Camera moves over a still picture: the content of a 16:9 window that moves from one position to another."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ HEIGHT = 360
 ASPECT = WIDTH / HEIGHT
 
 Planes = tuple[Image.Image, Image.Image, Image.Image]
-"""Luma and the two colour differences, as a video encoder takes them: resizing these is half the work of RGB."""
+"""Luma and the two colour differences, the input of a video encoder. Resizing them takes half the time of RGB."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Window:
 
     @property
     def box(self) -> Box:
-        """Left, top, right, bottom in pixels."""
+        """Left, top, right and bottom in pixels."""
         return (self.left, self.top, self.left + self.width, self.top + self.width / ASPECT)
 
 
@@ -37,7 +37,7 @@ class Move:
     end: Window
 
     def at(self, progress: float) -> Window:
-        """The window after a part of the move in [0, 1], starting and ending softly (smoothstep)."""
+        """Return the window at a progress in [0, 1], with a soft start and end (smoothstep)."""
         t = progress * progress * (3 - 2 * progress)
         a = self.start
         b = self.end
@@ -45,9 +45,9 @@ class Move:
 
 
 def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: np.random.Generator) -> Move:
-    """A zoom in, a zoom out or a pan over a picture of `size` (width, height); every window shows the whole subject.
+    """Return a zoom in, a zoom out or a pan over a picture of `size` (width, height).
 
-    Both ends show it, and each window between is a mean of the two, so it does too.
+    Every window shows the whole subject: start and end do, and all windows between are means of the two.
     """
     picture_width, picture_height = size
     largest = min(float(picture_width), picture_height * ASPECT)
@@ -63,7 +63,7 @@ def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: n
         widths = (width, width)
     else:
         widths = (largest, smallest) if kind == "zoom in" else (smallest, largest)
-    # From one side of the room to the other, in both directions, so that a pan goes somewhere.
+    # Start near one side and end near the other, on both axes, so that a pan is visible.
     sides = rng.uniform(0.0, 0.35, size=2)
     sides = np.where(rng.random(2) < 0.5, sides, 1 - sides)
     start = _place(widths[0], size, keep, sides)
@@ -71,7 +71,7 @@ def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: n
 
 
 def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndarray) -> Window:
-    """The window at a fraction of its room to move, in x and in y, that holds `keep` and leaves the picture nowhere."""
+    """Return a window that contains `keep` and is inside the picture, at a fraction of its free range in x and y."""
     corner = []
     for axis, extent in enumerate((width, width / ASPECT)):
         low = 0.0
@@ -84,7 +84,7 @@ def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndar
 
 
 def to_planes(picture: Image.Image) -> Planes:
-    """The planes of an RGB picture, the colours at half its size (BT.601, limited range)."""
+    """Convert an RGB picture to planes, the colours at half its size (BT.601, limited range)."""
     import av
 
     y, u, v = av.VideoFrame.from_image(picture).reformat(format="yuv444p").to_ndarray()
@@ -92,10 +92,10 @@ def to_planes(picture: Image.Image) -> Planes:
 
 
 def view(planes: Planes, window: Window) -> Planes:
-    """What the window shows as one frame of WIDTH x HEIGHT pixels, the colours at half that size (4:2:0)."""
+    """Return the content of a window as a frame of WIDTH x HEIGHT pixels, the colours at half that size (4:2:0)."""
     y, u, v = planes
     left, top, right, bottom = window.box
-    inside = (max(0.0, left), max(0.0, top), min(y.width, right), min(y.height, bottom))  # rounding only
+    inside = (max(0.0, left), max(0.0, top), min(y.width, right), min(y.height, bottom))  # clips rounding errors
     half_size = (WIDTH // 2, HEIGHT // 2)
     half = (inside[0] / 2, inside[1] / 2, inside[2] / 2, inside[3] / 2)
     return (
@@ -105,8 +105,8 @@ def view(planes: Planes, window: Window) -> Planes:
     )
 
 
-def blend(before: Planes, after: Planes, part: float) -> Planes:
-    """A frame of a cross-fade: `part` of the second picture in [0, 1], the rest of the first."""
-    (y0, u0, v0) = before
-    (y1, u1, v1) = after
-    return Image.blend(y0, y1, part), Image.blend(u0, u1, part), Image.blend(v0, v1, part)
+def blend(first: Planes, second: Planes, weight: float) -> Planes:
+    """Return a frame of a cross-fade. `weight` in [0, 1] is that of the second picture."""
+    (y0, u0, v0) = first
+    (y1, u1, v1) = second
+    return Image.blend(y0, y1, weight), Image.blend(u0, u1, weight), Image.blend(v0, v1, weight)

@@ -1,4 +1,4 @@
-"""A hit as a picture: the best frame, and the relevance curve of its video with the truth and the hit marked."""
+"""Draw a hit: its best frame, and the relevance curve of its video with the correct moment and the hit."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def draw_hit(
     *,
     video: str,
 ) -> Path:
-    """Save a PNG of 1320 x 444 pixels and give its path.
+    """Save a PNG of 1320 x 444 pixels and return its path.
 
     Args:
-        frame: The RGB frame of the hit to show, at `frame_s` seconds.
-        relevance: The relevance at each of `times_s`; higher is better, only its course is meant to be read.
-        truth: Where the query is true in this video; empty if it is not.
-        video: The name under which the video is shown.
+        frame: The RGB frame of the hit at `frame_s` seconds.
+        relevance: The relevance at each of `times_s`. Higher is better; the absolute values have no meaning.
+        truth: The correct moments in this video, or an empty sequence.
+        video: The displayed name of the video.
     """
-    # No pyplot: it keeps figures alive and picks a window system.
+    # pyplot would keep figures alive and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

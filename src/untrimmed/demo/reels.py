@@ -1,6 +1,6 @@
-"""The demo's corpus: untrimmed reels of several shots each, written as H.264 with the truth about every query.
+"""The demo's corpus: untrimmed H.264 videos ("reels") of several shots each, and the correct moment of every query.
 
-Everything follows from the seed: which shots a reel has, their lengths, their cuts and fades, every camera move.
+The seed determines the shots of each reel, their lengths, their cuts and fades, and every camera move.
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 
 from untrimmed.demo.camera import HEIGHT, WIDTH, Planes, blend, plan_move, to_planes, view
 from untrimmed.demo.queries import QUERIES
-from untrimmed.demo.sources import FILLERS, SUBJECTS, Source, load_pictures, source_path
+from untrimmed.demo.sources import FILLERS, SUBJECTS, Footage, footage_path, load_pictures
 from untrimmed.files import whole_file, write_whole
 from untrimmed.types import Moment
 
@@ -27,7 +27,7 @@ MEAN_SHOT_S = 5.5
 FADE_S = 0.6
 TRUTH_FILE = "truth.jsonl"
 
-# In the order of wish; FFmpeg builds differ in what they may carry.
+# In order of preference. FFmpeg builds contain different encoders.
 ENCODERS = {
     "libx264": {"preset": "superfast", "crf": "25"},
     "libopenh264": {"b": "1500k"},
@@ -37,9 +37,9 @@ ENCODERS = {
 
 @dataclass(frozen=True)
 class Shot:
-    """One source in a reel. It begins while the shot before it fades out, if `fade_frames` is not 0 (a hard cut)."""
+    """One shot of a reel. It begins `fade_frames` before the end of the previous shot; 0 is a hard cut."""
 
-    source: Source
+    footage: Footage
     first_frame: int
     num_frames: int
     fade_frames: int
@@ -48,7 +48,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Reel:
-    """One untrimmed video before it is rendered."""
+    """The plan of one untrimmed video."""
 
     name: str
     shots: tuple[Shot, ...]
@@ -56,13 +56,13 @@ class Reel:
 
     @property
     def num_frames(self) -> int:
-        """Its length in frames."""
+        """The length in frames."""
         return self.shots[-1].first_frame + self.shots[-1].num_frames
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The one moment of the corpus that a query describes; `video` is the file's name."""
+    """The one moment of the corpus that a query describes. `video` is a file name."""
 
     video: str
     query: str
@@ -70,33 +70,34 @@ class Truth:
 
 
 def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
-    """The reels of a corpus: each subject in one shot of one reel, fillers in between (none twice in one reel)."""
+    """Return the reels of a corpus. Each subject is in one shot of one reel. A reel has no filler twice."""
     rng = np.random.default_rng(seed)
     subjects = [SUBJECTS[i] for i in rng.permutation(len(SUBJECTS))]
     reels = []
     for index in range(num_reels):
         total_s = rng.uniform(*REEL_S)
-        own = subjects[index::num_reels]
-        num_shots = max(int(np.clip(round(total_s / MEAN_SHOT_S), 5, 9)), len(own))
-        fill = [FILLERS[i] for i in rng.permutation(len(FILLERS))[: num_shots - len(own)]]
-        sources = own + fill
-        sources = [sources[i] for i in rng.permutation(len(sources))]
-        share = rng.uniform(0.7, 1.3, size=len(sources))
+        queried = subjects[index::num_reels]
+        num_shots = max(int(np.clip(round(total_s / MEAN_SHOT_S), 5, 9)), len(queried))
+        fillers = [FILLERS[i] for i in rng.permutation(len(FILLERS))[: num_shots - len(queried)]]
+        selection = queried + fillers
+        selection = [selection[i] for i in rng.permutation(len(selection))]
+        share = rng.uniform(0.7, 1.3, size=len(selection))
         lengths_s = total_s * share / share.sum()
-        fades = [0, *(int(FADE_S * FRAME_RATE * (rng.random() < 0.5)) for _ in sources[1:])]
+        fades = [0, *(int(FADE_S * FRAME_RATE * (rng.random() < 0.5)) for _ in selection[1:])]
         shots: list[Shot] = []
         start = 0
-        for source, length_s, fade in zip(sources, lengths_s, fades, strict=True):
+        for footage, length_s, fade in zip(selection, lengths_s, fades, strict=True):
             first = start - fade
             num_frames = round(float(length_s) * FRAME_RATE) + fade
-            shots.append(Shot(source, first, num_frames, fade, QUERIES[source.name] if source in own else None))
+            query = QUERIES[footage.name] if footage in queried else None
+            shots.append(Shot(footage, first, num_frames, fade, query))
             start = first + num_frames
         reels.append(Reel(f"reel_{index + 1:02d}", tuple(shots), (seed, index)))
     return reels
 
 
 def truth_of(reel: Reel) -> list[Truth]:
-    """The queries a reel answers and when; a fade belongs half to the shot before and half to the one after."""
+    """Return the correct moments in a reel. A moment begins and ends in the middle of a fade."""
     starts = [shot.first_frame + shot.fade_frames / 2 for shot in reel.shots] + [float(reel.num_frames)]
     return [
         Truth(f"{reel.name}.mp4", shot.query, Moment(start / FRAME_RATE, end / FRAME_RATE))
@@ -108,15 +109,15 @@ def truth_of(reel: Reel) -> list[Truth]:
 def render_corpus(
     folder: Path, *, seed: int = 0, num_reels: int = NUM_REELS, progress: Callable[[str], None] | None = None
 ) -> list[Truth]:
-    """Write the reels and `truth.jsonl` into a folder and return the truth; `progress` hears each finished reel's name.
+    """Write the reels and `truth.jsonl` to a folder and return the truth. `progress` gets the name of each reel.
 
-    The truth is written last, so it marks a complete corpus. Raises VideoError when a package with material is missing.
+    The truth is written last, so it marks a complete corpus. Raises VideoError if a package with footage is missing.
     """
-    for source in SUBJECTS + FILLERS:
-        source_path(source)  # what is missing is said now, not after half of the work
+    for footage in SUBJECTS + FILLERS:
+        footage_path(footage)  # report missing files before any work
     folder.mkdir(parents=True, exist_ok=True)
     reels = plan_reels(seed, num_reels)
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:  # resizing and encoding leave the GIL
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:  # resizing and encoding release the GIL
         for reel, _ in zip(reels, pool.map(lambda reel: render_reel(reel, folder), reels), strict=True):
             if progress is not None:
                 progress(reel.name)
@@ -130,7 +131,7 @@ def render_corpus(
 
 
 def render_reel(reel: Reel, folder: Path) -> Path:
-    """Render one reel to `<folder>/<name>.mp4`; the file appears when it is complete."""
+    """Render one reel to `<folder>/<name>.mp4` atomically."""
     import av
 
     path = folder / f"{reel.name}.mp4"
@@ -142,7 +143,7 @@ def render_reel(reel: Reel, folder: Path) -> Path:
         stream.height = HEIGHT
         stream.pix_fmt = "yuv420p"
         stream.codec_context.gop_size = 2 * FRAME_RATE
-        stream.codec_context.thread_count = 1  # reels are rendered side by side
+        stream.codec_context.thread_count = 1  # reels are rendered in parallel
         stream.codec_context.time_base = Fraction(1, FRAME_RATE)
         for index, planes in enumerate(reel_frames(reel)):
             pixels = np.frombuffer(b"".join(plane.tobytes() for plane in planes), np.uint8)
@@ -154,7 +155,7 @@ def render_reel(reel: Reel, folder: Path) -> Path:
 
 
 def reel_frames(reel: Reel) -> Iterator[Planes]:
-    """The frames of a reel, faded into each other where its shots overlap."""
+    """Yield the frames of a reel, with cross-fades between overlapping shots."""
     fading: list[Planes] = []
     fades_out = [shot.fade_frames for shot in reel.shots[1:]] + [0]
     for number, (shot, fade_out) in enumerate(zip(reel.shots, fades_out, strict=True)):
@@ -171,10 +172,10 @@ def reel_frames(reel: Reel) -> Iterator[Planes]:
 
 
 def shot_frames(shot: Shot, rng: np.random.Generator) -> Iterator[Planes]:
-    """The frames of one shot under one camera move; a clip too short for it plays to and fro."""
-    pictures = [to_planes(picture) for picture in load_pictures(shot.source)]
-    move = plan_move(pictures[0][0].size, shot.source.subject, shot.source.closest, rng)
+    """Yield the frames of one shot with one camera move. A short clip plays forwards and backwards."""
+    pictures = [to_planes(picture) for picture in load_pictures(shot.footage)]
+    move = plan_move(pictures[0][0].size, shot.footage.subject, shot.footage.closest, rng)
     turn = max(1, 2 * (len(pictures) - 1))
     for index in range(shot.num_frames):
-        step = (index // shot.source.slow) % turn
+        step = (index // shot.footage.slow) % turn
         yield view(pictures[min(step, turn - step)], move.at(index / max(1, shot.num_frames - 1)))

@@ -1,4 +1,4 @@
-"""The demo from end to end: render reels, index them, ask 20 queries, say how well the answers meet the truth."""
+"""The whole demo: render reels, index them, search with 20 queries, and compare the hits with the truth."""
 
 import os
 import shlex
@@ -29,8 +29,8 @@ EXAMPLE = "a dog jumps into a lake"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the library gave for one query: its first hit, and where the right video came in the ranking, from 1."""
+class DemoAnswer:
+    """The result of one query: the first hit, the rank of the correct video from 1, and the search time."""
 
     truth: Truth
     hit: Hit
@@ -39,37 +39,37 @@ class Answer:
 
     @property
     def iou(self) -> float:
-        """How well the first hit's span meets the truth, in [0, 1]; 0 in another video."""
+        """IoU of the first hit and the correct moment, in [0, 1]; 0 in another video."""
         return float(iou(spans_of(self.hit.moments[:1]), spans_of([self.truth.moment]))[0]) if self.rank == 1 else 0.0
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The figures of one run; recall and IoU in percent."""
+    """The results of one demo; recall and IoU are in percent."""
 
     recall_at_1: float
     recall_at_5: float
-    mean_iou: float  # of the first hit's span; 0 for a query whose first hit is another video
+    mean_iou: float  # of the first hits; 0 for a query whose first hit is another video
     wall_s: float
     picture: Path
-    answers: tuple[Answer, ...]
+    answers: tuple[DemoAnswer, ...]
 
 
 def run_demo(folder: Path, console: Console) -> DemoResult:
-    """Render, index, search and draw into `folder`, and print each step and figure to the console.
+    """Render, index, search and draw in `folder`, and print each step and its results to the console.
 
-    A second run in the same folder reuses the encoded reels. Raises VideoError without the packages that contain the
-    photographs and clips, EncoderError without the weights of the encoder `builtin`.
+    A second run in the same folder reuses the indexed videos. Raises VideoError if the packages with the photographs
+    and clips are missing, and EncoderError if the weights of the encoder `builtin` are missing.
     """
     start = time.perf_counter()
     reels_folder = folder / "reels"
-    say = partial(console.print, markup=False, highlight=False)
-    say(f"rendering reels into {reels_folder}: about half a minute on two cores")
-    with console.status("rendering reels") as status:
-        truths = render_corpus(reels_folder, progress=lambda name: status.update(f"rendering reels: {name} is done"))
+    print_lines = partial(console.print, markup=False, highlight=False)
+    print_lines(f"rendering videos into {reels_folder}: about half a minute on two cores")
+    with console.status("rendering videos") as status:
+        truths = render_corpus(reels_folder, progress=lambda name: status.update(f"rendering videos: {name} is done"))
     videos = [reels_folder / name for name in sorted({truth.video for truth in truths})]
-    say(
-        f"rendered {len(videos)} untrimmed reels from real photographs and clips, with {len(truths)} known moments, "
+    print_lines(
+        f"rendered {len(videos)} untrimmed videos from real photographs and clips, with {len(truths)} known moments, "
         f"in {time.perf_counter() - start:.1f} s: {reels_folder}"
     )
     library = Library(folder / "library")
@@ -77,23 +77,23 @@ def run_demo(folder: Path, console: Console) -> DemoResult:
         report = library.index(
             videos,
             encoder=ENCODER,
-            progress=lambda step: status.update(f"indexing: {step.position} of {step.total} reels"),
+            progress=lambda step: status.update(f"indexing: {step.position} of {step.total} videos"),
         )
-    say(_indexed(report))
-    answers = [_ask(library, truth, len(videos)) for truth in truths]
-    say(*_table(answers), sep="\n")
+    print_lines(_indexed(report))
+    answers = [_search(library, truth, len(videos)) for truth in truths]
+    print_lines(*_table(answers), sep="\n")
     picture = _draw(library, answers, folder / "hit.png")
     result = _measure(answers, picture, start)
-    say(*_conclusion(result, len(videos)), sep="\n")
+    print_lines(*_conclusion(result, len(videos)), sep="\n")
     return result
 
 
 def _indexed(report: IndexReport) -> str:
     if report.failed:
-        raise VideoError(f"{report.failed[0].path}: the demo's own reel cannot be read: {report.failed[0].reason}")
+        raise VideoError(f"{report.failed[0].path}: the demo's video cannot be read: {report.failed[0].reason}")
     notice = f"note: {report.notice}" if report.notice else f"with the encoder {ENCODER!r}"
     if not report.done:
-        return f"indexed nothing: all {len(report.skipped)} reels were known from an earlier run\n{notice}"
+        return f"indexed nothing: all {len(report.skipped)} videos are in the library from an earlier run\n{notice}"
     timings = report.timings
     return (
         f"indexed {timings.video_s:.0f} s of video in {timings.wall_s:.1f} s, {timings.speed:.1f}x real time "
@@ -101,23 +101,23 @@ def _indexed(report: IndexReport) -> str:
     )
 
 
-def _ask(library: Library, truth: Truth, num_videos: int) -> Answer:
+def _search(library: Library, truth: Truth, num_videos: int) -> DemoAnswer:
     start = time.perf_counter()
     hits = library.search(truth.query, limit=num_videos, moments=1)
     seconds = time.perf_counter() - start
-    right = [rank for rank, hit in enumerate(hits, start=1) if hit.video.name == truth.video]
-    return Answer(truth, hits[0], right[0], seconds)
+    ranks = [rank for rank, hit in enumerate(hits, start=1) if hit.video.name == truth.video]
+    return DemoAnswer(truth, hits[0], ranks[0], seconds)
 
 
-def _table(answers: list[Answer]) -> list[str]:
-    """One line a query: where the right video ranks, the first hit's span beside the true one, their overlap."""
+def _table(answers: list[DemoAnswer]) -> list[str]:
+    """Return one line per query: rank of the correct video, first hit, correct moment and their IoU."""
     lines = ["", f"{'rank':>4}  {'first hit':<22}  {'truth':<22}  {'IoU':>4}  query"]
     for answer in sorted(answers, key=lambda answer: (answer.rank, -answer.iou)):
         hit = answer.hit
         truth = answer.truth
-        found = _span(hit.video.stem, hit.start_s, hit.end_s)
+        predicted = _span(hit.video.stem, hit.start_s, hit.end_s)
         true = _span(Path(truth.video).stem, truth.moment.start_s, truth.moment.end_s)
-        lines.append(f"{answer.rank:>4}  {found:<22}  {true:<22}  {answer.iou:4.2f}  {truth.query}")
+        lines.append(f"{answer.rank:>4}  {predicted:<22}  {true:<22}  {answer.iou:4.2f}  {truth.query}")
     return lines
 
 
@@ -125,8 +125,8 @@ def _span(video: str, start_s: float, end_s: float) -> str:
     return f"{video} {start_s:4.1f} - {end_s:4.1f} s"
 
 
-def _draw(library: Library, answers: list[Answer], path: Path) -> Path:
-    """The picture of the middle answer: neither the best nor the worst overlap, so that it promises nothing."""
+def _draw(library: Library, answers: list[DemoAnswer], path: Path) -> Path:
+    """Draw the hit with the median IoU, which is more representative than the best."""
     answer = sorted(answers, key=lambda answer: answer.iou)[len(answers) // 2]
     hit = answer.hit
     truth = answer.truth
@@ -146,7 +146,7 @@ def _draw(library: Library, answers: list[Answer], path: Path) -> Path:
     )
 
 
-def _measure(answers: list[Answer], picture: Path, start: float) -> DemoResult:
+def _measure(answers: list[DemoAnswer], picture: Path, start: float) -> DemoResult:
     recalls = recall(np.array([answer.rank for answer in answers]), at=(1, 5))
     spans = [spans_of(answer.hit.moments[:1]) for answer in answers]
     truth = [spans_of([answer.truth.moment]) for answer in answers]
@@ -162,32 +162,33 @@ def _measure(answers: list[Answer], picture: Path, start: float) -> DemoResult:
 
 def _conclusion(result: DemoResult, num_videos: int) -> list[str]:
     answers = result.answers
-    found = sum(answer.rank == 1 for answer in answers)
+    num_correct = sum(answer.rank == 1 for answer in answers)
     search_ms = 1000 * float(np.median([answer.seconds for answer in answers]))
     command = _program()
     return [
         "",
         f"R@1 {result.recall_at_1:.0f}   R@5 {result.recall_at_5:.0f}   "
         f"mean IoU of first hits {result.mean_iou:.0f}   "
-        f"(percent, {len(answers)} queries, {num_videos} reels; the wrong reel counts as IoU 0)",
-        f"the right reel came first for {found} of {len(answers)} queries; a search took {search_ms:.0f} ms (median)",
-        f"picture of the middle answer: {result.picture}",
-        f"everything together took {result.wall_s:.0f} s",
+        f"(percent, {len(answers)} queries, {num_videos} videos; a wrong video counts as IoU 0)",
+        f"the correct video was first for {num_correct} of {len(answers)} queries; "
+        f"a search took {search_ms:.0f} ms (median)",
+        f"picture of the hit with the median IoU: {result.picture}",
+        f"total time: {result.wall_s:.0f} s",
         "",
-        "look at it in a browser:",
+        "open the demo in a browser:",
         f"    {command} serve --library {shlex.quote(str(result.picture.with_name('library')))}",
         "",
-        "now your own videos:",
+        "search your own videos:",
         f"    {command} index ~/Videos",
         f"    {command} search {shlex.quote(EXAMPLE)}",
     ]
 
 
 def _program() -> str:
-    """The command as it can be typed here: its name if that is this installation's, else where it lies."""
+    """Return the command to type: `untrimmed` if it is this installation's, otherwise the path of the script."""
     script = Path(sys.executable).with_name("untrimmed")
     on_path = shutil.which("untrimmed")
     if not script.exists() or (on_path is not None and Path(on_path).samefile(script)):
         return "untrimmed"
-    beside = os.path.relpath(script)
-    return shlex.quote(str(script) if beside.startswith("..") else beside)
+    relative = os.path.relpath(script)
+    return shlex.quote(str(script) if relative.startswith("..") else relative)

