@@ -1,4 +1,4 @@
-"""`untrimmed data`: lay out benchmarks, check, describe and simulate data sets, and what they give untrained."""
+"""`untrimmed data`: prepare, check, describe and simulate data sets, and evaluate them without training."""
 
 import shlex
 from dataclasses import asdict, fields
@@ -26,7 +26,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
-_FIRST_METHOD = "gmmformer_v2"  # of a command to train, as elsewhere
+_FIRST_METHOD = "gmmformer_v2"  # in the suggested training command
 
 data_app = typer.Typer(
     name="data",
@@ -34,12 +34,12 @@ data_app = typer.Typer(
     no_args_is_help=True,
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}, or your own.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A benchmark or your own data set.")]
 OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to ROOT/NAME.")]
 
 
 class TextPooling(str, Enum):
-    """What stands for a caption."""
+    """The vector of a caption."""
 
     mean = "mean"
     last = "last"
@@ -55,28 +55,28 @@ class LayoutChoice(str, Enum):
 
 @data_app.command("prepare")
 def prepare_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(list_benchmarks())}.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(list_benchmarks())}.")],
     annotations: Annotated[
-        Path, typer.Option("--annotations", metavar="DIR", help="The folder with its annotation files.")
+        Path, typer.Option("--annotations", metavar="DIR", help="Folder with the benchmark's annotation files.")
     ],
     out: OutOption,
-    called: Annotated[
+    data_set: Annotated[
         str | None,
         typer.Option(
             "--name",
             metavar="NAME2",
-            help="Write to ROOT/NAME2: the data set with features of another network.",
+            help="Write to ROOT/NAME2 instead, for features of another network.",
             show_default=False,
         ),
     ] = None,
-    train: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for train.")] = None,
-    val: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for val.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="PART", help="The part to take for test, e.g. val_2.")] = None,
+    train: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as train.")] = None,
+    val: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as val.")] = None,
+    test: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as test, e.g. val_2.")] = None,
     imports: ImportOption = None,
 ) -> None:
-    """Turn a benchmark's annotation files, as published, into the field's layout."""
+    """Convert a benchmark's published annotation files to a data set folder."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    _print_prepared(prepare(name, annotations, out, parts=parts, data_set=called), name)
+    _print_prepared(prepare(name, annotations, out, parts=parts, data_set=data_set), name)
 
 
 def _print_prepared(prepared: Prepared, name: str) -> None:
@@ -95,8 +95,7 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
     for note in get_benchmark(name).notes:
         result_console.print(note)
     for missing, files in prepared.missing.items():
-        line = f"not written: {missing}, its annotation file is not in the folder, expected {files}"
-        progress_console.print(line)
+        progress_console.print(f"not written: {missing}, whose annotation file is missing; expected {files}")
 
 
 @data_app.command("check")
@@ -104,10 +103,10 @@ def check_command(
     name: NameArgument,
     root: RootOption,
     video_features: FeaturesOption = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out reading every value.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not read the feature values.")] = False,
     imports: ImportOption = None,
 ) -> None:
-    """List what is missing or wrong, each with its fix; exit code 2 if anything is."""
+    """List the problems of a data set, each with a fix. Exit code 2 if there is a problem."""
     with counting("checking") as progress:
         problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
     for problem in problems:
@@ -115,7 +114,7 @@ def check_command(
     if problems:
         progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
         raise typer.Exit(USAGE)
-    result_console.print(f"{Layout.at(root, name).folder}: nothing missing, nothing wrong")
+    result_console.print(f"{Layout.at(root, name).folder}: no problems")
 
 
 @data_app.command("describe")
@@ -125,15 +124,15 @@ def describe_command(
     texts: Annotated[
         TextPooling | None,
         typer.Option(
-            help="Also print how alike the captions are to their encoder: cosines of all pairs, a caption being the "
-            "mean or the last of its word features.",
+            help="Also print the similarity of captions: the cosines of all pairs, where a caption is the mean or the "
+            "last of its word features.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Print counts, words per query, moments per video and the moment-ratio histogram of every split."""
+    """Print counts, words per query, moments per video and a moment-ratio histogram per split."""
     descriptions, missing = [], []
     for split in SPLITS:
         try:
@@ -142,17 +141,17 @@ def describe_command(
             missing.append(error)
     if not descriptions:
         raise missing[0]
-    alike = {}
+    similarity = {}
     if texts is not None:
         with progress_console.status("comparing captions"):
-            alike = {d.split: text_similarity(name, root, d.split, texts.value) for d in descriptions}
+            similarity = {d.split: text_similarity(name, root, d.split, texts.value) for d in descriptions}
     if as_json:
         documents = [asdict(description) for description in descriptions]
-        of_texts = {split: asdict(own) for split, own in alike.items() if own is not None}
-        print_json([d | {"texts": of_texts[d["split"]]} if d["split"] in of_texts else d for d in documents])
+        texts_of = {split: asdict(cosines) for split, cosines in similarity.items() if cosines is not None}
+        print_json([d | {"texts": texts_of[d["split"]]} if d["split"] in texts_of else d for d in documents])
     else:
         _print_descriptions(name, descriptions)
-        _print_text_similarity([own for own in alike.values() if own is not None])
+        _print_text_similarity([cosines for cosines in similarity.values() if cosines is not None])
     for reason in missing:
         progress_console.print(str(reason))
 
@@ -175,13 +174,13 @@ def _print_descriptions(name: str, descriptions: list[Description]) -> None:
                 result_console.print(f"{low:.1f} - {high:.1f} {bar:{BAR_WIDTH}} {100 * count / total:5.1f} %")
 
 
-def _print_text_similarity(alike: list[TextSimilarity]) -> None:
-    if not alike:
+def _print_text_similarity(similarities: list[TextSimilarity]) -> None:
+    if not similarities:
         return
-    result_console.print("\ncosine of any two captions to their encoder")
-    table = Table("", *(own.split for own in alike))
+    result_console.print("\ncosines of all pairs of captions")
+    table = Table("", *(similarity.split for similarity in similarities))
     for figure in ("captions", "max", "mean", "median", "min"):
-        values = (getattr(own, figure) for own in alike)
+        values = (getattr(similarity, figure) for similarity in similarities)
         table.add_row(figure, *(f"{value:,}" if figure == "captions" else f"{value:.3f}" for value in values))
     result_console.print(table)
 
@@ -196,10 +195,12 @@ def _figure(value: float | int | None) -> str:
 def untrained_command(
     name: NameArgument, root: RootOption, as_json: JsonOption = False, imports: ImportOption = None
 ) -> None:
-    """Print what needs no training, beside which trained methods are read: R@K on the test split, in percent.
+    """Print baselines without a trained method: R@K on the test split, in percent.
 
-    chance is the mean of all orders; zero-shot compares a caption's mean word with a video's mean frame as they stand,
-    ridge through a linear map learned on the training split; the oracle knows what simulated features were made from.
+    chance: random order
+    zero-shot: cosine of a caption's mean word and a video's mean frame
+    ridge: the same after a linear map fitted to the training split
+    oracle: the best possible result (simulated data only)
     """
     from untrimmed.running.untrained import untrained_rows_of
 
@@ -217,30 +218,30 @@ def untrained_command(
 
 @data_app.command("simulate")
 def simulate_command(
-    name: NameArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, or a benchmark with --annotations.")],
     out: OutOption,
-    videos: Annotated[int, typer.Option("--videos", metavar="N", help="In all; 3 : 1 : 1 train, val, test.")] = 1000,
+    videos: Annotated[
+        int, typer.Option("--videos", metavar="N", help="Number of videos. 3 : 1 : 1 become train, val and test.")
+    ] = 1000,
     annotations: Annotated[
         Path | None,
         typer.Option(
             "--annotations",
             metavar="DIR",
-            help="Real captions and moments of benchmark NAME.  \\[default: a small grammar makes them]",
+            help="Use real captions and moments of benchmark NAME.  \\[default: invent them]",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same files.")] = 0,
-    layout: Annotated[LayoutChoice, typer.Option("--layout", help="The field's, JSG's or the plain one.")] = (
-        LayoutChoice.field
-    ),
-    teacher: Annotated[bool, typer.Option("--teacher", help="Add CLIP-like features for DL-DKD.")] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed writes the same files.")] = 0,
+    layout: Annotated[LayoutChoice, typer.Option("--layout", help="Layout of the files.")] = LayoutChoice.field,
+    teacher: Annotated[bool, typer.Option("--teacher", help="Also write CLIP-like features for DL-DKD.")] = False,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Sizes and difficulty, e.g. video_dim=256 noise=0.2."),
     ] = None,
     imports: ImportOption = None,
 ) -> None:
-    """Write a data set with simulated features: text and vision as two views of one hidden meaning."""
+    """Write a data set with simulated features, in which text and video share a hidden meaning."""
     values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])
     settings = build(SimulationSettings, values, where="simulate")
     if annotations is not None and not annotations.is_dir():
@@ -264,10 +265,10 @@ def simulate_command(
 
 
 def _training(name: str, root: Path, widths: dict[str, int]) -> str:
-    """The command that trains on a data set, with those widths that its preset has otherwise; without one, as found."""
-    other = {}
+    """Return a training command. It sets the widths that differ from the preset; without a preset they are detected."""
+    overrides = {}
     if has_preset(_FIRST_METHOD, name):
         published = load_preset(_FIRST_METHOD, name).model
-        other = {key: width for key, width in widths.items() if published[key.removeprefix("model.")] != width}
+        overrides = {key: width for key, width in widths.items() if published[key.removeprefix("model.")] != width}
     command = ["untrimmed", "train", _FIRST_METHOD, "--data", name, "--root", str(root)]
-    return shlex.join([*command, *(f"{key}={width}" for key, width in other.items())])
+    return shlex.join([*command, *(f"{key}={width}" for key, width in overrides.items())])

@@ -1,4 +1,4 @@
-"""`untrimmed demo`: build a small corpus, index it, search it, and measure the answers."""
+"""`untrimmed demo`: make a few videos, index them, search them, and measure the hits."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,10 @@ from untrimmed.cli.console import result_console
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the demo's files.")] = Path("demo"),
 ) -> None:
-    """Build a small demo library, search it and measure the hits.
+    """Make a small demo library, search it and measure the hits.
 
-    The demo makes 12 or more videos from bundled photographs and clips,
-    indexes them and runs 20 queries.
+    The demo renders 12 videos from photographs and clips of installed
+    packages, indexes them and runs 20 queries.
     """
     from untrimmed.demo.run import run_demo
 

@@ -1,4 +1,4 @@
-"""`untrimmed features`: people's own videos and captions as a data set that methods train on."""
+"""`untrimmed features`: make a data set for training from your own videos and captions."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CaptionsOption = Annotated[
     typer.Option(
         "--captions",
         metavar="FILE",
-        help='JSON lines: {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; the last '
-        "three may be left out.  \\[default: frames only]",
+        help='JSON lines like {"video": ..., "caption": ..., "start_s": 1.5, "end_s": 4, "split": "train"}; times and '
+        "split are optional.  \\[default: frames only]",
         show_default=False,
     ),
 ]
@@ -42,16 +42,16 @@ LayoutOption = Annotated[
     ExportLayoutChoice | None,
     typer.Option(
         "--layout",
-        help="A file per video, or BigFile and HDF5.  \\[default: plain; beside prepared captions field]",
+        help="plain: one file per video. field: BigFile and HDF5.  \\[default: plain; field for prepared captions]",
         show_default=False,
     ),
 ]
-KeptOption = Annotated[
+LibraryFolderOption = Annotated[
     Path | None,
     typer.Option(
         "--library",
         metavar="LIB",
-        help="Where the frames are kept, so that none is decoded twice.  \\[default: DIR/NAME-library]",
+        help="Library for the encoded frames; videos in it are not decoded again.  \\[default: DIR/NAME-library]",
         show_default=False,
     ),
 ]
@@ -61,38 +61,37 @@ def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH...", help="Videos, or folders.  \\[default: all of --library]", parser=parse_path),
+        typer.Argument(metavar="PATH...", help="Videos or folders.  \\[default: all of --library]", parser=parse_path),
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the data set is called.")] = "mine",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the data set.")] = "mine",
     layout: LayoutOption = None,
     captions: CaptionsOption = None,
     encoder: EncoderOption = None,
     fps: FpsOption = None,
-    library: KeptOption = None,
+    library: LibraryFolderOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
     """Export features of your own videos and captions for training.
 
-    Videos are indexed into a library and exported from there: a model trained on them serves that library. Where
-    DIR/NAME has captions that untrimmed data prepare wrote, these get features: name the files as they name videos.
-    Exit code 3: some files could not be used, or captions name videos that are not there (all are named).
+    Videos are first indexed into a library, which a trained model can search.
+    If untrimmed data prepare wrote captions to DIR/NAME, these get features.
+    Videos and captions are matched by file name. Exit code 3 if files cannot
+    be used or videos of captions are missing; they are listed.
     """
     import untrimmed
     from untrimmed.data.labelled import read_labels
     from untrimmed.search.indexing.export import prepared_at
 
     if not paths and library is None:
-        raise ConfigError("nothing to export: name video files or folders, or a --library that holds some")
+        raise ConfigError("nothing to export; add video files or folders, or a --library with videos")
     kind: ExportLayout | None = None if layout is None else layout.value
-    prepared_at(
-        out, name, kind, captions=captions is not None
-    )  # this and the captions' file are looked at before hours of decoding, not after
+    prepared_at(out, name, kind, captions=captions is not None)  # check before hours of decoding
     if captions is not None:
         read_labels(captions)
-    place = library if library is not None else out / f"{name}-library"
-    opened = untrimmed.open(place, precision=read_precision(precision))
+    folder = library if library is not None else out / f"{name}-library"
+    opened = untrimmed.open(folder, precision=read_precision(precision))
     some_failed = False
     if paths:
         report = index_files(opened, paths, encoder=encoder, fps=fps, device=device)
@@ -122,16 +121,14 @@ def _print_written(written: ExportedFeatures, library: Library, name: str) -> No
     from untrimmed.data.benchmarks.registry import find_benchmark
 
     captions = ", ".join(f"{count:,} {split}" for split, count in written.captions.items() if count)
-    say = result_console.print
-    say(f"frames  {written.num_videos:,} videos, width {written.frame_dim}")
-    say(f"words   captions: {captions or 'none'}, width {written.word_dim}")
-    say(f"written to {written.folder}")
+    print_line = result_console.print
+    print_line(f"frames  {written.num_videos:,} videos, width {written.frame_dim}")
+    print_line(f"words   captions: {captions or 'none'}, width {written.word_dim}")
+    print_line(f"written to {written.folder}")
     if captions:
-        widths = (
-            f" model.query_dim={written.word_dim} model.video_dim={written.frame_dim}"  # a preset has the release's
-        )
-        say(
+        widths = f" model.query_dim={written.word_dim} model.video_dim={written.frame_dim}"
+        print_line(
             f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}"
-            f"{widths if find_benchmark(name) else ''}"
+            f"{widths if find_benchmark(name) else ''}"  # a benchmark's preset has the widths of the released features
         )
-        say(f"then    untrimmed index --model RUN --library {library.folder}")
+        print_line(f"then    untrimmed index --model RUN --library {library.folder}")
