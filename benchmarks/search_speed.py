@@ -30,9 +30,9 @@ import numpy as np
 
 import untrimmed
 from untrimmed.encoders.registry import load_encoder
-from untrimmed.search.cache.snapshot import BlockCache
+from untrimmed.search.cache.block_cache import BlockCache
+from untrimmed.search.corpora.best_vector import VECTORS, BestVectorCorpus
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.rows import VECTORS, RowCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
 from untrimmed.search.pruning.threads import share
@@ -207,7 +207,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     times = {way: [] for way in ways}
     found = {way: [] for way in ways}
     coder.LEAST_SEARCHES, coder._MAX_CANDIDATES = 0, 2.0  # whatever codes are worth here
-    RowCorpus.least_coded_at_once = 1
+    BestVectorCorpus.least_coded_at_once = 1
     world.rng = np.random.default_rng(1)
     if 2 * sum(part.block.arrays[VECTORS].nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
         times[FIELD] = []
@@ -218,7 +218,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     for _ in range(repeats):
         sentence, ranked = world.sentence(), {}
         for way in times:
-            RowCorpus.least_coded = ways.get(way, math.inf)  # type: ignore[assignment]
+            BestVectorCorpus.least_coded = ways.get(way, math.inf)  # type: ignore[assignment]
             prepared = corpus.prepare(sentence)
             time.sleep(REST_S)
             started = time.perf_counter()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.refusals import refused
-from tests.search.cache.test_snapshot import all_hits, blocks_of, flip
+from tests.search.cache.test_block_cache import all_hits, blocks_of, flip
 from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
 from untrimmed.errors import IndexBusyError, UntrimmedError
-from untrimmed.search.cache.snapshot import FOLDER
+from untrimmed.search.cache.block_cache import FOLDER
 from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.library import Library
 from untrimmed.search.store.lance import lance, pa

@@ -23,7 +23,7 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.registry import LoadedEncoder, load_encoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.cache.snapshot import remove_damaged
+from untrimmed.search.cache.block_cache import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, cache_library
 from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
 from untrimmed.search.query.hits import Hit, Hits

@@ -11,7 +11,7 @@ from tests.search.corpora.test_trained import save_run
 from tests.search.same_hits import check_same_hits, hits_of
 from untrimmed.errors import UntrimmedError
 from untrimmed.models.registry import list_models
-from untrimmed.search.cache.snapshot import FOLDER
+from untrimmed.search.cache.block_cache import FOLDER
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine, shard_of
 from untrimmed.search.corpora.engine import TRAINING_FREE
 from untrimmed.search.query.query import Query

@@ -5,8 +5,8 @@ import pytest
 
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
+from untrimmed.search.corpora.best_vector import BestVectorCorpus
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.codes import CodedBlocks
 from untrimmed.search.pruning.products import products
@@ -98,7 +98,7 @@ def coded(monkeypatch):
     """Codes are worth it for few frames, after the first search; tells how often they were asked."""
     asked = []
     by_codes = CodedBlocks.by_codes
-    monkeypatch.setattr(RowCorpus, "least_coded", 1)
+    monkeypatch.setattr(BestVectorCorpus, "least_coded", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 0)
     monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked

@@ -21,7 +21,7 @@ from untrimmed.errors import CheckpointError, IndexMismatchError, UntrimmedError
 from untrimmed.models.ral import RALQueries
 from untrimmed.models.registry import create_model, list_models
 from untrimmed.models.storage import load_model, save_model
-from untrimmed.search.cache.snapshot import FOLDER
+from untrimmed.search.cache.block_cache import FOLDER
 from untrimmed.search.corpora import trained as trained_module
 from untrimmed.search.query.query import Query
 from untrimmed.search.store.table import VideoIndex

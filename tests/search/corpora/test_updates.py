@@ -15,15 +15,15 @@ from tests.retrieval_world import SIZES
 from tests.toy import stored_video
 from untrimmed.models.registry import create_model
 from untrimmed.models.storage import save_model
-from untrimmed.search.cache import snapshot as snapshot_module
+from untrimmed.search.cache import block_cache as block_cache_module
+from untrimmed.search.cache.block_cache import CodeFiles
 from untrimmed.search.cache.mapped import MappedArrays, write_arrays
-from untrimmed.search.cache.snapshot import CodeFiles
-from untrimmed.search.corpora import rows as rows_module
+from untrimmed.search.corpora import best_vector as best_vector_module
 from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora.best_vector import BestVectorCorpus
 from untrimmed.search.corpora.corpus import CachedBlock
 from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.search.query.find import find
@@ -76,9 +76,9 @@ def answers(corpus, known, query, among=None):
 @pytest.fixture(scope="module")
 def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "_ROWS_OF_BLOCK", 24)
-        patch.setattr(RowCorpus, "least_coded", 30)
-        patch.setattr(RowCorpus, "least_coded_at_once", 30)
+        patch.setattr(best_vector_module, "_VECTORS_OF_BLOCK", 24)
+        patch.setattr(BestVectorCorpus, "least_coded", 30)
+        patch.setattr(BestVectorCorpus, "least_coded_at_once", 30)
         patch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
         yield
 
@@ -198,7 +198,7 @@ class LibraryAndModel:
 
     def kill(self, _, number):
         """Of a process that lays out: some files are there, one is half done, none is cleared away."""
-        files, real = iter(range(number % 3)), snapshot_module.write_arrays
+        files, real = iter(range(number % 3)), block_cache_module.write_arrays
 
         def some(path, arrays):
             if next(files, None) is None:
@@ -207,7 +207,7 @@ class LibraryAndModel:
             real(path, arrays)
 
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_KilledError):
-            patch.setattr(snapshot_module, "write_arrays", some)
+            patch.setattr(block_cache_module, "write_arrays", some)
             cache_library(self.index.folder)
         self.index = VideoIndex(self.index.folder)
         self.reopen()

@@ -16,8 +16,8 @@ from hypothesis.extra.numpy import arrays
 
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
+from untrimmed.search.cache.block_cache import BlockCache
 from untrimmed.search.cache.blocks import Split
-from untrimmed.search.cache.snapshot import BlockCache
 from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora.encoded_block import branches_of
 from untrimmed.search.corpora.engine import update_cache

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
+from untrimmed.search.cache.block_cache import Arrays, CachedBlock
 from untrimmed.search.cache.blocks import Block, Blocks, PartialBlock, Split
-from untrimmed.search.cache.snapshot import Arrays, CachedBlock
 from untrimmed.search.pruning.coder import Coder
 from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos, Probe
 from untrimmed.search.pruning.ranking import (

@@ -21,9 +21,9 @@ from untrimmed.errors import (
     shown,
 )
 from untrimmed.moments import tf_prvr
+from untrimmed.search.cache.block_cache import BlockCache, ids_of
 from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.cache.mapped import DamagedError, without_damaged
-from untrimmed.search.cache.snapshot import BlockCache, ids_of
 from untrimmed.search.corpora import frames
 from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.store.bucket import name_of

@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.moments.scenes import scene_tree
-from untrimmed.search.corpora.rows import TIMES, VECTORS, RowCorpus, RowVideo, spacing_s
+from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo, spacing_s
 from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FrameModel:
         return FrameCorpus()
 
 
-class FrameCorpus(RowCorpus):
+class FrameCorpus(BestVectorCorpus):
     """The frames of all videos."""
 
     smoothing_s: ClassVar[float] = 0.5
@@ -58,13 +58,13 @@ class FrameCorpus(RowCorpus):
         """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 1"
 
-    def row_video(self, stored: StoredVideo) -> RowVideo:
-        """See `RowCorpus`."""
+    def vector_video(self, stored: StoredVideo) -> VectorVideo:
+        """See `BestVectorCorpus`."""
         features = stored.features
         vectors = np.asarray(features.vectors, dtype=np.float16)
         arrays = {VECTORS: vectors, TIMES: features.times_s}
-        return RowVideo(stored.record.video_id, features.duration_s, vectors.shape[1], arrays)
+        return VectorVideo(stored.record.video_id, features.duration_s, vectors.shape[1], arrays)
 
-    def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
+    def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
         """Return the scenes of a video."""
         return scene_tree(video.vectors[:, : video.dim], self.settings.change_s / spacing_s(video.times_s))

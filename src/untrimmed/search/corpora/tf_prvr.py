@@ -18,7 +18,7 @@ from jaxtyping import Int
 from untrimmed.errors import IndexMismatchError
 from untrimmed.moments.clearest import SpanSettings
 from untrimmed.moments.tf_prvr import NAME, TFPRVRSettings, VideoMoments, video_moments
-from untrimmed.search.corpora.rows import EDGES, TIMES, VECTORS, RowCorpus, RowQuery, RowVideo
+from untrimmed.search.corpora.best_vector import EDGES, TIMES, VECTORS, BestVectorCorpus, BestVectorQuery, VectorVideo
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TFPRVRModel:
         return TFPRVRCorpus(self)
 
 
-class TFPRVRCorpus(RowCorpus):
+class TFPRVRCorpus(BestVectorCorpus):
     """The moments of all videos."""
 
     def __init__(self, model: TFPRVRModel | None = None):
@@ -85,13 +85,13 @@ class TFPRVRCorpus(RowCorpus):
         """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
-    def prepare(self, query: TextFeatures) -> RowQuery:
+    def prepare(self, query: TextFeatures) -> BestVectorQuery:
         """Return the query with its sentence vector at unit length, as the score requires."""
         length = float(np.linalg.norm(query.sentence))
         sentence = query.sentence / length if length > 0 else query.sentence
-        return RowQuery(self, sentence.astype(np.float32))
+        return BestVectorQuery(self, sentence.astype(np.float32))
 
-    def row_video(self, stored: StoredVideo) -> RowVideo:
+    def vector_video(self, stored: StoredVideo) -> VectorVideo:
         """Return the stored moments of a video, or compute them if another model encoded it; may raise as both do."""
         features = stored.features
         record = stored.record
@@ -103,8 +103,8 @@ class TFPRVRCorpus(RowCorpus):
             _SPANS: moments.candidates,
             TIMES: features.times_s,
         }
-        return RowVideo(record.video_id, features.duration_s, moments.vectors.shape[1], arrays)
+        return VectorVideo(record.video_id, features.duration_s, moments.vectors.shape[1], arrays)
 
-    def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
+    def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
         """Return the moments, the segments of all levels, and the whole video."""
         return video.arrays[_SPANS]

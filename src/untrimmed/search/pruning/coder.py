@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.search.cache.block_cache import CodeFiles
 from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
-from untrimmed.search.cache.snapshot import CodeFiles
 from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
 LEAST_SEARCHES = 2

@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 import untrimmed.encoders
+from untrimmed.search.corpora.best_vector import TIMES, VECTORS, VectorBlock, VectorVideo
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.corpora.rows import TIMES, VECTORS, RowBlock, RowVideo
 
 _MIN_PROBABILITY = 1e-12  # 0 and 1 have no logit
 
@@ -73,9 +73,9 @@ class Background:
         videos = []
         for number, clip in enumerate(clips):
             arrays = {VECTORS: clip.astype(np.float16), TIMES: spacing_s * np.arange(len(clip))}
-            videos.append(RowVideo(f"background {number}", spacing_s * len(clip), clip.shape[1], arrays))
+            videos.append(VectorVideo(f"background {number}", spacing_s * len(clip), clip.shape[1], arrays))
         durations_s = {video.video_id: video.duration_s for video in videos}
-        return cls(FrameCorpus().with_blocks([RowBlock.of(videos)]), durations_s, calibration)
+        return cls(FrameCorpus().with_blocks([VectorBlock.of(videos)]), durations_s, calibration)
 
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
         """Return the confidence of a query, prepared for this corpus; None if the corpus has no scores."""

@@ -13,14 +13,14 @@ from filelock import FileLock
 from tests.search.corpora.test_trained import save_run
 from tests.search.corpora.test_updates import DIM, LIBRARY, WORD_DIM, features_of, sentence
 from tests.toy import stored_video
-from untrimmed.search.cache import snapshot as snapshot_module
+from untrimmed.search.cache import block_cache as block_cache_module
+from untrimmed.search.cache.block_cache import FOLDER, remove_damaged
 from untrimmed.search.cache.mapped import MappedArrays
-from untrimmed.search.cache.snapshot import FOLDER, remove_damaged
+from untrimmed.search.corpora import best_vector as best_vector_module
 from untrimmed.search.corpora import engine as engine_module
-from untrimmed.search.corpora import rows as rows_module
 from untrimmed.search.corpora import trained as trained_module
+from untrimmed.search.corpora.best_vector import BestVectorCorpus
 from untrimmed.search.corpora.engine import Engine, cache_library
-from untrimmed.search.corpora.rows import RowCorpus
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.codes import CodedBlocks, CodedVideos
@@ -33,7 +33,7 @@ IDS = [f"v{number:02d}" for number in range(12)]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(rows_module, "_ROWS_OF_BLOCK", 40)
+    monkeypatch.setattr(best_vector_module, "_VECTORS_OF_BLOCK", 40)
     monkeypatch.setattr(engine_module, "_FRAMES_AT_A_TIME", 60)
 
 
@@ -84,15 +84,15 @@ def best_hits(engine):
 
 def without_disk(folder, monkeypatch, ask=hits):
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot_module.BlockCache, "paths", lambda *_: set())
+        patch.setattr(block_cache_module.BlockCache, "paths", lambda *_: set())
         return ask(Engine(folder))
 
 
 @pytest.fixture
 def coded(folder, monkeypatch):
     """The same library with codes, which are used from the first search on and never made by searches."""
-    monkeypatch.setattr(RowCorpus, "least_coded", 1)
-    monkeypatch.setattr(RowCorpus, "least_coded_at_once", 1)
+    monkeypatch.setattr(BestVectorCorpus, "least_coded", 1)
+    monkeypatch.setattr(BestVectorCorpus, "least_coded_at_once", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 10**9)
     cache_library(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder))
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
             def no_space(*_, **__):
                 raise OSError(28, "No space left on device")
 
-            stack.enter_context(pytest.MonkeyPatch.context()).setattr(snapshot_module, "write_arrays", no_space)
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(block_cache_module, "write_arrays", no_space)
         elif obstacle == "locked":
             stack.enter_context(FileLock(left[0].with_name("lock")))
         elif obstacle == "read-only":
@@ -375,7 +375,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
 
 
 def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
-    monkeypatch.setattr(RowCorpus, "least_coded_at_once", 10**9)
+    monkeypatch.setattr(BestVectorCorpus, "least_coded_at_once", 10**9)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 4)
     engine = Engine(coded)
     best_hits(engine)

@@ -32,11 +32,11 @@ TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
 _ENDS = " ends"  # suffix of the array with the ends of each video's entries
-_ROWS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
+_VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
 
 
 @dataclass(frozen=True)
-class RowVideo:
+class VectorVideo:
     """One video: `arrays` has its vectors, the times of its frames, and other arrays of its model."""
 
     video_id: str
@@ -67,7 +67,7 @@ class RowVideo:
         return self.frames_per_row.astype(np.float64) @ vectors
 
 
-class RowBlock(Block):
+class VectorBlock(Block):
     """Concatenated arrays of videos; the array `NAME ends` has the end of each video's entries in NAME."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
@@ -78,7 +78,7 @@ class RowBlock(Block):
         self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans of videos by row, computed on first use
 
     @classmethod
-    def of(cls, videos: Sequence[RowVideo]) -> RowBlock:
+    def of(cls, videos: Sequence[VectorVideo]) -> VectorBlock:
         """Copy videos into a new block."""
         dim = videos[0].dim
         entries = {name: [video.arrays[name] for video in videos] for name in videos[0].arrays}
@@ -95,7 +95,7 @@ class RowBlock(Block):
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[PartialBlock[RowBlock]]) -> RowBlock:
+    def joined(cls, parts: Sequence[PartialBlock[VectorBlock]]) -> VectorBlock:
         """Copy the videos that are present into a new block."""
         return cls.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
 
@@ -109,12 +109,12 @@ class RowBlock(Block):
         """Number of vectors of each video."""
         return np.diff(self._bounds[VECTORS])
 
-    def video(self, row: int) -> RowVideo:
+    def video(self, row: int) -> VectorVideo:
         """Return a video with views of the block's arrays."""
         arrays = {
             name: rows_of(self.arrays, name, int(ends[row]), int(ends[row + 1])) for name, ends in self._bounds.items()
         }
-        return RowVideo(self.ids[row], float(self.arrays["durations_s"][row]), self.dim, arrays)
+        return VectorVideo(self.ids[row], float(self.arrays["durations_s"][row]), self.dim, arrays)
 
     def total(self, present: Int[np.ndarray, " K"]) -> tuple[Float64[np.ndarray, " D"], int]:
         """Return the sum of all frames' vectors of some videos by row, and the number of frames; reads few videos."""
@@ -132,12 +132,12 @@ class RowBlock(Block):
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 
-C = TypeVar("C", bound="RowCorpus")
+C = TypeVar("C", bound="BestVectorCorpus")
 
 Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum and number of all frames' vectors
 
 
-class RowCorpus(LocalCorpus[RowBlock]):
+class BestVectorCorpus(LocalCorpus[VectorBlock]):
     """Videos as float16 vectors, ranked by the best vector of each."""
 
     least_coded: ClassVar[int] = 2**17
@@ -146,39 +146,39 @@ class RowCorpus(LocalCorpus[RowBlock]):
     smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0: none
 
     def __init__(self, spans: SpanSettings):
-        super().__init__(RowBlock.joined, _ROWS_OF_BLOCK)
+        super().__init__(VectorBlock.joined, _VECTORS_OF_BLOCK)
         self.span_settings = spans
         self._others: tuple[Totals, ...] = ()
 
     @abstractmethod
-    def row_video(self, stored: StoredVideo) -> RowVideo:
+    def vector_video(self, stored: StoredVideo) -> VectorVideo:
         """Return the vectors of a stored video."""
 
     @abstractmethod
-    def spans(self, video: RowVideo) -> Int[np.ndarray, "N 2"]:
+    def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
         """Return candidate spans: first frame, and one past the last."""
 
-    def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[RowBlock]:
+    def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
         """Yield blocks of about the usual size, one at a time to limit memory."""
-        videos = map(self.row_video, added)
-        return map(RowBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _ROWS_OF_BLOCK))
+        videos = map(self.vector_video, added)
+        return map(VectorBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _VECTORS_OF_BLOCK))
 
-    def cached_block(self, arrays: Mapping[str, np.ndarray]) -> RowBlock:
+    def cached_block(self, arrays: Mapping[str, np.ndarray]) -> VectorBlock:
         """See `LocalCorpus`."""
-        return RowBlock(arrays)
+        return VectorBlock(arrays)
 
     def sketch(
-        self, block: RowBlock, rows: Int[np.ndarray, " K"]
+        self, block: VectorBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
         """See `LocalCorpus`."""
         vectors = np.concatenate([block.video(row).vectors[:, : block.dim] for row in rows.tolist()])
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
-    def prepare(self, query: TextFeatures) -> RowQuery:
+    def prepare(self, query: TextFeatures) -> BestVectorQuery:
         """Return the query as the vector of its sentence."""
-        return RowQuery(self, query.sentence)
+        return BestVectorQuery(self, query.sentence)
 
-    def video(self, video_id: str) -> RowVideo:
+    def video(self, video_id: str) -> VectorVideo:
         """Return a video; KeyError for an unknown id."""
         block, row = self.blocks.find(video_id)
         return block.video(row)
@@ -211,13 +211,13 @@ class RowCorpus(LocalCorpus[RowBlock]):
         return float(sentence @ np.float32(total / max(1, num_frames)))
 
 
-class RowQuery(LocalQuery[RowBlock]):
+class BestVectorQuery(LocalQuery[VectorBlock]):
     """A sentence's vector and the videos of a corpus."""
 
     rounding: ClassVar[float] = ROUNDING
-    corpus: RowCorpus
+    corpus: BestVectorCorpus
 
-    def __init__(self, corpus: RowCorpus, sentence: Float[np.ndarray, " D"]):
+    def __init__(self, corpus: BestVectorCorpus, sentence: Float[np.ndarray, " D"]):
         super().__init__(corpus)
         self._sentence = sentence
         self._halves = halves(sentence)
@@ -227,7 +227,7 @@ class RowQuery(LocalQuery[RowBlock]):
         """The sentence's vector."""
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
-    def rough(self, split: Split[RowBlock]) -> Float[np.ndarray, " N"]:
+    def rough(self, split: Split[VectorBlock]) -> Float[np.ndarray, " N"]:
         """Return scores from float16 products."""
         scores = [np.empty(0)]
         for block, rows in split:
@@ -237,7 +237,7 @@ class RowQuery(LocalQuery[RowBlock]):
                 scores.append(self.exact(Split.of([(block, rows)])))
         return np.concatenate(scores)
 
-    def exact(self, split: Split[RowBlock]) -> Float64[np.ndarray, " N"]:
+    def exact(self, split: Split[VectorBlock]) -> Float64[np.ndarray, " N"]:
         """Return scores as exact as in float32."""
         self.num_scored += len(split)
         places = [(block, row) for block, rows in split for row in rows.tolist()]
@@ -271,7 +271,7 @@ class RowQuery(LocalQuery[RowBlock]):
         curve = self._curve(video)
         return video.times_s, smoothed(curve, deviation_s / spacing_s(video.times_s)) if deviation_s else curve
 
-    def _curve(self, video: RowVideo) -> Float64[np.ndarray, " T"]:
+    def _curve(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
         return np.repeat(exact_products(video.vectors, self._halves), video.frames_per_row)
 
 
